@@ -12,11 +12,16 @@ import pytest
 from postgres_server import URL_VARIABLE
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("langgraph>=1.2,<2", "langgraph-checkpoint-conformance==0.0.2", "pycryptodome")
+PACKAGES = (
+    "langgraph>=1.2,<2",
+    "langgraph-checkpoint-conformance==0.0.2",
+    "langgraph-checkpoint-sqlite==3.1.2",
+    "pycryptodome",
+)
 FEW = "conformance and not memory or page or (sqlite-file and not processes and not killed)"
 """The tests that run by default; `nox -s hosts-langgraph` runs all, which takes minutes."""
 ALL_TESTS = "COLLECTIONS_STORE_TEST_HOSTS"
-TESTS = ["tests/integrations/langgraph_saver.py", "tests/integrations/langgraph_store.py"]
+TESTS = [f"tests/integrations/langgraph_{each}.py" for each in ("importing", "saver", "store")]
 SDISTS = {
     "langgraph-checkpoint-sqlite==3.1.2": (
         "store",
@@ -89,6 +94,29 @@ def test_langgraph(python: str, postgres_url: str, tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert done.returncode == 0, done.stdout[-5000:]
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(1800)
+def test_speed(python: str, postgres_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Measure ours against LangGraph's own."""
+    _pip("--python", python, "install", "--no-compile", *THEIR_PACKAGES)
+    with capsys.disabled():
+        subprocess.run(
+            [
+                *(python, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"),
+                *(
+                    "-p",
+                    "no:asyncio",
+                    "-m",
+                    "bench",
+                    "tests/benchmarks/test_speed_hosts_langgraph.py",
+                ),
+            ],
+            check=True,
+            cwd=ROOT,
+            env=os.environ | {URL_VARIABLE: postgres_url, "PYTHONPATH": str(ROOT)},
+        )
 
 
 @pytest.mark.skipif(not os.environ.get(ALL_TESTS), reason="takes minutes: nox -s hosts-langgraph")

@@ -202,17 +202,17 @@ class Checkpoints:
         self, config: Mapping[str, Any], writes: Sequence[tuple[str, Any]], task: str, path: str
     ) -> Steps[None]:
         """Write all, or raise `VersionConflict` if the task wrote before: then `add_writes` is needed."""
-        once, again = self._bodies(config, writes, task, path)
+        once, again = _bodies(config, self.written(writes), task, path)
         for id, body in once.items():
             yield call("put", id, body, if_absent=True)
         for id, body in again.items():
             yield call("put", id, body)
 
     def add_writes(
-        self, config: Mapping[str, Any], writes: Sequence[tuple[str, Any]], task: str, path: str
+        self, config: Mapping[str, Any], written: Iterable[Mapping[str, Any]], task: str, path: str
     ) -> Steps[None]:
         """Write all but what the task wrote before. Must run in a transaction."""
-        once, again = self._bodies(config, writes, task, path)
+        once, again = _bodies(config, written, task, path)
         for id, body in once.items():
             stored = yield call("get", id, {"writes": []})
             indices = {each["index"] for each in stored["writes"]}
@@ -221,27 +221,16 @@ class Checkpoints:
         for id, body in again.items():
             yield call("put", id, body)
 
-    def _bodies(
-        self, config: Mapping[str, Any], writes: Sequence[tuple[str, Any]], task: str, path: str
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the documents of writes: those that are written once, and those that replace what is there."""
-        at = Address.of(config)
-        if at.checkpoint is None:
-            raise InvalidOption(
-                "config", "must have a checkpoint_id: writes belong to a checkpoint"
-            )
-        checkpoint = at.id(CHECKPOINTS, at.checkpoint)
-        once: dict[str, Any] = {}
-        again: dict[str, Any] = {}
-        for number, (channel, value) in enumerate(writes):
-            index = WRITES_IDX_MAP.get(channel, number)
-            id = f"{checkpoint} {join(task, str(index) if index < 0 else '')}"
-            write = {"index": index, "channel": channel, **pack(self.serde, value)}
-            body = (once if index >= 0 else again).setdefault(
-                id, {"checkpoint": at.checkpoint, "task": task, "path": path, "writes": []}
-            )
-            body["writes"] = [write] if index < 0 else [*body["writes"], write]
-        return once, again
+    def written(self, writes: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
+        """Return the stored form of the writes of a task."""
+        return [
+            {
+                "index": WRITES_IDX_MAP.get(channel, number),
+                "channel": channel,
+                **pack(self.serde, value),
+            }
+            for number, (channel, value) in enumerate(writes)
+        ]
 
     def get_tuple(self, config: Mapping[str, Any]) -> Steps[CheckpointTuple | None]:
         at = Address.of(config)
@@ -484,6 +473,25 @@ def is_mixed(writes: Iterable[tuple[str, Any]]) -> bool:
     """Return whether writes need several documents."""
     special = [channel for channel, _ in writes if channel in WRITES_IDX_MAP]
     return len(set(special)) > 1 or (bool(special) and len(special) < len(list(writes)))
+
+
+def _bodies(
+    config: Mapping[str, Any], written: Iterable[Mapping[str, Any]], task: str, path: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the documents of writes: those that are written once, and those that replace what is there."""
+    at = Address.of(config)
+    if at.checkpoint is None:
+        raise InvalidOption("config", "must have a checkpoint_id: writes belong to a checkpoint")
+    prefix = f"{at.id(CHECKPOINTS, at.checkpoint)} "
+    about = {"checkpoint": at.checkpoint, "task": task, "path": path}
+    once: list[Mapping[str, Any]] = []
+    again: dict[str, Any] = {}
+    for write in written:
+        if write["index"] >= 0:
+            once.append(write)
+        else:
+            again[f"{prefix}{join(task, str(write['index']))}"] = {**about, "writes": [write]}
+    return {f"{prefix}{join(task, '')}": {**about, "writes": once}} if once else {}, again
 
 
 def _is_small(value: Any) -> bool:

@@ -15,6 +15,7 @@ from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from operator import eq, ge, gt, le, lt, mul, ne
 from typing import Any, Final, TypeAlias
 
@@ -30,7 +31,7 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from ... import Document, InvalidOption, Path
+from ... import Document, InvalidOption, Path, Sort
 from .records import join, split, under
 from .running import Steps, call
 
@@ -47,6 +48,8 @@ _REFUSED: Final = re.compile(r"[\"'\\\x00-\x1f]")
 _MAX_NUMBER: Final = 2**53
 """Beyond it, what the database compares may not be exact."""
 _MISSING: Final = object()
+_BY_ID: Final = Sort.parse("$id")
+_LATEST_FIRST: Final = Sort.parse([("$updated_at", -1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +87,17 @@ class TextIndex:
 
 
 class ItemBatch:
-    """Operations, and the texts for which they need vectors. Of puts to one item the last counts."""
+    """Operations, and the texts for which they need vectors. Of puts to one item the last counts. `times` are those of
+    imported items, by id.
+    """
 
-    def __init__(self, ops: Iterable[Any], index: TextIndex | None) -> None:
-        self.ops = list(ops)
+    def __init__(
+        self,
+        ops: Iterable[Any],
+        index: TextIndex | None,
+        times: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self.ops, self._times = list(ops), times or {}
         for op in self.ops:
             validate_op_namespace(op)
         puts = (op for op in self.ops if isinstance(op, PutOp))
@@ -134,10 +144,15 @@ class ItemBatch:
             if op.value is not None:
                 packed = [_pack(vectors[text]) for text in self.texts.get(id, ())]
                 body = {"namespace": _path(op.namespace), "key": op.key, "value": dict(op.value)}
+                body |= {"times": self._times[id]} if id in self._times else {}
                 groups.setdefault(op.ttl, {})[id] = body | ({"vectors": packed} if packed else {})
         for minutes, bodies in groups.items():
             ttl = math.inf if minutes is None else minutes * 60
-            yield call("put_many", bodies, ttl=ttl, atomic=True)
+            if len(bodies) == 1:  # several are a transaction
+                [(id, body)] = bodies.items()
+                yield call("put", id, body, ttl=ttl)
+            else:
+                yield call("put_many", bodies, ttl=ttl, atomic=True)
         removed = [id for id, op in self.puts.items() if op.value is None]
         if removed:
             yield call("remove_many", removed)
@@ -178,6 +193,7 @@ def _fields(document: Document) -> dict[str, Any]:
         "namespace": _namespace(body["namespace"]),
         "created_at": document.created_at,
         "updated_at": document.updated_at,
+        **{name: datetime.fromisoformat(text) for name, text in body.get("times", {}).items()},
     }
 
 
@@ -205,17 +221,18 @@ def _matching(op: SearchOp, wanted: int | None) -> Steps[list[Document]]:
     narrowed = [each for each in map(_narrowed, conditions) if each]
     if narrowed:
         filter["$and"] = narrowed
-    projection = {"vectors": 0} if wanted is not None else None
+    if not conditions:
+        documents: list[Document] = yield call("find", filter, sort=_LATEST_FIRST, limit=wanted)
+        return documents
     found: list[Document] = []
     cursor = None
     while wanted is None or len(found) < wanted:
         page = yield call(
             "page",
             filter,
-            sort=[("$updated_at", -1)],
+            sort=_LATEST_FIRST,
             limit=BATCH if wanted is None else min(wanted, BATCH),
             after=cursor,
-            projection=projection,
         )
         found += [each for each in page if _matches(each.body["value"], conditions)]
         if (cursor := page.cursor) is None:
@@ -313,12 +330,13 @@ def _list_namespaces(op: ListNamespacesOp) -> Steps[list[Namespace]]:
     prefixes = [condition.path for condition in conditions if condition.match_type == "prefix"]
     literal = _literal(prefixes[0]) if prefixes else ()
     within = {"$id": under(join("i", *literal))}
-    paths = yield call("distinct", "namespace", within)
-    found = {
-        namespace[: op.max_depth]
-        for namespace in map(_namespace, paths)
-        if all(_fits(namespace, each.match_type, each.path) for each in conditions)
-    }
+    found: set[Namespace] = set()
+    while documents := (yield call("find", within, sort=_BY_ID, limit=1)):
+        path = documents[0].body["namespace"]
+        within["$id"]["$gte"] = f"i/{path}/0"  # after its items: 0 follows /
+        namespace = _namespace(path)
+        if all(_fits(namespace, each.match_type, each.path) for each in conditions):
+            found.add(namespace[: op.max_depth])
     return sorted(found)[op.offset : op.offset + op.limit]
 
 

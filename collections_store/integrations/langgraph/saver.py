@@ -63,7 +63,8 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         if not is_mixed(writes):
             with suppress(VersionConflict):  # the task wrote before
                 return self._run(self._checkpoints.put_writes(*arguments))
-        return self._run_transaction(lambda: self._checkpoints.add_writes(*arguments))
+        written = config, self._checkpoints.written(writes), task_id, task_path
+        return self._run_transaction(lambda: self._checkpoints.add_writes(*written))
 
     async def aput_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -73,7 +74,8 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         if not is_mixed(writes):
             with suppress(VersionConflict):
                 return await self._arun(self._checkpoints.put_writes(*arguments))
-        return await self._arun_transaction(lambda: self._checkpoints.add_writes(*arguments))
+        written = config, self._checkpoints.written(writes), task_id, task_path
+        return await self._arun_transaction(lambda: self._checkpoints.add_writes(*written))
 
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
         """Return a checkpoint, by default the latest of the thread, with its pending writes; None if there is none.
@@ -227,6 +229,10 @@ class LangGraphSaver(Saver):
     def close(self) -> None:
         """Close the store, if the checkpointer was given a URL."""
         self._runner.close()
+
+    def run_imported(self, steps: Callable[[Checkpoints], Steps[T]]) -> T:
+        """Run a procedure of an import in one transaction."""
+        return self._run_transaction(lambda: steps(self._checkpoints))
 
     def _run(self, steps: Steps[T]) -> T:
         return self._runner.run(steps)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from langgraph.store.base import BaseStore
+from langgraph.store.base import BaseStore, PutOp
 
 from ... import AsyncStore, CollectionsStoreError, Store
-from .items import ItemBatch, TextIndex
+from .items import ItemBatch, TextIndex, item_id
 from .running import AsyncStepRunner, LoopCaller, StepRunner, call, steps_of
 
 LOG: Final = logging.getLogger("collections_store")
@@ -67,7 +67,14 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
         """Return the results of operations, in their order; those that write have None."""
-        batch = ItemBatch(ops, self._index)
+        return self._run(ItemBatch(ops, self._index))
+
+    def put_imported(self, items: Sequence[tuple[PutOp, Mapping[str, str]]]) -> None:
+        """Put items that have times of their own: `created_at` and `updated_at`, in ISO 8601."""
+        times = {item_id(op.namespace, op.key): its for op, its in items}
+        self._run(ItemBatch([op for op, _ in items], self._index, times))
+
+    def _run(self, batch: ItemBatch) -> list[Any]:
         vectors, queries = {}, {}
         if self._index is not None:
             embeddings, texts = self._index.embeddings, batch.to_embed()
