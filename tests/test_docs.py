@@ -38,7 +38,7 @@ import collections_store
 import collections_store.dialogues
 import collections_store.integrations.kdeps
 import collections_store.memory
-from collections_store import MissingExtra
+from collections_store import MissingExtra, integrations
 
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 
@@ -144,34 +144,62 @@ PUBLIC_PACKAGES: tuple[Any, ...] = (
 # -- the docstrings --------------------------------------------------------------------------
 
 
-def docstrings() -> Iterator[doctest.DocTest]:
-    """Yield the examples of each docstring; they may use the public names, asyncio, and a `store`."""
+def docstrings(*modules: str) -> Iterator[doctest.DocTest]:
+    """Yield the examples in modules; they may use the public names, asyncio, and a `store`."""
     public = {
         name: getattr(package, name) for package in PUBLIC_PACKAGES for name in package.__all__
     }
     finder = doctest.DocTestFinder(exclude_empty=True)
-    found = pkgutil.walk_packages(collections_store.__path__, "collections_store.")
-    for name in ["collections_store", *(each.name for each in found)]:
-        try:
-            module = importlib.import_module(name)
-        except MissingExtra:  # of a host that cannot be installed beside the others
-            continue
-        for test in finder.find(module, name, extraglobs={**public, "asyncio": asyncio}):
+    for name in modules:
+        globs = {**public, "asyncio": asyncio}
+        for test in finder.find(importlib.import_module(name), name, extraglobs=globs):
             if test.examples:
                 yield test
 
 
-@pytest.mark.parametrize("example", list(docstrings()), ids=lambda test: test.name)
-def test_the_example_of_a_docstring_runs(
-    example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def modules_in(name: str) -> list[str]:
+    """Return the name of a module, and the names of those within it but the integrations: their frameworks take seconds
+    to import.
+    """
+    names = [name]
+    path = getattr(importlib.import_module(name), "__path__", [])
+    for module in pkgutil.iter_modules(path, f"{name}."):
+        if module.name != integrations.__name__:
+            names += modules_in(module.name)
+    return names
+
+
+def run_example(example: doctest.DocTest) -> None:
     report: list[str] = []
     runner = doctest.DocTestRunner(verbose=False)
     with collections_store.Store("sqlite://") as store:
         example.globs["store"] = store
         runner.run(example, out=report.append)
     assert not runner.failures, "".join(report)
+
+
+@pytest.mark.parametrize(
+    "example", list(docstrings(*modules_in("collections_store"))), ids=lambda test: test.name
+)
+def test_the_example_of_a_docstring_runs(
+    example: doctest.DocTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_example(example)
+
+
+@pytest.mark.parametrize(
+    "name", [each.name for each in pkgutil.iter_modules(integrations.__path__)]
+)
+def test_the_examples_of_an_integration_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    try:
+        for example in docstrings(*modules_in(f"{integrations.__name__}.{name}")):
+            run_example(example)
+    except MissingExtra as error:  # of a host that cannot be installed beside the others
+        pytest.skip(str(error))
 
 
 # -- completeness ----------------------------------------------------------------------------
