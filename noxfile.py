@@ -201,7 +201,6 @@ def hosts_openai_agents(session: nox.Session) -> None:
         "-m",
         "pytest",
         "tests/integrations/test_openai_agents.py",
-        "tests/integrations/test_openai_agents_files.py",
         *session.posargs,
         env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
     )

@@ -1,8 +1,7 @@
-"""Imports of files that the sessions of the OpenAI Agents SDK wrote."""
+"""Imports of files that the sessions of the OpenAI Agents SDK wrote. `test_openai_agents.py` runs these tests."""
 
 import asyncio
 import json
-import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,6 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from agents import SQLiteSession
+from agents.extensions.memory import AdvancedSQLiteSession, SQLAlchemySession
+from agents.usage import Usage
 from conftest import Backend
 
 from collections_store import (
@@ -20,14 +22,6 @@ from collections_store import (
     InvalidOption,
     Store,
 )
-
-if not os.environ.get("CI"):
-    pytest.importorskip("agents", reason="openai-agents is not installed: see the dev extra")
-
-from agents import SQLiteSession
-from agents.extensions.memory import AdvancedSQLiteSession, SQLAlchemySession
-from agents.usage import Usage
-
 from collections_store.integrations.openai_agents import OpenAIAgentsSession, import_openai_agents
 
 
