@@ -157,12 +157,12 @@ class LangChainHistory(BaseChatMessageHistory):
         kind = type(message).__name__
         try:
             body = json.loads(json.dumps(message_to_dict(message)))
-        except (TypeError, ValueError) as error:
+        except (RecursionError, TypeError, ValueError) as error:
             raise InvalidBody("message", f"the {kind} is not JSON: {error}") from None
         try:
             messages_from_dict([body])
-        except ValueError:
-            raise InvalidBody("message", f"LangChain could not read a {kind} back") from None
+        except (LookupError, TypeError, ValueError):
+            raise InvalidBody("message", f"LangChain cannot read the {kind} back") from None
         return {"session": self.session_id, "message": body}
 
 

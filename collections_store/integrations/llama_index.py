@@ -440,7 +440,7 @@ def _plain(value: Any) -> Any:
         raise InvalidBody("", f"a value must be a dict, got {type(value).__name__}")
     try:
         return json.loads(json.dumps(value))
-    except (TypeError, ValueError) as error:
+    except (RecursionError, TypeError, ValueError) as error:
         raise InvalidBody("", f"the value is not JSON: {error}") from None
 
 
@@ -454,8 +454,9 @@ def _of(key: str, status: MessageStatus | None = None) -> dict[str, Any]:
 
 
 def _body(key: str, message: ChatMessage, status: MessageStatus | None = None) -> dict[str, Any]:
+    body = _of(key, status)
     try:
-        return {**_of(key, status), "message": message.model_dump(mode="json")}
+        return {**body, "message": message.model_dump(mode="json")}
     except ValueError as error:
         raise InvalidBody("message", f"is not JSON: {error}") from None
 

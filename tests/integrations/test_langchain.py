@@ -141,6 +141,15 @@ class Strange(BaseMessage):
     type: str = "strange"
 
 
+class Incomplete(BaseMessage):
+    type: str = "tool"
+
+
+DEEP: list[Any] = []
+for _ in range(5000):
+    DEEP = [DEEP]
+
+
 def test_what_cannot_be_stored_is_refused(histories: LangChainHistories, way: str) -> None:
     history = Calls(way, histories.history("ada"))
     history.add(ToolMessage("kept", tool_call_id="1", artifact=(1, 2)))
@@ -148,7 +157,9 @@ def test_what_cannot_be_stored_is_refused(histories: LangChainHistories, way: st
         (HumanMessage("a\0b"), "at 'message.data.content': holds a NUL character"),
         (HumanMessage("\ud800"), "at 'message.data.content': a lone surrogate"),
         (ToolMessage("x", tool_call_id="1", artifact={1}), "the ToolMessage is not JSON: Object of type set"),
-        (Strange(content="x"), "LangChain could not read a Strange back"),
+        (ToolMessage("x", tool_call_id="1", artifact=DEEP), "the ToolMessage is not JSON: maximum recursion"),
+        (Incomplete(content="x"), "LangChain cannot read the Incomplete back"),
+        (Strange(content="x"), "LangChain cannot read the Strange back"),
     ):  # fmt: skip
         with pytest.raises(InvalidBody, match=problem):
             history.add(HumanMessage("new"), bad)
