@@ -1,4 +1,4 @@
-"""Chats of LlamaIndex and LangChain against the frameworks' own stores in SQL, sync and async. `nox -s bench`.
+"""Chats of LlamaIndex, LangChain and the OpenAI Agents SDK against the frameworks' own stores in SQL, sync and async. `nox -s bench`.
 
 Both keep each message in a row and write durably at each commit. The floor is the framework's store.
 """
@@ -14,7 +14,9 @@ import sqlalchemy as sa
 from benchmarks.fixtures import Setup, all_results, bed_of, one_core, table
 from benchmarks.measuring import Table, again, run_async
 from langchain_core.messages import AIMessage, HumanMessage
+from sqlalchemy.ext.asyncio import create_async_engine
 
+from collections_store import AsyncStore
 from collections_store.integrations.langchain import LangChainHistories
 
 __all__ = ["all_results", "one_core", "table"]
@@ -28,7 +30,7 @@ KEY = "chat 3"
 
 @pytest.fixture(params=["SQLite, full", "PostgreSQL"])
 def setup(request: pytest.FixtureRequest, tmp_path: Path) -> Setup:
-    """Each database; LlamaIndex's and LangChain's stores have SQLite's default, which is FULL."""
+    """Each database; the frameworks' stores have SQLite's default, which is FULL."""
     return bed_of(request, tmp_path, request.param)
 
 
@@ -119,3 +121,47 @@ def test_histories_of_langchain(setup: Setup, table: Table, tmp_path: Path) -> N
                 {"ours": again(own[what], ROUNDS)}, per=ROUNDS, reach="≤ 1.1",
             )  # fmt: skip
     engine.dispose()
+
+
+@pytest.mark.parametrize("kind", ["SQLiteSession", "SQLAlchemySession"])
+def test_sessions_of_openai_agents(setup: Setup, table: Table, tmp_path: Path, kind: str) -> None:
+    from agents import SQLiteSession  # which takes seconds
+    from agents.extensions.memory import SQLAlchemySession
+
+    from collections_store.integrations.openai_agents import OpenAIAgentsSession
+
+    if kind == "SQLiteSession" and setup.is_postgresql:
+        pytest.skip("SQLiteSession is on SQLite only")
+    pair: list[Any] = [{"role": "user", "content": TEXT}, {"role": "assistant", "content": TEXT}]
+
+    engine = create_async_engine(theirs(setup, "+aiosqlite", tmp_path))
+
+    def opened(name: str) -> Any:
+        if kind == "SQLiteSession":
+            return SQLiteSession(name, tmp_path / "theirs.db")
+        return SQLAlchemySession(name, engine=engine, create_tables=True)
+
+    with asyncio.Runner() as runner:
+        options = {**setup.backend.options, **setup.options}
+        store = AsyncStore(setup.backend.url, **options)
+
+        def calls(written: Any, read: Any) -> dict[str, Callable[[], Awaitable[Any]]]:
+            runner.run(read.add_items(pair * (STORED // 2)))
+            return {
+                "add two items": lambda: written.add_items(pair),
+                f"read {STORED} items": read.get_items,
+                f"read the last 10 of {STORED} items": lambda: read.get_items(10),
+            }
+
+        own = calls(OpenAIAgentsSession("written", store), OpenAIAgentsSession("read", store))
+        sessions = opened("written"), opened("read")
+        for what, floor in calls(*sessions).items():
+            table.compare(
+                f"OpenAI Agents SDK, {kind}, {setup.name}", what, run_async(runner, floor, ROUNDS),
+                {"ours": run_async(runner, own[what], ROUNDS)}, per=ROUNDS, reach="≤ 1.1",
+            )  # fmt: skip
+        runner.run(store.aclose())
+        runner.run(engine.dispose())
+    if kind == "SQLiteSession":
+        for session in sessions:
+            session.close()
