@@ -51,6 +51,26 @@ def test_its_page_runs_and_lists_the_differences(page: str) -> None:
     assert re.search(r"^## Differences from ", text, re.MULTILINE)
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        "agent-framework",
+        "google-adk",
+        "langchain",
+        "langgraph",
+        "llama-index",
+        "mcp",
+        "openai-agents",
+    ],
+)
+def test_pages_of_agent_frameworks_have_one_structure(page: str) -> None:
+    text = PAGES[page].read_text(encoding="utf-8")
+    assert f"For PostgreSQL install `collections-store[{EXTRAS[page]},postgresql]`" in text
+    ends = re.findall(r"^## (What is stored|Differences|Speed)\b", text, re.MULTILINE)
+    assert list(dict.fromkeys(ends)) == ["What is stored", "Differences", "Speed"]
+    assert "`nox -s bench -- tests/" in text[text.index("## Speed") :]
+
+
 @pytest.mark.parametrize("page", sorted(EXTRAS))
 def test_its_extra_is_optional(page: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
