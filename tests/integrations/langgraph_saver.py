@@ -85,6 +85,32 @@ def test_a_value_is_stored_once_for_all_checkpoints_that_have_it(backend: Backen
         assert {each.checkpoint["channel_values"]["large"] for each in listed} == {"x" * 10_000}
 
 
+def test_a_value_that_changes_is_in_its_checkpoint(backend: Backend) -> None:
+    def count(prefix: str) -> int:
+        return store["langgraph_checkpoints"].count(
+            {"$id": {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}}
+        )
+
+    with Store(backend.url, **backend.options) as store:
+        saver, at, written = LangGraphSaver(store), config(), []
+        for step in range(5):
+            written.append({"messages": [str(step)] * 5_000, "n": step})
+            at = put(saver, at, written[-1])
+        assert (count("c"), count("b")) == (5, 0)
+        for n in range(5, 8):
+            written.append({**written[-1], "n": n})
+            at = put(saver, at, {"n": n}, saver.get(at))
+        assert (count("c"), count("b")) == (8, 1)
+        written.append({"messages": ["x" * 70_000], "n": 8})
+        put(saver, at, written[-1])
+        assert (count("c"), count("b")) == (9, 2)
+        listed = LangGraphSaver(store).list(config())
+        assert [each.checkpoint["channel_values"] for each in listed] == written[::-1]
+        saver.prune(["t"])
+        assert (count("c"), count("b")) == (1, 1)
+        assert LangGraphSaver(store).get(config())["channel_values"] == written[-1]
+
+
 def test_tuples_share_no_values(saver: Any) -> None:
     at = put(saver, config(), {"list": [1]})
     put(saver, at, {"n": 1}, saver.get(at))
@@ -117,7 +143,7 @@ def test_a_thread_is_not_deleted_with_one_whose_name_begins_so(saver: Any) -> No
 def test_a_value_that_cannot_be_stored_changes_nothing(backend: Backend) -> None:
     with LangGraphSaver(backend.url, max_body=5_000, **backend.options) as saver:
         with pytest.raises(Exception, match="5,000"):
-            put(saver, config(), {"small": 1, "large": "x" * 10_000})
+            put(saver, config(), {"small": 1, "large": "x" * 70_000})
         assert saver.get_tuple(config()) is None
         assert saver._runner.store["langgraph_checkpoints"].count() == 0
 
@@ -174,7 +200,7 @@ def test_writes_without_a_checkpoint_are_no_checkpoint(saver: Any) -> None:
 
 
 def test_a_large_value_is_written_again_where_its_parent_is_gone(backend: Backend) -> None:
-    large = ["x" * 10_000]
+    large = ["x" * 70_000]
     with Store(backend.url, **backend.options) as store:
         saver = LangGraphSaver(store)
         at = put(saver, config(), {"large": large, "n": 0})
@@ -232,6 +258,15 @@ def test_an_unknown_strategy_deletes_nothing(saver: Any) -> None:
     assert saver.get_tuple(config()) is not None
 
 
+def test_one_name_is_no_list_of_names(saver: Any) -> None:
+    put(saver, config(), {}, run_id="r")
+    with pytest.raises(InvalidOption, match="thread_ids"):
+        saver.prune("t", strategy="delete")
+    with pytest.raises(InvalidOption, match="run_ids"):
+        saver.delete_for_runs("r")
+    assert saver.get_tuple(config()) is not None
+
+
 def test_options_are_for_a_url(backend: Backend) -> None:
     with Store(backend.url, **backend.options) as store:
         with pytest.raises(InvalidOption, match="max_body"):
@@ -286,7 +321,7 @@ def test_the_history_is_that_of_the_base_class(saver: Any) -> None:
 
 
 def test_the_runs_values_go_and_shared_ones_stay(saver: Any) -> None:
-    shared, own = "shared" * 2_000, "own" * 4_000
+    shared, own = "shared" * 20_000, "own" * 40_000
     first = put(saver, config(), {"shared": shared, "own": own}, run_id="one")
     second = put(saver, first, {"own": own * 2}, saver.get(first), run_id="two")
     saver.put_writes(second, [("own", 3)], "task")
@@ -300,7 +335,7 @@ def test_the_runs_values_go_and_shared_ones_stay(saver: Any) -> None:
 
 def test_a_deleted_value_is_an_error(backend: Backend) -> None:
     with Store(backend.url, **backend.options) as store:
-        put(LangGraphSaver(store), config(), {"lost": "x" * 10_000})
+        put(LangGraphSaver(store), config(), {"lost": "x" * 70_000})
         store["langgraph_checkpoints"].delete_many({"$id": {"$gte": "b/", "$lt": "b0"}})
         with pytest.raises(LookupError, match="the value of channel 'lost' was deleted"):
             LangGraphSaver(store).get_tuple(config())

@@ -84,6 +84,12 @@ def test_an_invalid_filter_is_refused(store: Any, filter: Any) -> None:
         store.search((), filter=filter)
 
 
+def test_a_value_that_is_no_dict_is_refused(store: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"value: must be a dict, got list"):
+        store.put(("a",), "1", [1])
+    assert store.get(("a",), "1") is None
+
+
 def test_pages_are_complete_and_the_last_updated_is_first(store: Any) -> None:
     for n in range(250):
         store.put(("a",), str(n), {"n": n, "even": [n % 2 == 0]})

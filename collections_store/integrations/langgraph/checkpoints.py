@@ -1,13 +1,14 @@
 """The methods of a checkpointer, each written once for sync and async, as a procedure (see `running`).
 
-A checkpoint and the large values that it adds are written at once. A checkpoint whose value is not found was deleted while it
-was read: it is read again.
+A large value that changed is in its checkpoint, which one statement writes: an agent's messages change in each step. The next
+checkpoint that has the same value writes it as a document of its own, at once with itself, and the ones after that refer to
+it. A checkpoint whose value is not found was deleted while it was read: it is read again.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
@@ -25,6 +26,7 @@ from langgraph.checkpoint.base import (
 from ... import Document, InvalidFilter, InvalidOption, Path, Sort
 from .records import (
     CHECKPOINTS,
+    INLINE,
     LARGE,
     VALUES,
     Address,
@@ -148,18 +150,24 @@ class Checkpoints:
         at = parent.at(checkpoint["id"])
         versions = {**new_versions, **checkpoint["channel_versions"]}
         channels: dict[str, Any] = yield from self._unchanged(parent, checkpoint, new_versions)
-        small: dict[str, Any] = {}
-        large: dict[str, tuple[str, bytes]] = {}
-        for channel, value in checkpoint["channel_values"].items():
-            if channel in channels:
-                continue
+        values = {
+            channel: value
+            for channel, value in checkpoint["channel_values"].items()
+            if channel not in channels
+        }
+        changed = {channel: value for channel, value in values.items() if channel in new_versions}
+        large = self._large({each: value for each, value in values.items() if each not in changed})
+        written = self._written(checkpoint, values, large)
+        if len(written[1]) > INLINE:
+            large |= self._large(changed)
+            written = self._written(checkpoint, values, large)
+        shared = {}
+        for channel in values:
             channels[channel] = None
-            if _is_small(value) or len((written := self.serde.dumps_typed(value))[1]) <= LARGE:
-                small[channel] = value
-                continue
-            place = {"version": version_key(versions.get(channel)), "digest": digest(written)}
-            channels[channel] = place
-            large[at.id(VALUES, place["digest"])] = written
+            if channel in large:
+                name = digest(large[channel])
+                channels[channel] = {"version": version_key(versions.get(channel)), "digest": name}
+                shared[at.id(VALUES, name)] = large[channel]
         body = {
             "thread": at.thread,
             "namespace": at.namespace,
@@ -167,16 +175,33 @@ class Checkpoints:
             "parent": parent.checkpoint,
             "channels": channels,
             "metadata": plain(get_checkpoint_metadata(config, metadata)),
-            **pack(self.serde, {**checkpoint, "channel_values": small}),
+            **packed(written),
         }
         id = at.id(CHECKPOINTS, checkpoint["id"])
-        if large:
-            bodies = {each: packed(written) for each, written in large.items()}
+        if shared:
+            bodies = {each: packed(value) for each, value in shared.items()}
             yield call("put_many", {**bodies, id: body}, atomic=True)
-            self.cache.add(large)
+            self.cache.add(shared)
         else:
             yield call("put", id, body)
         return at.config()
+
+    def _large(self, values: Mapping[str, Any]) -> dict[str, tuple[str, bytes]]:
+        """Return those of some values that get documents of their own, as the serializer writes them."""
+        found = {
+            channel: self.serde.dumps_typed(value)
+            for channel, value in values.items()
+            if not _is_small(value)
+        }
+        return {channel: each for channel, each in found.items() if len(each[1]) > LARGE}
+
+    def _written(
+        self, checkpoint: Mapping[str, Any], values: Mapping[str, Any], large: Container[str]
+    ) -> tuple[str, bytes]:
+        """Return a checkpoint with its other values, as the serializer writes it."""
+        small = {channel: value for channel, value in values.items() if channel not in large}
+        written: tuple[str, bytes] = self.serde.dumps_typed({**checkpoint, "channel_values": small})
+        return written
 
     def _unchanged(
         self, parent: Address, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
@@ -396,7 +421,7 @@ class Checkpoints:
         wanted = {
             "$id": under(CHECKPOINTS),
             **_NO_WRITE,
-            "metadata.run_id": {"$in": [str(run) for run in runs]},
+            "metadata.run_id": {"$in": _names("run_ids", runs)},
         }
         found = yield call("find", wanted)
         yield from self._delete(found)
@@ -421,11 +446,11 @@ class Checkpoints:
         """Must run in a transaction."""
         if strategy not in STRATEGIES:
             raise InvalidOption("strategy", f"must be one of {STRATEGIES}, got {strategy!r}")
-        for thread in threads:
+        for thread in _names("thread_ids", threads):
             if strategy == "delete":
-                yield from self.delete_thread(str(thread))
+                yield from self.delete_thread(thread)
             else:
-                yield from self._keep_latest(str(thread))
+                yield from self._keep_latest(thread)
 
     def _keep_latest(self, thread: str) -> Steps[None]:
         within = {"$id": under(join(CHECKPOINTS, thread)), **_NO_WRITE}
@@ -467,6 +492,12 @@ class Checkpoints:
         unused = [each.id for each in stored if each.id not in used]
         if unused:
             yield call("remove_many", unused)
+
+
+def _names(option: str, given: Iterable[Any]) -> list[str]:
+    if isinstance(given, str):
+        raise InvalidOption(option, f"must be a list of strings, got {given!r}")
+    return [str(each) for each in given]
 
 
 def is_mixed(writes: Iterable[tuple[str, Any]]) -> bool:

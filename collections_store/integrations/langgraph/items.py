@@ -100,7 +100,10 @@ class ItemBatch:
         self.ops, self._times = list(ops), times or {}
         for op in self.ops:
             validate_op_namespace(op)
-        puts = (op for op in self.ops if isinstance(op, PutOp))
+        puts = [op for op in self.ops if isinstance(op, PutOp)]
+        for op in puts:
+            if not isinstance(op.value, Mapping | None):
+                raise InvalidOption("value", f"must be a dict, got {type(op.value).__name__}")
         self.puts = {item_id(op.namespace, op.key): op for op in puts}
         self.index = index
         self.texts = {} if index is None else {id: index.texts(op) for id, op in self.puts.items()}

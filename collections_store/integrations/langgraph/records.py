@@ -2,7 +2,7 @@
 
 | id | body |
 | --- | --- |
-| `c/<thread>/<namespace>/<checkpoint>` | a checkpoint with its metadata and the small values of its channels, and in `channels` where the large ones are |
+| `c/<thread>/<namespace>/<checkpoint>` | a checkpoint with its metadata and the small and changed values of its channels, and in `channels` where the others are |
 | `c/<thread>/<namespace>/<checkpoint> <task>/` | the pending writes of a task |
 | `c/<thread>/<namespace>/<checkpoint> <task>/<index>` | one write of a task to a channel of LangGraph's own, such as an interrupt |
 | `b/<thread>/<namespace>/<digest>` | a large value of a channel, which all checkpoints of the namespace share |
@@ -29,6 +29,8 @@ CHECKPOINTS: Final = "c"
 VALUES: Final = "b"
 LARGE: Final = 8192
 """Bytes of a value that has a document of its own. A smaller one costs less in each checkpoint than another read."""
+INLINE: Final = 65_536
+"""Bytes of a checkpoint up to which it holds its changed values, whatever their size."""
 _ESCAPED: Final = re.compile("[\x01-\x20%/]")
 
 
