@@ -188,8 +188,11 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
         return sorted([_part(each.id, 1) for each in await self._latest()])
 
     async def delete_idle_sessions(self, seconds: float) -> int:
-        """Delete the sessions to which no message was added in the last `seconds`; return their number."""
-        since, deleted = datetime.now(UTC) - timedelta(seconds=seconds), 0
+        """Delete the sessions to which no message was added in the last `seconds`; return their number.
+
+        Raise `InvalidOption` if `seconds` are not a number of 0 or more.
+        """
+        since, deleted = _time_before(seconds), 0
         for last in await self._latest():
             if last.created_at < since:
                 deleted += await self._delete_up_to(last)
@@ -405,6 +408,13 @@ async def _last(documents: AsyncCollection, prefix: str, limit: int) -> list[Doc
 
 def _position(document: Document) -> int:
     return int(document.id.rpartition("/")[2])
+
+
+def _time_before(seconds: float) -> datetime:
+    with suppress(TypeError, ValueError, OverflowError):
+        if seconds >= 0:
+            return datetime.now(UTC) - timedelta(seconds=seconds)
+    raise InvalidOption("seconds", f"must be a number of 0 or more, got {seconds!r}")
 
 
 def _is_excluded(message: Message) -> bool:

@@ -274,6 +274,12 @@ def test_idle_sessions_are_deleted_as_a_whole(backend: Backend) -> None:
         await history.save_messages("b", [user("3")])
         assert await history.delete_idle_sessions(0.1) in {1, 2}  # 2 if the machine was slow
         assert "a" not in await history.list_sessions()
+        remaining = await history.list_sessions()
+        bads: list[Any] = [-1, float("nan"), float("inf"), "1", None]
+        for bad in bads:
+            with pytest.raises(InvalidOption, match="seconds: must be a number of 0 or more"):
+                await history.delete_idle_sessions(bad)
+        assert await history.list_sessions() == remaining
 
     use(AgentHistoryProvider, backend, check)
 
