@@ -321,6 +321,36 @@ def test_nothing_is_appended_to_a_deleted_session(backend: Backend) -> None:
     use(backend, check)
 
 
+def test_a_session_that_is_deleted_during_an_append_stays_deleted(
+    postgres_backend: Backend,
+) -> None:
+    """An upgrade runs between the read and the write of an append. On SQLite the deletion would wait for the append."""
+
+    deleted: list[bool] = []
+
+    def delete(body: dict[str, Any]) -> dict[str, Any]:
+        if not deleted:
+            with Store(postgres_backend.url, **postgres_backend.options) as store:
+                deleted.append(store["adk_sessions"].remove("/weather/ada/1"))
+        return body
+
+    async def main() -> None:
+        async with AsyncStore(postgres_backend.url, **postgres_backend.options) as store:
+            service = CollectionsSessionService(store)
+            session = await service.create_session(**ADA, session_id="1")
+            await service.append_event(session, event())
+            upgrading = CollectionsSessionService(
+                store, versions={"schema_version": 2, "upgrades": {1: delete}}
+            )
+            await upgrading.create_session(**BOB)  # which stores the version
+            with pytest.raises(SessionNotFoundError):
+                await upgrading.append_event(session, event({"n": 1}))
+            assert await service.get_session(**ADA, session_id="1") is None
+
+    asyncio.run(main())
+    assert deleted == [True]
+
+
 def test_a_session_that_was_modified_meanwhile_is_stale(backend: Backend) -> None:
     async def check(service: CollectionsSessionService) -> None:
         session = await service.create_session(**ADA)

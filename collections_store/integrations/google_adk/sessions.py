@@ -216,7 +216,7 @@ class CollectionsSessionService(Service, BaseSessionService):
         sessions, events = await self._sessions(transaction), transaction[self._names[1]]
         states = await sessions.get_many([id, *changes])
         if id not in states:
-            raise SessionNotFoundError(f"Session {session.id} not found.")
+            raise _not_found(session)
         body: dict[str, Any] = states[id]
         number, last = body["events"], body["last_event"]
         is_repeated = event["id"] == last and _knows(session, number - 1)
@@ -232,7 +232,10 @@ class CollectionsSessionService(Service, BaseSessionService):
             "events": number + 1,
             "last_event": event["id"],
         }
-        for each in {id: body, **_merged(states, changes)}.items():
+        # put would bring back a session that another transaction of PostgreSQL deleted after the read
+        if not (await sessions.replace_one({"$id": id}, body)).matched_count:
+            raise _not_found(session)
+        for each in _merged(states, changes).items():
             await sessions.put(*each)
         await events.put(_event_id(id, number), event)
         return body
@@ -280,6 +283,10 @@ class CollectionsSessionService(Service, BaseSessionService):
                 lock = self._locks.setdefault((loop, id), asyncio.Lock())
                 await held.enter_async_context(lock)
             yield
+
+
+def _not_found(session: Session) -> SessionNotFoundError:
+    return SessionNotFoundError(f"Session {session.id} not found.")
 
 
 def _stripped(session_id: Any) -> Any:
