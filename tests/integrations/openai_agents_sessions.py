@@ -379,6 +379,19 @@ def test_a_process_that_is_killed_leaves_whole_calls(
     use(shared_backend, check)
 
 
+def test_a_header_whose_items_were_not_written_is_no_session(backend: Backend) -> None:
+    async def check(store: AsyncStore) -> None:
+        await OpenAIAgentsSession("b", store).add_items([user("b")])
+        await store["agent_sessions"].increment("1:a/", "last", 2, initial=7)  # then it was killed
+        assert [each.body["session"] for each in await list_sessions(store)] == ["b"]
+        session = OpenAIAgentsSession("a", store)
+        assert [each["branch_id"] for each in await session.list_branches()] == ["main"]
+        await session.add_items([user("a")])
+        assert [each.body["session"] for each in await list_sessions(store)] == ["a", "b"]
+
+    use(backend, check)
+
+
 # -- branches --------------------------------------------------------------------------------
 
 
@@ -579,7 +592,7 @@ def test_calls_use_indexes(backend: Backend) -> None:
                 assert not plan.scans, plan
         if backend.name != "postgresql":  # which reads a small table as a whole
             newest = [("$updated_at", -1)]
-            listed = await documents.explain({"last": {"$exists": True}}, sort=newest)
+            listed = await documents.explain({"branches": {"$exists": True}}, sort=newest)
             assert listed.indexes == ("recent_sessions",)
 
     use(backend, check)

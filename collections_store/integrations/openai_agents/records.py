@@ -16,7 +16,7 @@ from contextlib import suppress
 from reprlib import repr as shown
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ... import Document, InvalidBody, InvalidOption
+from ... import Document, InvalidBody, InvalidOption, Sort
 
 if TYPE_CHECKING:
     from agents import TResponseInputItem
@@ -26,8 +26,9 @@ Json: TypeAlias = dict[str, Any]
 COLLECTION: Final = "agent_sessions"
 MAIN: Final = "main"
 """The SDK's name of the branch that a session begins with."""
-HEADERS: Final = {"last": {"$exists": True}}
-"""The filter of all headers."""
+HEADERS: Final = {"branches": {"$exists": True}}
+"""The filter of the headers of sessions. A header has only `last` until its first items are there."""
+LAST_FIRST: Final = Sort.parse([("$id", -1)])
 COUNTS: Final = ("requests", "input_tokens", "output_tokens", "total_tokens")
 DETAILS: Final = ("input_tokens_details", "output_tokens_details")
 MAX_NAME: Final = 900
@@ -69,7 +70,7 @@ def names_of(header: Json | None) -> list[str]:
     >>> names_of({"branches": ["other", "main"]})
     ['main', 'other']
     """
-    names = [] if header is None else header["branches"]
+    names = [] if header is None else header.get("branches", [])
     return [MAIN, *(name for name in names if name != MAIN)]
 
 

@@ -22,6 +22,7 @@ from .collection import delete_session, prepare
 from .records import (
     COLLECTION,
     COUNTS,
+    LAST_FIRST,
     MAIN,
     Json,
     as_text,
@@ -127,7 +128,7 @@ class OpenAIAgentsSession:
         if limit is None or limit < 0:
             found = await self._documents.find(within, sort="$id")
         else:
-            found = await self._documents.find(within, sort=[("$id", -1)], limit=limit)
+            found = await self._documents.find(within, sort=LAST_FIRST, limit=limit)
             found.reverse()
         if found:
             self._last = session, max(self._last_of(session), number_of(found[-1].id))
@@ -155,7 +156,7 @@ class OpenAIAgentsSession:
     ) -> TResponseInputItem | None:
         """Remove the last item of the current branch and return it, None if there is none."""
         within = self._items(None, self.session_of(wrapper))
-        found = await self._documents.find_one_and_delete(within, sort=[("$id", -1)])
+        found = await self._documents.find_one_and_delete(within, sort=LAST_FIRST)
         return None if found is None else item_of(found)
 
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
@@ -218,7 +219,7 @@ class OpenAIAgentsSession:
     async def store_run_usage(self, result: RunResultBase) -> None:
         """Store the usage of a run with the last turn of the current branch; without a turn, store nothing."""
         usage = {"$set": {"usage": usage_of(result.context_wrapper.usage)}}
-        await self._documents.update_one(self._turns(None), usage, sort=[("$id", -1)])
+        await self._documents.update_one(self._turns(None), usage, sort=LAST_FIRST)
 
     async def get_turn_usage(
         self, user_turn_number: int | None = None, branch_id: str | None = None
