@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import get_origin, get_type_hints
 
@@ -320,6 +321,12 @@ def test_importing_the_public_api_loads_nothing_heavy() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_no_file_of_the_tests_hides_a_package() -> None:
+    """Pytest puts the folders of test files first on the path."""
+    packages = {*packages_distributions(), *sys.stdlib_module_names}
+    assert [path for path in (PROJECT / "tests").rglob("*.py") if path.stem in packages] == []
 
 
 def test_functions_stay_small() -> None:

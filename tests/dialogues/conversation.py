@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from multiprocessing import connection
 from typing import Any
 
-from dialogues.agents import Line, Order
 from dialogues.scripts import SPEAKERS, Script
+from dialogues.two_agents import Line, Order
 from forked import Forked
 
 

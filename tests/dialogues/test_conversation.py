@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from conftest import Backend, sampled
-from dialogues.agents import RULES, agent, agent_async
 from dialogues.conversation import Conversation
 from dialogues.scripts import DATA, SPEAKERS, Script, scripts
+from dialogues.two_agents import RULES, agent, agent_async
 from forked import Forked
 
 from collections_store import Store
