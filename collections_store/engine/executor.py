@@ -195,7 +195,7 @@ class Executor:
         """Wait for a collection that other processes drop and create. One that stays absent was dropped by hand."""
         if times >= ATTEMPTS:
             raise DatabaseError(
-                f"{error}: the catalogue tells of it; was it dropped by hand?"
+                f"{error}: the catalogue lists it; was its table dropped by hand?"
             ) from error
         time.sleep(random.uniform(0, 0.0005 * times))
 

@@ -31,6 +31,7 @@ from ..document import Document, new_document, now
 from ..query.cursor import Position
 from ..query.filter import Filter
 from ..query.matcher import matches
+from ..query.path import Path
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Key, Sort
 from ..query.values import value_class
@@ -261,7 +262,8 @@ class SortedReader:
         self._statements = connection.collection(collection)
         self._order = self._statements.order(sort)
         self._in_sql = self._statements.can_order(filter, sort)
-        self._is_by_id = all(field.target == "id" for field in sort.fields)
+        self._in_body = [isinstance(field.target, Path) for field in sort.fields]
+        """Whether each field is of the body; SQL orders metadata exactly."""
 
     def window(self, skip: int, limit: int | None) -> list[Positioned]:
         """Return `limit` documents after the first `skip`."""
@@ -301,7 +303,7 @@ class SortedReader:
             found = self._exact(query, window)
         except (Inexact, Unorderable):
             return None
-        if skip and found and any(map(self._database.ordering.is_truncated, self._keys(found[0]))):
+        if skip and found and any(self._truncated(self._keys(found[0]))):
             return None  # it may tie with the last one that was skipped
         return found[:limit]
 
@@ -350,31 +352,37 @@ class SortedReader:
         """Return what SQL finds, one more than is wanted; raises `Inexact` and `Unorderable`."""
         rows = self._connection.select(query, self._filter, **window)
         found = [self._positioned(row) for row in popped(rows)]
-        if not self._is_by_id:  # ids have one order everywhere
+        if any(self._in_body):
             keys = map(self._keys, found)
             self._check(keys if after is None else chain([after.keys], keys))
         return found
 
     def _check(self, keys: Iterable[tuple[Key, ...]]) -> None:
         """Raise `Unorderable` unless SQL can tell all neighbours apart."""
-        is_unorderable, is_truncated = (
-            self._database.ordering.is_unorderable,
-            self._database.ordering.is_truncated,
-        )
+        is_unorderable = self._database.ordering.is_unorderable
         before: tuple[Key, ...] = ()
+        is_truncated_before = False
         for each in keys:
             if any(map(is_unorderable, each)):
                 raise Unorderable
-            if before and any(map(is_truncated, (*before, *each))) and self._tie(before, each):
+            is_truncated = any(self._truncated(each))
+            if before and (is_truncated or is_truncated_before) and self._tie(before, each):
                 raise Unorderable
-            before = each
+            before, is_truncated_before = each, is_truncated
 
     def _tie(self, first: tuple[Key, ...], second: tuple[Key, ...]) -> bool:
         """Return whether the first keys in which two rows differ are equal as far as SQL sees them."""
-        for one, other in zip(first, second, strict=True):
+        values = self._database.ordering.values
+        for one, other, in_body in zip(first, second, self._in_body, strict=True):
             if one != other:
-                return self._database.ordering.values(one) == self._database.ordering.values(other)
+                return in_body and values(one) == values(other)
         return False
+
+    def _truncated(self, keys: tuple[Key, ...]) -> list[bool]:
+        """Return for each key whether SQL sees its beginning only."""
+        is_truncated = self._database.ordering.is_truncated
+        pairs = zip(keys, self._in_body, strict=True)
+        return [in_body and is_truncated(key) for key, in_body in pairs]
 
     def _walk(self, select: Select, after: Position | None, limit: int) -> Iterator[Positioned]:
         """Yield what comes after a position, level by level, batch by batch. What the matcher must decide may take many
@@ -406,12 +414,10 @@ class SortedReader:
         """Raise `Unorderable` unless SQL can tell a position from all others. If it ends with a truncated string, all that
         begin alike are read.
         """
-        keys, is_truncated = position.keys, self._database.ordering.is_truncated
-        if any(map(self._database.ordering.is_unorderable, keys)) or any(
-            map(is_truncated, keys[:-1])
-        ):
+        keys, truncated = position.keys, self._truncated(position.keys)
+        if any(map(self._database.ordering.is_unorderable, keys)) or any(truncated[:-1]):
             raise Unorderable
-        if keys and is_truncated(keys[-1]):
+        if any(truncated):
             query = select(self._order.levels(keys)[0])
             values = self._order.values(keys, BEFORE_ALL)
             alike = self._exact(query, {**values, "skip": 0, "limit": MIN_BATCH}, position)

@@ -4,8 +4,10 @@ import tracemalloc
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from conftest import Backend
 
-from collections_store import InvalidSort, Path
+from collections_store import InvalidSort, Path, Store
 from collections_store.operations import find as streaming
 
 pytestmark = pytest.mark.cases_on_each_backend
@@ -230,6 +232,32 @@ def test_sort_by_metadata(things: Any) -> None:
     assert in_order(things, "$created_at") == ["b", "c", "a"]
     assert in_order(things, [("$updated_at", -1)]) == ["b", "a", "c"]
     assert in_order(things, [("$expires_at", -1), ("v", -1)]) == ["b", "c", "a"]
+
+
+@pytest.mark.parametrize(
+    ("sort", "expected"),
+    [("$id", [*range(8)]), ([("n", -1), ("$id", 1)], [4, 5, 6, 7, 0, 1, 2, 3])],
+    ids=str,
+)
+def test_long_ids_are_sorted_in_one_statement(
+    postgres_backend: Backend, sort: Any, expected: list[int]
+) -> None:
+    url = sa.make_url(postgres_backend.url).set(drivername="postgresql+psycopg")
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    sorting: list[str] = []
+
+    def count(_: Any, __: Any, statement: str, *___: Any) -> None:
+        sorting.extend([statement] if "ORDER BY" in statement else [])
+
+    with Store(engine=engine, **postgres_backend.options) as store:
+        things = store["things"]
+        things.put_many((f"{LONG}{n}", {"n": n // 4}) for n in range(8))
+        sa.event.listen(engine, "before_cursor_execute", count)
+        found = [each.id for each in things.find(sort=sort)]
+        assert [int(id[-1]) for id in found] == expected
+        assert [each.id for each in things.find(sort=sort, skip=3, limit=2)] == found[3:5]
+        assert [each.id for each in things.page(sort=sort, limit=3)] == found[:3]
+        assert len(sorting) == 3
 
 
 def test_sort_by_the_body(things: Any) -> None:
