@@ -49,6 +49,7 @@ has its facts as attributes::
     │   └── SchemaTooNew
     └── DatabaseError (RuntimeError)
         ├── DatabaseUnavailable (ConnectionError)
+        │   └── ReadOnlyDatabase
         ├── DatabaseBusy (TimeoutError)
         └── TransactionConflict
 """
@@ -69,7 +70,8 @@ __all__ = [
     "InvalidBackup", "InvalidBody", "InvalidCursor",
     "InvalidDialogueMessage", "InvalidFilter", "InvalidId", "InvalidIndex", "InvalidName", "InvalidOperand",
     "InvalidOption", "InvalidPipeline", "InvalidProjection", "InvalidSort", "InvalidToken", "InvalidUpdate",
-    "InvalidUrl", "MemoryLimitExceeded", "MissingExtra", "NotTheCreator", "PatternLimitExceeded", "RepeatedMessage",
+    "InvalidUrl", "MemoryLimitExceeded", "MissingExtra", "NotTheCreator", "PatternLimitExceeded", "ReadOnlyDatabase",
+    "RepeatedMessage",
     "SchemaError", "SchemaOutdated", "SchemaTooNew", "StoreClosed", "TransactionConflict", "TransactionEnded",
     "UnknownField", "UpdateRefused", "UpgradeFailed", "VersionConflict", "was_committed",
 ]  # fmt: skip
@@ -555,6 +557,10 @@ class DatabaseUnavailable(DatabaseError, ConnectionError):
     def __init__(self, message: str, *, in_doubt: bool = False, is_final: bool = False) -> None:
         super().__init__(message)
         self.in_doubt, self.is_final = in_doubt, is_final
+
+
+class ReadOnlyDatabase(DatabaseUnavailable):
+    """The server cannot write, and wrote nothing: it is a standby, or was the primary before a failover."""
 
 
 class DatabaseBusy(DatabaseError, TimeoutError):

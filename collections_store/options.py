@@ -62,6 +62,9 @@ class StoreOptions(TypedDict, total=False):
     * `pool_size`: the maximum number of connections. Default: 4 that read and 1 that writes on an SQLite file, 10 on
       PostgreSQL. Not with `engine`.
     * `busy_timeout`: seconds to wait for a lock or a connection before `DatabaseBusy`; 30.
+    * `reconnect_for`: seconds for which an operation that has written nothing tries to reach a server that went away, or
+      one that can write; then `DatabaseUnavailable` or `ReadOnlyDatabase`. 0: not at all. Default: 30 on PostgreSQL, 1 on
+      SQLite. The first use tries for 1 second at most.
     * `durability`: "full", the default: an acknowledged write survives a power cut. "normal": a power cut may lose
       the last moments, a crash of the process loses nothing. Not with `engine`.
     * `max_body`: the maximum size of a body in bytes of JSON; 16 MiB.
@@ -80,6 +83,7 @@ class StoreOptions(TypedDict, total=False):
 
     pool_size: int | None
     busy_timeout: float
+    reconnect_for: float | None
     durability: Durability
     max_body: int
     nul: Nul
@@ -122,6 +126,7 @@ class Options:
 
     pool_size: int | None = None
     busy_timeout: float = 30.0
+    reconnect_for: float | None = None
     durability: Durability = "full"
     max_body: int = MAX_BODY
     nul: Nul = "error"
@@ -134,6 +139,8 @@ class Options:
 
     def __post_init__(self) -> None:
         check_seconds("busy_timeout", self.busy_timeout)
+        if self.reconnect_for:
+            check_seconds("reconnect_for", self.reconnect_for)
         check_choice("durability", self.durability, get_args(Durability))
         check_integer("max_body", self.max_body)
         check_choice("nul", self.nul, get_args(Nul))
@@ -172,6 +179,11 @@ class Options:
         for each in fields(self):
             if each.name in _NOT_WITH_ENGINE and getattr(self, each.name) != each.default:
                 raise InvalidOption(each.name, _NOT_WITH_ENGINE[each.name])
+
+    def reconnects_for(self, database: Database) -> float:
+        """Return for how many seconds an operation tries to reach a database that went away."""
+        given = self.reconnect_for
+        return database.reconnect_for if given is None else float(given)
 
     def upgrades(self, database: Database) -> bool:
         """Return whether an older database is upgraded when it is opened."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import random
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from itertools import count
 from typing import Any, Final, Self, TypeVar, Unpack, cast, get_args
 
 import sqlalchemy as sa
@@ -38,10 +36,10 @@ from .engine.jobs import Job
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .engine.permits import TransactionPermit, TransactionPermits
 from .engine.pool import check_driver
+from .engine.retry import Retries
 from .engine.transactions import TransactionResources
 from .engine.workers import Sweeper, working
 from .errors import (
-    CollectionsStoreError,
     DatabaseError,
     DatabaseUnavailable,
     InvalidBackup,
@@ -253,9 +251,9 @@ class Store(Collections):
     ) -> T:
         """Call a function with a transaction, commit it, and return the function's result.
 
-        After a conflict, or if the connection is lost before the commit, roll back and call the function again, up to
-        `attempts` times in all, then raise the last error: the function must have no other effects. Any other exception
-        rolls back and propagates. `isolation` is as in `transaction`.
+        After a conflict roll back and call the function again, up to `attempts` times in all; for `reconnect_for` seconds
+        if the connection is lost before the commit, or the server cannot write. Then raise the last error: the function must
+        have no other effects. Any other exception rolls back and propagates. `isolation` is as in `transaction`.
 
         >>> def sell(tx):
         ...     stock = tx["stock"].get("tea", 3)
@@ -264,9 +262,9 @@ class Store(Collections):
         >>> store.run_transaction(sell)
         2
         """
-        last = check_integer("attempts", attempts)
+        retries = self._transaction_retries(attempts)
         check_function("function", function)
-        for attempt in count(1):
+        while True:
             begun = False
             try:
                 with self.transaction(isolation=isolation) as transaction:
@@ -275,9 +273,13 @@ class Store(Collections):
             except (TransactionConflict, DatabaseUnavailable) as error:
                 if not begun:
                     raise
-                pause = pause_before_retry(error, attempt, last)
+                pause = retries.pause(error)
             time.sleep(pause)
-        raise AssertionError("unreachable")
+
+    def _transaction_retries(self, attempts: int) -> Retries:
+        last = check_integer("attempts", attempts)
+        reconnect_for = self._options.reconnects_for(self._database)
+        return Retries(self._options.busy_timeout, reconnect_for, attempts=last)
 
     def bind(self, connection: sa.Connection) -> Transaction:
         """Return the store's collections within your own SQLAlchemy transaction.
@@ -494,14 +496,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def pause_before_retry(error: CollectionsStoreError, attempt: int, attempts: int) -> float:
-    """Return how many seconds to wait before a failed transaction runs again; random, so that the same transactions do
-    not conflict again. Raise the error after the last attempt, if the transaction may be committed, or if another attempt
-    cannot succeed.
-    """
-    in_doubt, is_final = getattr(error, "in_doubt", False), getattr(error, "is_final", False)
-    if attempt >= attempts or in_doubt or is_final:
-        raise error
-    return random.uniform(0, 0.001 * 2 ** min(attempt, 8))

@@ -26,6 +26,7 @@ from zlib import crc32
 import psycopg
 import pytest
 from hypothesis import core
+from postgres_cluster import Cluster, Template, cluster, template
 from postgres_server import NoPostgres, postgres_server
 from psycopg import sql
 
@@ -206,6 +207,27 @@ def postgres_url() -> Iterator[str]:
         if os.environ.get("CI"):
             raise
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def postgres_template() -> Iterator[Template]:
+    """The data of a new PostgreSQL server, of the wheel or the machine."""
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("a server's processes cannot be listed here")
+    try:
+        with template() as data:
+            yield data
+    except NoPostgres as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def postgres_cluster(postgres_template: Template) -> Iterator[Cluster]:
+    """A cluster of PostgreSQL servers, without nodes."""
+    with cluster(postgres_template) as nodes:
+        yield nodes
 
 
 @dataclass

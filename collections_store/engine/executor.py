@@ -5,9 +5,9 @@ Rules:
 1. A driver's error becomes the library's here, once, by `Database.translate`.
 2. A collection is created when something is first written to it; until then it is empty for reads. A table that
    vanished, because another process dropped or renamed the collection, is looked up again.
-3. After a conflict of two transactions the whole operation runs again.
-4. A read goes on with a new connection where the old one was lost. A write does not: whether it took place is unknown,
-   and its caller must learn that.
+3. After a conflict of two transactions the whole operation runs again; `retry` decides how often, and when.
+4. An operation goes on with a new connection where the old one was lost, or led to a server that only reads. A write that
+   may have taken place does not: its caller must learn that this is unknown.
 5. Whatever is raised, a signal's exception included, the connection returns to its pool.
 """
 
@@ -28,6 +28,7 @@ from ..errors import (
     DatabaseBusy,
     DatabaseError,
     DatabaseUnavailable,
+    ReadOnlyDatabase,
     TransactionConflict,
 )
 from ..operations.by_id import Purge
@@ -41,15 +42,12 @@ from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
 from .permits import Permit
 from .pool import Pool, PooledConnection, translate
+from .retry import Retries
 
 T = TypeVar("T")
 
 ATTEMPTS: Final = 50
 """How often others may drop and create a collection, or delete the document that a unique index found, meanwhile."""
-RECONNECT_FOR: Final = 1.0
-"""Seconds for which an operation tries to reach a database that went away."""
-LONGEST_PAUSE: Final = 4.0
-"""Seconds between two attempts of a long operation, at most."""
 
 
 class Abandoned(CollectionsStoreError):
@@ -66,16 +64,18 @@ class Executor:
         catalogue: Catalogue,
         *,
         timeout: float,
+        reconnect_for: float,
         lost: Callable[[], None],
     ) -> None:
         self.database, self.pool, self.catalogue = database, pool, catalogue
-        self.timeout, self._lost = timeout, lost
+        self.timeout, self._reconnect_for, self._lost = timeout, reconnect_for, lost
 
     def run(
         self, operation: Operation[T], started: float | None = None, job: Job | None = None
     ) -> T:
         """Run an operation until it succeeds or fails for good; its timeout runs from `started`."""
         started = time.monotonic() if started is None else started
+        retries = Retries(self.timeout, self._reconnect_for, started=started)
         vanished = count(1)
         for attempt in count():
             begun = time.monotonic()
@@ -91,9 +91,8 @@ class Executor:
                 for name in operation.collections:
                     self.catalogue.forget(name)
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
-                self.raise_unless_retryable(error, job, started)
-                conflict = isinstance(error, TransactionConflict)
-                time.sleep(pause_after(attempt, time.monotonic() - begun if conflict else 0.0))
+                _raise_abandoned(job, error)
+                time.sleep(retries.pause(error, time.monotonic() - begun))
             except UniqueViolated as error:
                 _raise_abandoned(job, error)
                 self._explain_duplicate(operation, error, attempt)
@@ -115,7 +114,7 @@ class Executor:
         except self.database.errors.types() as error:
             found = translate(error, pooled.sa.engine, self.database)
             lost = isinstance(found, DatabaseUnavailable)
-            if lost and operation.writes and (operation.atomic or sent_commit(pooled)):
+            if operation.writes and (operation.atomic or sent_commit(pooled)) and is_lost(found):
                 raise in_doubt(error, operation) from error
             raise found from error
         finally:
@@ -145,7 +144,8 @@ class Executor:
         self, isolation: Isolation, started: float, job: Job | None = None
     ) -> PooledConnection:
         """Begin a transaction of the user's. The caller has its connection until `release`."""
-        for attempt in count():
+        retries = Retries(self.timeout, self._reconnect_for, started=started)
+        while True:
             try:
                 pooled = self.pool.acquire()
                 permits, lost, begun = pooled.permits, False, False
@@ -165,9 +165,8 @@ class Executor:
                             self.release_after_interrupt(pooled, permits)
                             raise
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
-                self.raise_unless_retryable(error, job, started)
-                time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
-        raise AssertionError("unreachable")
+                _raise_abandoned(job, error)
+                time.sleep(retries.pause(error))
 
     def release(self, pooled: PooledConnection, lost: bool) -> None:
         """Return a connection whose work did not finish to its pool, or close it where nothing can bring it out of a
@@ -211,26 +210,6 @@ class Executor:
         found = self.run(duplicate_of(operation, error.physical))
         if found is not None or attempt >= ATTEMPTS:
             raise found or DatabaseError(str(error)) from error
-
-    def raise_unless_retryable(
-        self, error: CollectionsStoreError, job: Job | None, started: float
-    ) -> None:
-        """Return if another attempt may help, else raise."""
-        _raise_abandoned(job, error)
-        waited = time.monotonic() - started
-        away = isinstance(error, DatabaseUnavailable)
-        if waited > (RECONNECT_FOR if away else 0.9 * self.timeout):
-            raise error
-        if getattr(error, "in_doubt", False) or getattr(error, "is_final", False):
-            raise error
-
-
-def pause_after(attempt: int, took: float) -> float:
-    """Return how many seconds to wait after a conflict. The longer an attempt took, and the more often it failed, the
-    further apart the next attempts of those that met must begin.
-    """
-    longest = max(0.001 * 2 ** min(attempt, 6), min(LONGEST_PAUSE, took * (1 + attempt)))
-    return random.uniform(0, longest)
 
 
 def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None) -> T:
@@ -357,6 +336,11 @@ class Interruptible:
         # a server may receive the cancel request late, and end the next statement instead
         self._pooled.tainted = not connection.database.single_writer
         connection.database.connections.interrupt(connection.driver)
+
+
+def is_lost(found: CollectionsStoreError) -> bool:
+    """Return whether an error leaves unknown what its connection did. What a server refused, since it only reads, is known."""
+    return isinstance(found, DatabaseUnavailable) and not isinstance(found, ReadOnlyDatabase)
 
 
 def in_doubt(error: Exception, operation: Operation[Any]) -> DatabaseUnavailable:

@@ -37,7 +37,14 @@ from ..operations.bulk import PutListed, puts_together
 from ..operations.operation import CollectionAbsent, Operation
 from ..operations.write import NeedsTransaction
 from ..query.budget import checked_by
-from .executor import Abandoned, Executor, in_doubt, raise_if_abandoned, sent_commit
+from .executor import (
+    Abandoned,
+    Executor,
+    in_doubt,
+    is_lost,
+    raise_if_abandoned,
+    sent_commit,
+)
 from .jobs import Flag, Job
 from .permits import POLL_INTERVAL, Permit, TransactionPermit
 from .pool import translate
@@ -322,7 +329,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
         lost = isinstance(found, DatabaseUnavailable)
         if isinstance(found, DatabaseBusy) and database.single_writer:
             raise found from error
-        if not (lost and (len(jobs) == 1 or sent_commit(pooled))):
+        if not (is_lost(found) and (len(jobs) == 1 or sent_commit(pooled))):
             return jobs
         for job in jobs:
             job.finish(error=in_doubt(error, job.operation))

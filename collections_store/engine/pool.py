@@ -11,8 +11,8 @@ Rules of `ConnectionPool`:
    beginning of a function, at a jump backwards and after a call of a function written in C: so what must be one step
    is assignments only.
 3. Permits are known by weak references, and counted again where a caller has to wait.
-4. Before a connection is used its file is checked, at most once a millisecond. Without a file, a connection that was
-   idle for long is tried.
+4. Before a connection is used its file is checked, at most once a millisecond. Without a file, a connection is tried that
+   was idle for long, or to which the server has sent something: that ends most sessions, and no write is lost by it.
 """
 
 from __future__ import annotations
@@ -79,6 +79,10 @@ class PooledConnection:
             for statement in database.connections.flush_log:
                 with suppress(*database.errors.types()):
                     self.connection.command(statement)
+
+    def has_input(self) -> bool:
+        """Return whether the database has sent something that nobody waits for."""
+        return isinstance(self.connection, DriverConnection) and self.connection.has_input()
 
     def close(self, *, is_broken: bool = False) -> None:
         """Close the connection, unless that would damage the file."""
@@ -267,9 +271,8 @@ class ConnectionPool(Pool):
                         if time_now > file.valid_until:
                             pooled.check_file(file)
                     elif (
-                        time_now > pooled.released_at + PING_AFTER
-                        and not pooled.connection.is_alive()
-                    ):
+                        time_now > pooled.released_at + PING_AFTER or pooled.has_input()
+                    ) and not pooled.connection.is_alive():
                         pooled.permits = None
                         pooled.close(is_broken=True)
                         continue
@@ -412,6 +415,13 @@ class EnginePool(Pool):
         """Return a connection to the caller's engine."""
         try:
             pooled.close()
+        finally:
+            self._unlock()
+
+    def discard(self, pooled: PooledConnection) -> None:
+        """Close a connection; not the one that is all of a database in memory."""
+        try:
+            pooled.close(is_broken=self._lock is None)
         finally:
             self._unlock()
 

@@ -159,7 +159,7 @@ class OpenTransaction:
                 problem = translate(error, pooled.sa.engine, self._executor.database)
                 if isinstance(problem, DatabaseUnavailable):
                     words = f"{problem} (whether the transaction was committed is not known)"
-                    problem = DatabaseUnavailable(words, in_doubt=connection.committing)
+                    problem = type(problem)(words, in_doubt=connection.committing)
                 raise problem from error
             except CollectionsStoreError as error:
                 problem = error

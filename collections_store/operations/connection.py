@@ -185,6 +185,10 @@ class DriverConnection(Connection):
             return False
         return True
 
+    def has_input(self) -> bool:
+        """Return whether the database has sent something since the last statement: it does when it ends the session."""
+        return self.database.connections.has_input(self.driver)
+
     def begin(self, *, write: bool, snapshot: bool = True) -> None:
         """Begin the transaction of an operation."""
         self.committing = False

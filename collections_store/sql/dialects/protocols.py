@@ -152,6 +152,10 @@ class Connections(Protocol):
         """Return how many pages the driver's `backup` copies in a step; None: a backup is no database file."""
         return None
 
+    def has_input(self, connection: Any) -> bool:
+        """Return whether the server has sent something to a connection that is not in use: it does when it ends."""
+        return False
+
     def interrupt(self, connection: Any) -> None:
         """Stop the statement that a driver's connection runs; called from another thread."""
 
@@ -311,6 +315,8 @@ class Database:
     ordering: Ordering
     indexed_form: IndexedForm[Any]
 
+    reconnect_for: float = 30.0
+    """Seconds for which an operation tries to reach a database that went away, by default. A failover takes up to 20."""
     single_writer: bool = False
     """One transaction at a time writes."""
     errors_abort: bool = True

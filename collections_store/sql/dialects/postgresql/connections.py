@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,6 +19,7 @@ from ....errors import (
     InvalidIndex,
     InvalidUrl,
     MissingExtra,
+    ReadOnlyDatabase,
     TransactionConflict,
 )
 from ....options import Isolation, Options
@@ -36,15 +38,17 @@ _STATES: Final[dict[int, State]] = {0: "none", 2: "open"}
 """libpq's `PQtransactionStatus`: PQTRANS_IDLE and PQTRANS_INTRANS."""
 _CONFLICTS: Final = frozenset({"40001", "40P01", "25P03"})
 """25P03: the server ended a session that was idle in its transaction for too long, and rolled that back."""
-_BUSY: Final = frozenset({"55P03", "53300", "57P03"})
-_NOT_YET: Final = re.compile(
-    "is starting up|is shutting down|not yet accepting|too many (clients|connections)|connection slots"
-)
+_BUSY: Final = frozenset({"55P03", "53300"})
+_TOO_MANY: Final = re.compile("too many (clients|connections)|connection slots")
 """The text of a refused connection: the driver has no state for it."""
+_ONLY_STANDBYS: Final = re.compile("session is read-only|server is in hot standby mode")
+"""The text of libpq, where `target_session_attrs` of the URL asks for a server that can write."""
+_RECOVERY: Final = re.compile("during recovery|in a hot standby")
 _READ_ONLY: Final = (
     "the server lets this session read only (default_transaction_read_only, or a standby): "
     "connect to one that may write"
 )
+_ENDS_SESSION: Final = frozenset({"FATAL", "PANIC"})
 _OUR_INDEX: Final = re.compile(r"\$i[0-9]+$")
 _LOST: Final = ("08", "57P")
 _STORES_ROW: Final = "RelationGetBufferForTuple"
@@ -86,6 +90,16 @@ class PostgresConnections(Connections):
             return [f"{lock}; SET synchronous_commit = off"]
         waits = "set_config('synchronous_commit', 'on', false)"
         return [f"{lock}; SELECT {waits} WHERE current_setting('synchronous_commit') = 'off'"]
+
+    def has_input(self, connection: Any) -> bool:
+        """Return whether there is something to read, be it the end of the connection; it takes 2 µs."""
+        if connection.closed:
+            return True
+        if not hasattr(select, "poll"):  # on Windows, where `select` takes sockets of any number
+            return bool(select.select([connection.pgconn.socket], [], [], 0)[0])
+        ready = select.poll()
+        ready.register(connection.pgconn.socket, select.POLLIN)
+        return bool(ready.poll(0))
 
     def interrupt(self, connection: Any) -> None:
         """Request that the server cancels the statement."""
@@ -152,12 +166,21 @@ class PostgresErrors(Errors):
             return InvalidIndex("", _TOO_LONG)
         if state in _CONFLICTS:
             return TransactionConflict(message)
-        if state in _BUSY or (not state and _NOT_YET.search(message)):
+        if state in _BUSY or (not state and _TOO_MANY.search(message)):
             return DatabaseBusy(message)
-        if state == "25006":
-            return DatabaseError(f"{message}: {_READ_ONLY}")
-        lost = state.startswith(_LOST) or (
-            not state and isinstance(cause, psycopg.OperationalError)
+        if _is_read_only(state, message):
+            return ReadOnlyDatabase(f"{message}: {_READ_ONLY}")
+        lost = (
+            state.startswith(_LOST)
+            or getattr(diagnosis, "severity_nonlocalized", None) in _ENDS_SESSION
+            or (not state and isinstance(cause, psycopg.OperationalError))
         )
         kind = DatabaseUnavailable if lost else DatabaseError
         return kind(message)
+
+
+def _is_read_only(state: str, message: str) -> bool:
+    """Return whether a server refused a statement, or libpq a server, because it cannot write."""
+    if not state:
+        return _ONLY_STANDBYS.search(message) is not None
+    return state == "25006" or (state == "0A000" and _RECOVERY.search(message) is not None)

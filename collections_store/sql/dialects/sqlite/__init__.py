@@ -26,6 +26,7 @@ DATABASE: Final = Database(
     filters=SqliteFilters(),
     ordering=SqliteOrdering(),
     indexed_form=SqliteIndexedForm(),
+    reconnect_for=1.0,
     single_writer=True,
     errors_abort=False,
     ordered_keys=True,

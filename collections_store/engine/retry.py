@@ -1,0 +1,71 @@
+"""Retries: whether an operation or a transaction runs again after an error, and when. No other module decides this.
+
+Rules:
+
+1. What may be committed never runs again (`in_doubt`), nor what cannot succeed (`is_final`).
+2. While a lock or a connection is not free, and after a conflict, an operation runs again for most of the busy timeout; a
+   transaction of the user's up to a number of times.
+3. While no server can be reached, or only one that cannot write, either runs again for `reconnect_for` seconds from the
+   first such error on: the seconds before it, in which it worked, are not those of the failover.
+4. Pauses are random: those that met would meet again. The longer an attempt took, and the more often it failed, the
+   further apart the next attempts must begin.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Final
+
+from ..errors import CollectionsStoreError, DatabaseUnavailable, TransactionConflict
+
+LONGEST_PAUSE: Final = 4.0
+"""Seconds between two attempts of a long operation, at most."""
+
+
+class Retries:
+    """The attempts of an operation, or of a transaction of the user's: that has a number of `attempts`."""
+
+    __slots__ = ("_attempts", "_failed", "_reconnect_for", "_reconnect_until", "_until")
+
+    def __init__(
+        self,
+        busy_timeout: float,
+        reconnect_for: float,
+        *,
+        started: float | None = None,
+        attempts: int | None = None,
+    ) -> None:
+        started = time.monotonic() if started is None else started
+        self._until, self._attempts = started + 0.9 * busy_timeout, attempts
+        self._reconnect_for = reconnect_for
+        self._reconnect_until: float | None = None
+        self._failed = 0
+
+    def pause(self, error: CollectionsStoreError, took: float = 0.0) -> float:
+        """Return how many seconds to wait before the next attempt; raise the error if there is none. `took`: the seconds
+        of the attempt.
+        """
+        self._failed += 1
+        if getattr(error, "in_doubt", False) or getattr(error, "is_final", False):
+            raise error
+        if isinstance(error, DatabaseUnavailable):
+            return self._pause_reconnecting(error)
+        if self._attempts is None:
+            if time.monotonic() > self._until:
+                raise error
+        elif self._failed >= self._attempts:
+            raise error
+        longest = 0.0005 * 2 ** min(self._failed, 7 if self._attempts is None else 9)
+        if isinstance(error, TransactionConflict):
+            longest = max(longest, min(LONGEST_PAUSE, took * self._failed))
+        return random.uniform(0, longest)
+
+    def _pause_reconnecting(self, error: DatabaseUnavailable) -> float:
+        now = time.monotonic()
+        if self._reconnect_until is None:
+            self._reconnect_until = now + self._reconnect_for
+        left = self._reconnect_until - now
+        if left <= 0:
+            raise error
+        return min(left, random.uniform(0, 0.0005 * 2 ** min(self._failed, 9)))

@@ -1,0 +1,46 @@
+"""Failovers of PostgreSQL: nothing acknowledged is lost, nothing is written twice, and no thread or task is stuck."""
+
+from typing import Any
+
+import pytest
+from faults.failover import FAULTS, fail_over
+from postgres_cluster import Cluster
+
+from collections_store import ReadOnlyDatabase, Store, Transaction
+
+
+@pytest.mark.parametrize("fault", ["kill", "shut_down", "demote"])
+def test_a_failover_under_load(postgres_cluster: Cluster, fault: str) -> None:
+    fail_over(postgres_cluster, FAULTS[fault], threads=4, tasks=8)
+
+
+def test_a_standby_only_reads(postgres_cluster: Cluster) -> None:
+    primary = postgres_cluster.add()
+    with Store(primary.url) as store:
+        store["things"].put("a", 1)
+    standby = postgres_cluster.add(primary)
+    primary.wait_for(standby)
+
+    def write(tx: Transaction) -> Any:
+        return tx["things"].put("a", 2)
+
+    with Store(standby.url, reconnect_for=0.5) as store:
+        assert store["things"].get("a") == 1
+        for attempt in (
+            lambda: store["things"].put("a", 2),
+            lambda: store["things"].update_many({}, {"$set": {"n": 1}}),
+            lambda: store["new"].put("a", 2),
+            lambda: store.run_transaction(write),
+            lambda: store.run_transaction(write, isolation="serializable"),
+        ):
+            with pytest.raises(ReadOnlyDatabase) as caught:
+                attempt()
+            assert not caught.value.in_doubt
+        standby.promote()
+        assert store["things"].put("a", 2) == 2
+        assert store.run_transaction(write) == 3
+    with (
+        Store(f"{standby.url}?target_session_attrs=standby", reconnect_for=0.5) as store,
+        pytest.raises(ConnectionError),
+    ):
+        store["things"].get("a")
