@@ -349,6 +349,7 @@ def _normal(url: str | sa.URL) -> sa.URL:
 @contextmanager
 def _connection(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
     database = named(url.get_backend_name())
+    options = options.for_url(url)
     options.check_for(database)
     engine = open_engine(url, database, options.busy_timeout)
     catalogue = Catalogue(catalogue_statements(options.names(), database))

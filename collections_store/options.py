@@ -25,6 +25,7 @@ from typing import (
     get_args,
     get_type_hints,
 )
+from urllib.parse import unquote
 
 import sqlalchemy as sa
 
@@ -41,6 +42,7 @@ Durability: TypeAlias = Literal["full", "normal"]
 Isolation: TypeAlias = Literal["repeatable read", "serializable"]
 Nul: TypeAlias = Literal["error", "replace"]
 Upgrade: TypeAlias = Literal["auto", "manual"]
+Pooler: TypeAlias = Literal["transaction", "session"]
 Ttl: TypeAlias = float | timedelta | None
 Changes: TypeAlias = bool | Literal["after", "both"] | None
 
@@ -79,6 +81,9 @@ class StoreOptions(TypedDict, total=False):
       call `purge_expired`.
     * `page_cache`: the maximum number of bytes of an SQLite file that each connection caches; 16 MiB. Not on
       PostgreSQL, whose server has its own cache, and not with `engine`.
+    * `pooler`: what stands before a PostgreSQL server. "transaction": a pooler such as PgBouncer, which may give each
+      transaction another connection of the server. "session": no pooler, or one that keeps the connection of the server
+      for a session. Default: found out for each connection. Also as `?pooler=transaction` in the URL. Not with `engine`.
     """
 
     pool_size: int | None
@@ -93,6 +98,7 @@ class StoreOptions(TypedDict, total=False):
     upgrade: Upgrade | None
     sweep_interval: float | None
     page_cache: int | None
+    pooler: Pooler | None
 
 
 def option_types() -> dict[str, type]:
@@ -111,12 +117,14 @@ def option_types() -> dict[str, type]:
 _NOT_EVERYWHERE: Final = {
     "schema": "{} has no schemas: use a prefix",
     "page_cache": "the server of {} has its own",
+    "pooler": "{} has no server",
 }
 """Options that a database may lack: `Database.options` has those that it supports."""
 _NOT_WITH_ENGINE: Final = {
     "pool_size": "the engine that was given has a pool of its own",
     "durability": "the engine that was given has settings of its own",
     "page_cache": "the engine that was given has settings of its own",
+    "pooler": "the engine that was given has settings of its own",
 }
 
 
@@ -136,6 +144,7 @@ class Options:
     upgrade: Upgrade | None = None
     sweep_interval: float | None = None
     page_cache: int | None = None
+    pooler: Pooler | None = None
 
     def __post_init__(self) -> None:
         check_seconds("busy_timeout", self.busy_timeout)
@@ -145,6 +154,7 @@ class Options:
         check_integer("max_body", self.max_body)
         check_choice("nul", self.nul, get_args(Nul))
         check_choice("upgrade", self.upgrade, (None, *get_args(Upgrade)))
+        check_choice("pooler", self.pooler, (None, *get_args(Pooler)))
         for option in ("pool_size", "page_cache"):
             if (value := getattr(self, option)) is not None:
                 check_integer(option, value)
@@ -185,6 +195,11 @@ class Options:
         given = self.reconnect_for
         return database.reconnect_for if given is None else float(given)
 
+    def for_url(self, url: sa.URL) -> Self:
+        """Return the options of a store with this URL, which may name the `pooler`; raises `InvalidOption`."""
+        pooler: Any = url.query.get("pooler")
+        return self if pooler is None or self.pooler is not None else replace(self, pooler=pooler)
+
     def upgrades(self, database: Database) -> bool:
         """Return whether an older database is upgraded when it is opened."""
         return database.upgrades_on_open if self.upgrade is None else self.upgrade == "auto"
@@ -195,13 +210,34 @@ def read_url(url: str | sa.URL) -> sa.URL:
     if not isinstance(url, str | sa.URL):
         raise InvalidUrl(f"a URL must be a string or a sqlalchemy.URL, got {shortened(url)}")
     try:
-        read = sa.make_url(url)
+        read = sa.make_url(_with_hosts_as_options(url) if isinstance(url, str) else url)
         return read.set(drivername="postgresql") if read.drivername == "postgres" else read
     except (sa.exc.ArgumentError, ValueError):
         raise InvalidUrl(
             "the URL cannot be read: use sqlite:///file.db, sqlite:// (in memory) or "
             "postgresql://user:password@host/database"
         ) from None
+
+
+_LIBPQ_HOSTS: Final = re.compile(
+    "(postgres[^/]*://(?:[^@/?]*@)?)([^@/?]*[,%][^@/?]*)((?:[/?].*)?)", re.DOTALL
+)
+_HOST: Final = re.compile(r"(\[[^]]*\]|[^:]*)(?::([0-9]*))?")
+
+
+def _with_hosts_as_options(url: str) -> sa.URL | str:
+    """Return libpq's URLs of several hosts, `//h1:p1,h2:p2/db`, and of a socket, `//%2Frun/db`, as SQLAlchemy has them."""
+    found = _LIBPQ_HOSTS.fullmatch(url)
+    if found is None:
+        return url
+    hosts = [_HOST.fullmatch(each) for each in found[2].split(",")]
+    if None in hosts:
+        raise ValueError("no host and port")
+    names, ports = zip(
+        *((unquote(each[1].strip("[]")), each[2] or "") for each in hosts if each), strict=True
+    )
+    options = {"host": ",".join(names)} | ({"port": ",".join(ports)} if any(ports) else {})
+    return sa.make_url(found[1] + found[3]).update_query_dict(options)
 
 
 def safe_url(url: sa.URL) -> str:

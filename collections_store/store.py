@@ -109,7 +109,8 @@ class Store(Collections):
         self._options = Options.parse(options)
         self._codec: Codec = self._options.codec()
         self._url, self._given = read_target(url, engine)
-        self._shown: str = safe_url(self._url if url is None else sa.make_url(url))
+        self._options = self._options.for_url(self._url)
+        self._shown: str = safe_url(self._url)
         with working():  # a fork during the import would leave its lock held in the child
             self._database: Database = named(self._url.get_backend_name())
         self._options.check_for(self._database)

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from .. import Collection, DatabaseUnavailable, InvalidFilter, InvalidSort, Path, Store
 from ..engine.database_file import identity
 from ..errors import shortened
-from ..options import safe_url
+from ..options import read_url, safe_url
 from ..sql.dialects import named
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
 from .output import Exit, Failure, on_terminal
@@ -116,12 +116,12 @@ class Target:
 
     def driver_url(self) -> sa.URL:
         """Return the URL with the library's driver."""
-        url = sa.make_url(self.url)
+        url = read_url(self.url)
         return named(url.get_backend_name()).urls.normal_url(url)
 
     def safe_url(self) -> str:
         """Return the URL without its passwords."""
-        return safe_url(sa.make_url(self.url))
+        return safe_url(read_url(self.url))
 
     def _file(self) -> File | None:
         url = self.driver_url()

@@ -25,7 +25,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -109,7 +109,7 @@ def check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
 
 def open_engine(url: sa.URL, database: Database, busy_timeout: float) -> sa.Engine:
     """Return an engine of the store's own."""
-    arguments = database.connections.engine_arguments(busy_timeout=busy_timeout)
+    arguments = database.connections.engine_arguments(url, busy_timeout=busy_timeout)
     return sa.create_engine(database.urls.connect_url(url), **arguments)
 
 
@@ -162,9 +162,7 @@ def _connect(
         connection = engine.connect()
         driver = connection.connection.driver_connection
         add_functions(driver, database)
-        ours = DriverConnection(driver, catalogue)
-        for statement in database.connections.settings(options, busy_timeout=timeout):
-            ours.command(statement)
+        ours = _set_up(driver, engine.url, catalogue, options, timeout)
     except BaseException as error:
         if connection is not None:  # the error's traceback would keep it open
             connection.invalidate()
@@ -173,6 +171,24 @@ def _connect(
             raise translate(error, engine, database) from error
         raise
     return PooledConnection(connection, ours)
+
+
+def _set_up(
+    driver: Any, url: sa.URL, catalogue: Catalogue, options: Options, timeout: float
+) -> DriverConnection:
+    """Set the settings of a driver's connection; through a pooler, of each of its transactions."""
+    ours = DriverConnection(driver, catalogue)
+    connections, is_pooled = ours.database.connections, options.pooler == "transaction"
+    if options.pooler is None and connections.process_probe is not None:
+        [(process,)] = ours.rows(connections.process_probe)
+        is_pooled = connections.is_pooled(driver, process)
+    connections.configure(driver, url, is_pooled=is_pooled)
+    if is_pooled:
+        settings = connections.local_settings(options, busy_timeout=timeout)
+        return DriverConnection(driver, catalogue, settings)
+    for statement in connections.settings(options, busy_timeout=timeout):
+        ours.command(statement)
+    return ours
 
 
 def _check_file(known: weakref.ref[PooledConnection], file: OpenFile) -> None:

@@ -135,14 +135,49 @@ class Connection:
         raise NotImplementedError
 
 
+class LocalSettings:
+    """Executes the settings of a connection in each transaction: a pooler may give each one another connection of the
+    server, and that connection to others afterwards.
+    """
+
+    __slots__ = ("_driver", "_settings", "_state")
+
+    def __init__(self, driver: Any, database: Database, settings: str) -> None:
+        self._driver, self._settings = driver, settings
+        self._state = database.transactions.state
+
+    def execute(self, sql: str, parameters: Parameters = NONE) -> Any:
+        """Execute a statement, behind the settings if it is a transaction of its own.
+
+        Both go in one trip to the server, which takes three times as long as a statement alone: so connections without a
+        pooler keep their settings. BEGIN, statement and COMMIT would be three trips, and take 1.2 times as long as this
+        even where the server is on the same machine (measured).
+        """
+        if self._state(self._driver) != "none":
+            return self._driver.execute(sql, parameters)
+        with (
+            self._driver.pipeline()
+        ):  # the settings end with the transaction, which ends with the pipeline
+            self._driver.execute(self._settings)
+            return self._driver.execute(sql, parameters)
+
+    def begin(self, sql: str) -> None:
+        """Begin a transaction, and execute the settings in it."""
+        self._driver.execute(f"{sql}; {self._settings}", prepare=False)
+
+
 class DriverConnection(Connection):
-    """A connection that the store owns, in the driver's autocommit mode."""
+    """A connection that the store owns, in the driver's autocommit mode. `settings`: see `LocalSettings`."""
 
-    __slots__ = ("_depth", "before_commit", "driver", "grouped", "is_lost")
+    __slots__ = ("_begin", "_depth", "_execute", "before_commit", "driver", "grouped", "is_lost")
 
-    def __init__(self, driver: Any, catalogue: Catalogue) -> None:
+    def __init__(self, driver: Any, catalogue: Catalogue, settings: str | None = None) -> None:
         super().__init__(catalogue)
         self.driver = driver
+        self._execute = self._begin = driver.execute
+        if settings is not None:
+            local = LocalSettings(driver, self.database, settings)
+            self._execute, self._begin = local.execute, local.begin
         self.before_commit: list[Callable[[], None]] = []
         """Called before each COMMIT; one that raises prevents it."""
         self.grouped = self.is_lost = False
@@ -150,7 +185,7 @@ class DriverConnection(Connection):
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         try:
-            rows: list[Row] = self.driver.execute(sql, parameters).fetchall()
+            rows: list[Row] = self._execute(sql, parameters).fetchall()
         except self.database.errors.types() as error:
             raise_own(self.database, self.driver, error)
             raise
@@ -158,7 +193,7 @@ class DriverConnection(Connection):
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         try:
-            count: int = self.driver.execute(sql, parameters).rowcount
+            count: int = self._execute(sql, parameters).rowcount
         except self.database.errors.types() as error:
             raise_own(self.database, self.driver, error)
             raise
@@ -193,7 +228,7 @@ class DriverConnection(Connection):
         """Begin the transaction of an operation."""
         self.committing = False
         isolation = "repeatable read" if snapshot else "read committed"
-        self.command(self.database.transactions.begin(write=write, isolation=isolation))
+        self._begin(self.database.transactions.begin(write=write, isolation=isolation))
 
     def begin_group(self) -> None:
         """Begin a transaction of statements that do not depend on each other."""
@@ -203,7 +238,7 @@ class DriverConnection(Connection):
     def begin_transaction(self, isolation: Isolation) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
         self.committing, self._depth = False, 0
-        self.driver.execute(self.database.transactions.begin(write=True, isolation=isolation))
+        self._begin(self.database.transactions.begin(write=True, isolation=isolation))
         self.catalogue = Catalogue(self.store, self.catalogue)
 
     def commit(self) -> None:
@@ -220,7 +255,7 @@ class DriverConnection(Connection):
 
     def _prune(self, feed: FeedStatements) -> None:
         try:
-            self.command(self.database.transactions.begin(write=True, isolation="read committed"))
+            self._begin(self.database.transactions.begin(write=True, isolation="read committed"))
             prune(self, feed)
             self.command(COMMIT)
         except self.database.errors.types() as error:

@@ -49,7 +49,7 @@ def test_the_short_name_of_postgresql_is_accepted() -> None:
     pytest.importorskip("psycopg")
     assert repr(Store("postgres://me:secret@host/db")) == "Store('postgres://me:***@host/db')"
     asynchronous = AsyncStore("postgres://me:secret@host/db")
-    assert repr(asynchronous) == "AsyncStore('postgres://me:***@host/db')"
+    assert repr(asynchronous) == "AsyncStore('postgresql://me:***@host/db')"
     assert read_url("postgres://host/db").drivername == "postgresql"
     with pytest.raises(InvalidUrl):
         read_url("postgres")

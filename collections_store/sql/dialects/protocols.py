@@ -138,11 +138,25 @@ class Connections(Protocol):
     encoding_probe: str | None = None
     """The query for the database's encoding; None: it holds all of Unicode."""
 
-    def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
+    process_probe: str | None = None
+    """The query for the server's process that executes a statement; None: a connection is no server's."""
+
+    def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:
         """Return the arguments of `create_engine` for a store's own connections."""
 
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         """Return the statements that prepare a new connection."""
+
+    def local_settings(self, options: Options, *, busy_timeout: float) -> str:
+        """Return the statement that prepares a transaction on a connection that `is_pooled`."""
+        return ""
+
+    def is_pooled(self, connection: Any, process: object) -> bool:
+        """Return whether another process of the server than `process` accepted a driver's connection."""
+        return False
+
+    def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool) -> None:
+        """Set how a driver's connection prepares statements."""
 
     def functions(self) -> Sequence[Function]:
         """Return the SQL functions that a connection needs."""

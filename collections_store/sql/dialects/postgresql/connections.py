@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import secrets
 import select
 from collections.abc import Sequence
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -49,8 +51,21 @@ _READ_ONLY: Final = (
     "connect to one that may write"
 )
 _ENDS_SESSION: Final = frozenset({"FATAL", "PANIC"})
+_FOREIGN_STATEMENT: Final = frozenset({"26000", "42P05"})
+_POOLED: Final = (
+    "a pooler gives each transaction another connection of the server: open the store with "
+    "pooler='transaction', or with ?pooler=transaction in its URL"
+)
+_REFUSED_OPTION: Final = "unsupported startup parameter"
+_REFUSED: Final = (
+    "the pooler accepts no such option: remove it from the URL, or list it in the pooler's "
+    "ignore_startup_parameters"
+)
 _OUR_INDEX: Final = re.compile(r"\$i[0-9]+$")
 _LOST: Final = ("08", "57P")
+_PREPARE: Final = "prepare_threshold"
+_PREPARE_AFTER: Final = 5
+"""psycopg's own default."""
 _STORES_ROW: Final = "RelationGetBufferForTuple"
 """The server's function that reports a row too large for its page: an index's, for rows of collections never are."""
 _TOO_LONG: Final = "its keys are too long for PostgreSQL before 18: use shorter ones, or fewer"
@@ -69,7 +84,44 @@ class PostgresUrls(Urls):
             import psycopg  # noqa: F401
         except ImportError as error:
             raise MissingExtra("psycopg", "postgresql") from error
+        _check_options(url)
         return url.set(drivername="postgresql+psycopg")
+
+    def connect_url(self, url: sa.URL) -> sa.URL:
+        """Return the URL without `pooler`, which is an option of the store."""
+        return url.difference_update_query(["pooler"])
+
+
+def _check_options(url: sa.URL) -> None:
+    """Raise `InvalidUrl` for options that libpq does not know, and values that cannot be read."""
+    import psycopg
+
+    known = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}
+    for option in url.query:
+        if option not in {*known, _PREPARE, "pooler"}:
+            close = get_close_matches(option, known, 1)
+            hint = (
+                f"did you mean {close[0]!r}?"
+                if close
+                else ("it takes those of libpq, pooler and prepare_threshold")
+            )
+            raise InvalidUrl(
+                f"a PostgreSQL URL has no option {option!r}: {hint}; options of the store, such as busy_timeout, "
+                "are its arguments"
+            )
+    _prepare_threshold(url)
+
+
+def _prepare_threshold(url: sa.URL) -> int | None:
+    """Return the number of executions after which psycopg prepares a statement; None: it never does."""
+    value = url.query.get(_PREPARE)
+    if value == "none":
+        return None
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,9}", value):
+        return int(value)
+    if value is None:
+        return _PREPARE_AFTER
+    raise InvalidUrl(f"{_PREPARE} must be a number from 0 on, or none, got {value!r}")
 
 
 class PostgresConnections(Connections):
@@ -78,18 +130,31 @@ class PostgresConnections(Connections):
     encoding_probe = "SELECT current_setting('server_encoding')"
     """LATIN1 lacks most characters, and SQL_ASCII returns bytes."""
 
-    def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
+    process_probe = "SELECT pg_backend_pid()"
+
+    def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:
         """Return the driver's autocommit mode, and no pool: the store has its own."""
-        connect = {"client_encoding": "utf8"}
+        connect = {"client_encoding": "utf8", _PREPARE: _prepare_threshold(url)}
         return {"isolation_level": "AUTOCOMMIT", "connect_args": connect, "poolclass": NullPool}
 
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
-        """`full` waits for the server's disk at least; `normal` does not."""
-        lock = f"SET lock_timeout = {int(busy_timeout * 1000)}"
-        if options.durability == "normal":
-            return [f"{lock}; SET synchronous_commit = off"]
-        waits = "set_config('synchronous_commit', 'on', false)"
-        return [f"{lock}; SELECT {waits} WHERE current_setting('synchronous_commit') = 'off'"]
+        return [_settings(options, busy_timeout, local=False)]
+
+    def local_settings(self, options: Options, *, busy_timeout: float) -> str:
+        return _settings(options, busy_timeout, local=True)
+
+    def is_pooled(self, connection: Any, process: object) -> bool:
+        """A pooler reports a process of its own at login."""
+        return bool(connection.info.backend_pid != process)
+
+    def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool) -> None:
+        """Prepare nothing where a pooler is between, unless the URL says so. Elsewhere the names of prepared statements
+        are of this connection alone: behind a pooler that was not noticed, psycopg's own, `_pg3_0` and so on, are those of
+        other clients' statements, and a query would return the rows of another one.
+        """
+        connection._prepared._prepared_idx = secrets.randbits(62)
+        if is_pooled and _PREPARE not in url.query:
+            connection.prepare_threshold = None
 
     def has_input(self, connection: Any) -> bool:
         """Return whether there is something to read, be it the end of the connection; it takes 2 µs."""
@@ -104,6 +169,17 @@ class PostgresConnections(Connections):
     def interrupt(self, connection: Any) -> None:
         """Request that the server cancels the statement."""
         connection.cancel_safe(timeout=5.0)
+
+
+def _settings(options: Options, busy_timeout: float, *, local: bool) -> str:
+    """Return the statement of a session's settings, or of a transaction's. `full` waits for the server's disk at least;
+    `normal` does not.
+    """
+    lock = f"set_config('lock_timeout', '{int(busy_timeout * 1000)}', {local})"
+    if options.durability == "normal":
+        return f"SELECT {lock}, set_config('synchronous_commit', 'off', {local})"
+    waits = f"set_config('synchronous_commit', 'on', {local})"
+    return f"SELECT {lock}, CASE current_setting('synchronous_commit') WHEN 'off' THEN {waits} END"
 
 
 class PostgresTransactions(Transactions):
@@ -168,6 +244,10 @@ class PostgresErrors(Errors):
             return TransactionConflict(message)
         if state in _BUSY or (not state and _TOO_MANY.search(message)):
             return DatabaseBusy(message)
+        if state in _FOREIGN_STATEMENT:
+            return DatabaseError(f"{message}: {_POOLED}")
+        if _REFUSED_OPTION in message:
+            return DatabaseError(f"{message}: {_REFUSED}")
         if _is_read_only(state, message):
             return ReadOnlyDatabase(f"{message}: {_READ_ONLY}")
         lost = (

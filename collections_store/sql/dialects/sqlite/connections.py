@@ -147,7 +147,10 @@ class SqliteConnections(Connections):
     flush_log = ("ROLLBACK", "PRAGMA wal_checkpoint(TRUNCATE)")
     """A checkpoint cannot run within a transaction."""
 
-    def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
+    def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool) -> None:
+        """The driver's own cache of statements is right as it is."""
+
+    def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:
         """Return the driver's autocommit mode, and no pool: the store has its own."""
         timeout = min(busy_timeout, BUSY_SLICE)
         connect = {"check_same_thread": False, "isolation_level": None, "timeout": timeout}

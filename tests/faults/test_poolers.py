@@ -1,0 +1,233 @@
+"""A pooler between the store and PostgreSQL: each transaction has another connection of the server."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import Backend
+from psycopg import sql
+from transaction_pooler import TransactionPooler
+
+from collections_store import AsyncStore, DatabaseError, Store
+from collections_store.operations.operation import Operation
+from collections_store.query.values import value_class
+
+SETTINGS = "current_setting('lock_timeout'), current_setting('synchronous_commit')"
+STORES = {"full": 30.0, "normal": 7.0}
+"""Stores of both durabilities, each with its own busy timeout."""
+LOG = f"""
+CREATE TABLE {{schema}}.log (lock text, commit text);
+CREATE FUNCTION {{schema}}.log() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN INSERT INTO {{schema}}.log SELECT {SETTINGS}; RETURN NULL; END
+$$;
+CREATE TRIGGER log AFTER INSERT OR UPDATE OR DELETE ON {{schema}}.{{table}}
+    EXECUTE FUNCTION {{schema}}.log();
+"""
+EXPECTED = {"full": ("30s", "on"), "normal": ("7s", "off")}
+
+
+@pytest.fixture(scope="module")
+def pooler(postgres_url: str) -> Iterator[TransactionPooler]:
+    with TransactionPooler(postgres_url) as pooler:
+        yield pooler
+
+
+@value_class
+class Select(Operation[Any]):
+    """Execute a query, and return its rows."""
+
+    query: str
+    atomic: bool = True
+    writes: bool = False
+    collections = ()
+
+    def __call__(self, connection: Any) -> Any:
+        return connection.rows(self.query)
+
+
+def prepared(store: Store) -> int:
+    """Return how many statements the server has prepared for the connection that the store used last."""
+    [(count,)] = store.run(Select("SELECT count(*) FROM pg_prepared_statements"))
+    return int(count)
+
+
+def log_settings(backend: Backend, collection: str) -> None:
+    """Log the settings of each transaction that writes to a collection."""
+    schema = sql.Identifier(backend.options["schema"])
+    with psycopg.connect(backend.url, autocommit=True) as connection:
+        catalogue = sql.SQL("SELECT table_name FROM {}.cs_collections WHERE name = %s")
+        table = connection.execute(catalogue.format(schema), [collection]).fetchone()
+        assert table is not None
+        names = {"schema": schema, "table": sql.Identifier(table[0])}
+        connection.execute(sql.SQL(LOG).format(**names))
+
+
+def logged(backend: Backend) -> list[tuple[str, str]]:
+    """Return the logged settings, and delete them."""
+    schema = sql.Identifier(backend.options["schema"])
+    with psycopg.connect(backend.url, autocommit=True) as connection:
+        statement = sql.SQL("DELETE FROM {}.log RETURNING lock, commit").format(schema)
+        return connection.execute(statement).fetchall()
+
+
+def write_in_each_kind_of_transaction(store: Store) -> None:
+    things = store["things"]
+    things.delete_many({})
+    things.put("a", {"n": 0})
+    things.put_many({str(n): {"n": n} for n in range(5)})
+    things.update_many({}, {"$set": {"n": 1}})
+    things.change("a", lambda body: {**body, "more": 1})
+    with store.transaction() as transaction:
+        transaction["things"].put("a", 2)
+        transaction["things"].remove("a")
+    store.run_transaction(lambda transaction: transaction["things"].put("a", 3))
+    things.put("expired", 1, ttl=0.001)
+    things.delete_many({})
+    things.purge_expired()
+
+
+async def write_as_tasks(url: str, options: dict[str, Any]) -> None:
+    async with AsyncStore(url, **options) as store:
+        await asyncio.gather(*(store["things"].put(str(n), n) for n in range(20)))
+
+
+def test_each_transaction_has_the_settings_of_its_store(
+    pooler: TransactionPooler, postgres_backend: Backend
+) -> None:
+    with Store(pooler.url, **postgres_backend.options) as store:
+        store["things"].put("a", 1)
+    log_settings(postgres_backend, "things")
+    for durability, timeout in STORES.items():
+        options = {**postgres_backend.options, "durability": durability, "busy_timeout": timeout}
+        with Store(pooler.url, **options) as store:
+            write_in_each_kind_of_transaction(store)
+            seen = logged(postgres_backend)
+            assert len(seen) >= 8
+            for atomic in (True, False):
+                for writes in (True, False):
+                    seen += store.run(Select(f"SELECT {SETTINGS}", atomic, writes))
+        assert set(seen) == {EXPECTED[durability]}
+        asyncio.run(write_as_tasks(pooler.url, options))
+        assert {commit for _, commit in logged(postgres_backend)} == {EXPECTED[durability][1]}
+
+
+def test_others_do_not_inherit_settings(
+    pooler: TransactionPooler, postgres_backend: Backend
+) -> None:
+    with psycopg.connect(postgres_backend.url) as direct:
+        default = direct.execute(f"SELECT {SETTINGS}").fetchone()
+    options = {**postgres_backend.options, "durability": "normal", "busy_timeout": 7.0}
+    with (
+        Store(pooler.url, **options) as store,
+        psycopg.connect(pooler.url, autocommit=True) as other,
+    ):
+        store["things"].put_many({str(n): n for n in range(5)})
+        for n in range(10):
+            assert store["things"].get(str(n % 5)) == n % 5
+            assert other.execute(f"SELECT {SETTINGS}", prepare=False).fetchone() == default
+
+
+def test_statements_are_prepared_unless_a_pooler_is_between(
+    pooler: TransactionPooler, postgres_backend: Backend
+) -> None:
+    def prepared_after_gets(url: str, **options: Any) -> int:
+        with Store(url, **postgres_backend.options, **options) as store:
+            store["things"].put("a", 1)
+            for _ in range(10):
+                store["things"].get("a")
+            return prepared(store)
+
+    url = postgres_backend.url
+    assert prepared_after_gets(url) > 0
+    assert prepared_after_gets(f"{url}?prepare_threshold=0") > 0
+    assert prepared_after_gets(f"{url}?prepare_threshold=100") == 0
+    assert prepared_after_gets(f"{url}?prepare_threshold=none") == 0
+    assert prepared_after_gets(f"{url}?pooler=transaction") == 0
+    assert prepared_after_gets(url, pooler="transaction") == 0
+    assert prepared_after_gets(pooler.url) == 0
+    assert prepared_after_gets(f"{url}?pooler=transaction&prepare_threshold=2") > 0
+
+
+def test_names_of_prepared_statements_are_of_one_connection(postgres_backend: Backend) -> None:
+    names: set[str] = set()
+    query = Select("SELECT name FROM pg_prepared_statements")
+    for _ in range(2):
+        with Store(postgres_backend.url, **postgres_backend.options) as store:
+            for _ in range(7):
+                found = store.run(query)
+            assert found
+            assert names.isdisjoint(name for (name,) in found)
+            names.update(name for (name,) in found)
+
+
+def read_and_write(store: Store, worker: int) -> None:
+    """Check every result of one of the threads that share collections."""
+    for n in range(12):
+        for name in ("red", "green"):
+            id = f"{worker}-{n}"
+            store[name].put(id, {"in": name, "n": n, "worker": worker})
+            assert store[name].get(id) == {"in": name, "n": n, "worker": worker}
+            found = store[name].find({"worker": worker, "n": n})
+            assert [(each.id, each.body["in"]) for each in found] == [(id, name)]
+            assert store[name].count({"worker": worker}) == n + 1
+
+
+def test_every_answer_is_right(pooler: TransactionPooler, postgres_backend: Backend) -> None:
+    before = pooler.transactions
+    stores = [Store(pooler.url, pool_size=2, **postgres_backend.options) for _ in range(2)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda n: read_and_write(stores[n % 2], n), range(4)))
+    for store in stores:
+        store.close()
+    assert pooler.transactions > before + 4 * 12 * 2 * 4
+
+
+def test_a_pooler_taken_for_none_is_an_error_and_never_a_wrong_answer(
+    pooler: TransactionPooler, postgres_backend: Backend
+) -> None:
+    options = {**postgres_backend.options, "pooler": "session"}
+    with (
+        Store(pooler.url, **options) as one,
+        Store(pooler.url, **options) as two,
+        pytest.raises(DatabaseError, match="pooler='transaction'"),
+    ):
+        for n in range(4):
+            read_and_write(one, 2 * n)
+            read_and_write(two, 2 * n + 1)
+
+
+def test_a_stream_a_transaction_and_an_interrupted_query(
+    pooler: TransactionPooler, postgres_backend: Backend
+) -> None:
+    with Store(pooler.url, **postgres_backend.options) as store:
+        things = store["things"]
+        things.put_many({f"{n:04}": n for n in range(300)})
+        for n, document in enumerate(things.find({}, sort="$id")):
+            assert document.body == n
+            things.put("another", n)
+        with store.transaction() as transaction:
+            before = transaction["things"].count()
+            things.put("outside", 1)
+            assert transaction["things"].count() == before
+
+    async def interrupt() -> None:
+        async with AsyncStore(pooler.url, **postgres_backend.options) as store:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(store.run(Select("SELECT pg_sleep(60)")), 0.2)
+            assert await store["things"].get("0001") == 1
+
+    asyncio.run(interrupt())
+
+
+def test_a_refused_option_names_what_to_do(
+    pooler: TransactionPooler, postgres_backend: Backend
+) -> None:
+    url = f"{pooler.url}?options=-csearch_path%3Dx"
+    with (
+        Store(url, **postgres_backend.options) as store,
+        pytest.raises(DatabaseError, match="ignore_startup_parameters"),
+    ):
+        store["things"].get("a")
