@@ -47,7 +47,7 @@ def test_binding_a_session_names_its_connection() -> None:
 
 def test_the_short_name_of_postgresql_is_accepted() -> None:
     pytest.importorskip("psycopg")
-    assert repr(Store("postgres://me:secret@host/db")) == "Store('postgres://me:***@host/db')"
+    assert repr(Store("postgres://me:secret@host/db")) == "Store('postgresql://me:***@host/db')"
     asynchronous = AsyncStore("postgres://me:secret@host/db")
     assert repr(asynchronous) == "AsyncStore('postgresql://me:***@host/db')"
     assert read_url("postgres://host/db").drivername == "postgresql"
