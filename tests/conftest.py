@@ -101,7 +101,12 @@ def new_threads() -> NewThreads:
 
 _BACKEND_FIXTURES = ("backend", "shared_backend", "lasting_backend")
 _VARIANT_FIXTURES = ("open_store", "lasting_store")
-_ABOVE = ("tests/cli/", "tests/integrations/")
+_ABOVE = (
+    "tests/cli/",
+    "tests/integrations/",
+    "tests/migrations/test_own_alembic.py",
+    "tests/migrations/test_shop.py",
+)
 BACKENDS = ("sqlite-file", "sqlite-memory", "postgresql")
 VARIANTS = ("sync", "async")
 
@@ -134,8 +139,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run each test on each backend either sync or async (or with one value of its other parameter of two), and one in
-    four in memory. Run each case of a test that has cases, and each test of the command line and the integrations, on one
-    database, in turns. `cases_on_each_backend` marks tests of what the databases answer to each case: these run on both.
+    four in memory. Run each case of a test that has cases, and each test of the command line, the integrations and the projects of
+    users, on one database, in turns. `cases_on_each_backend` marks tests of what the databases answer to each case: these run on both.
     Tests that are selected by `-k` or by their ids all run.
     """
     for item in items:
@@ -176,7 +181,7 @@ def _is_selected(item: pytest.Item) -> bool:
 
 def _case(item: pytest.Item) -> int | None:
     """Return the number of a test's case, None if it has no parameters but those of the backend. What stands on the
-    public interface, the command line and the integrations, is one case a test.
+    public interface, the command line, the integrations and projects of users, is one case a test.
     """
     indices: dict[str, int] = getattr(getattr(item, "callspec", None), "indices", {})
     own = {*indices} - {*_BACKEND_FIXTURES, *_VARIANT_FIXTURES, "changes"}

@@ -2,12 +2,10 @@
 
 import ast
 import inspect
-import json
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -115,26 +113,6 @@ def test_lazy_imports_are_those_of_the_type_checker() -> None:
     }
     assert sorted({*seen, *at_once}) == collections_store.__all__
     assert not seen.keys() & at_once
-
-
-def test_pyright_sees_the_types_of_models_as_mypy_does(tmp_path: Path) -> None:
-    """An ignored line that is no error is an error, too."""
-    program = Path(__file__).parent / "typing" / "models.py"
-    settings = {
-        "include": [str(program)],
-        "extraPaths": [str(Path(collections_store.__path__[0]).parent)],
-        "typeCheckingMode": "standard",
-        "reportUnnecessaryTypeIgnoreComment": "error",
-    }
-    config = tmp_path / "pyrightconfig.json"
-    config.write_text(json.dumps(settings))
-    done = subprocess.run(
-        [sys.executable, "-m", "basedpyright", "-p", str(config), "--pythonpath", sys.executable],
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("module", ["errors", "dialogues", "memory"])

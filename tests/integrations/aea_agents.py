@@ -217,18 +217,17 @@ def add_skill(
     aea.resources.add_skill(skill)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture
+def url(shared_backend: Any) -> str:
     """The URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'agent.db'}"
-    backend = request.getfixturevalue("postgres_backend")
-    schema = backend.options["schema"]
-    engine = sa.create_engine(backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    if not shared_backend.is_postgresql:
+        return shared_backend.url
+    schema = shared_backend.options["schema"]
+    engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:
         connection.execute(sa.schema.CreateSchema(schema))
     engine.dispose()
-    made = sa.make_url(backend.url).update_query_dict({"options": f"-csearch_path={schema}"})
+    made = sa.make_url(shared_backend.url).update_query_dict({"options": f"-csearch_path={schema}"})
     return made.render_as_string(hide_password=False)
 
 

@@ -1,4 +1,4 @@
-"""The types of typed collections; mypy and pyright are the tests. Each ignored line must be an error."""
+"""The types of typed collections; mypy and pyright (`nox -s types`) are the tests. Each ignored line must be an error."""
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
