@@ -195,16 +195,20 @@ class Collection(OperationBuilder, Generic[Body]):
         """
         return self._follow(self._put_many(bodies, mode, ttl, atomic))
 
-    def insert_one(self, body: Body, *, id: str | None = None, ttl: Ttl = None) -> InsertOneResult:
+    def insert_one(
+        self, body: Body, *, id: str | None = None, ttl: Ttl = None, beside: str | None = None
+    ) -> InsertOneResult:
         """Write a new document, under a new id unless one is given.
 
-        Raise `DuplicateKey` if the id is taken, and what `put` raises.
+        Raise `DuplicateKey` if the id is taken, and what `put` raises. `beside`: the id of another document of the
+        collection; without that document raise `DocumentNotFound`, and write nothing. A deletion of the other document
+        waits until the new one is committed: whoever deletes what belongs to a document deletes it once more after that.
 
         >>> result = store["cities"].insert_one({"country": "de"})
         >>> store["cities"].get(result.inserted_id)
         {'country': 'de'}
         """
-        operation = self._insert_one(body, id, ttl)
+        operation = self._insert_one(body, id, ttl, beside)
         self._run(operation)
         return InsertOneResult(operation.id)
 

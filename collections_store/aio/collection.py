@@ -157,10 +157,10 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         return await self._follow(self._put_many(bodies, mode, ttl, atomic))
 
     async def insert_one(
-        self, body: Body, *, id: str | None = None, ttl: Ttl = None
+        self, body: Body, *, id: str | None = None, ttl: Ttl = None, beside: str | None = None
     ) -> InsertOneResult:
         """Async counterpart of `Collection.insert_one`."""
-        operation = self._insert_one(body, id, ttl)
+        operation = self._insert_one(body, id, ttl, beside)
         await self._run(operation)
         return InsertOneResult(operation.id)
 

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from .. import codec
 from ..codec import BodySkipped, Decode
 from ..document import FOREVER, Document, new_document, now
-from ..errors import DatabaseError, DuplicateKey, InvalidBody, VersionConflict, shortened
+from ..errors import (
+    DatabaseError,
+    DocumentNotFound,
+    DuplicateKey,
+    InvalidBody,
+    VersionConflict,
+    shortened,
+)
 from ..query.values import value_class
 from .operation import Operation, Written
 from .write import Beside, Writer, lifetime
@@ -164,8 +171,8 @@ class Put(BodyWrite):
 
 @value_class
 class Insert(BodyWrite):
-    """Write a body where there is none, and only if the document `beside` exists. Raises `VersionConflict`, or, where
-    that is about `unique` ids, `DuplicateKey`.
+    """Write a body where there is none, and only if the document `beside` exists. Raises `VersionConflict`; if `unique`,
+    `DuplicateKey` for a taken id, and `DocumentNotFound` where nothing is beside it.
     """
 
     collection: str
@@ -174,7 +181,11 @@ class Insert(BodyWrite):
     ttl: int | None = None
     unique: bool = False
     beside: Beside | None = None
-    creates_collection = True
+
+    @property
+    def creates_collection(self) -> bool:  # type: ignore[override]
+        """No insert beside a document of the same collection."""
+        return self.beside is None or self.beside[0] != self.collection
 
     @property
     def collections(self) -> tuple[str, ...]:
@@ -186,8 +197,13 @@ class Insert(BodyWrite):
         if writer.atomically(lambda: writer.insert(self.id, self.text, self.ttl, self.beside)):
             return 1
         if self.unique:
+            if self.beside is not None and not DocumentExists(*self.beside)(connection):
+                raise DocumentNotFound(*self.beside)
             raise id_taken(self.collection, self.id)
         raise version_conflict(connection, self.collection, self.id, None)
+
+    def absent(self) -> int:
+        raise DocumentNotFound(self.collection, self.beside[1] if self.beside else self.id)
 
 
 @value_class

@@ -127,9 +127,10 @@ class OperationBuilder:
         problem = f"must be write requests (InsertOne, UpdateOne, …), got {shortened(request)}"
         raise InvalidOption("requests", problem)
 
-    def _insert_one(self, body: Any, id: Any, ttl: Any) -> Insert:
+    def _insert_one(self, body: Any, id: Any, ttl: Any, beside: Any = None) -> Insert:
         id, text = new_id() if id is None else check_id(id), self._codec.encode_body(body)
-        return Insert(self.name, id, text, read_ttl(ttl), unique=True)
+        other = None if beside is None else (self.name, check_id(beside))
+        return Insert(self.name, id, text, read_ttl(ttl), unique=True, beside=other)
 
     def _modify(
         self,

@@ -145,6 +145,31 @@ def test_insert_one(things: Any) -> None:
     assert things.get("x", "none") is None
 
 
+def test_a_document_is_inserted_only_beside_another(things: Any) -> None:
+    with pytest.raises(DocumentNotFound) as caught:
+        things.insert_one(1, id="ada/1", beside="ada")
+    assert caught.value.id == "ada"
+    things.put("ada", {}, ttl=3600)
+    assert things.insert_one(1, id="ada/1", ttl=60, beside="ada").inserted_id == "ada/1"
+    assert things.document("ada/1").expires_at is not None
+    with pytest.raises(DuplicateKey):
+        things.insert_one(2, id="ada/1", beside="ada")
+    with pytest.raises(InvalidId):
+        things.insert_one(2, beside="\0")
+    things.remove("ada")
+    with pytest.raises(DocumentNotFound):
+        things.insert_one(2, beside="ada")
+    with pytest.raises(DocumentNotFound):
+        things.insert_one(2, id="ada/1", beside="ada")
+    assert things.get("ada/1") == things.count() == 1
+
+
+def test_beside_nothing_no_collection_is_created(store: Any) -> None:
+    with pytest.raises(DocumentNotFound, match="'ada'"):
+        store["new"].insert_one(1, beside="ada")
+    assert store.collections() == []
+
+
 def test_change(things: Any) -> None:
     assert things.change("a", lambda body: body + 1, default=1) == 2
     assert things.change("a", lambda body: [body]) == [2]

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 from conftest import Backend, Clock
 
-from collections_store import InvalidProjection, Store
+from collections_store import DocumentNotFound, InvalidProjection, Store
 from collections_store.operations import write as writing
 
 
@@ -186,6 +186,33 @@ def test_any_number_of_expired_documents_causes_no_duplicates(
     clock.advance(2)
     assert things.put("new", {"n": -1}) == 1
     assert things.count() == 1
+
+
+def test_nothing_is_inserted_beside_what_another_transaction_deletes(two_stores: Any) -> None:
+    writer, deleter = two_stores
+    writer["things"].put("ada", {})
+    with ThreadPoolExecutor(1) as threads:
+        with deleter.transaction() as transaction:
+            transaction["things"].remove("ada")
+            inserting = threads.submit(writer["things"].insert_one, 1, beside="ada")
+            with pytest.raises(TimeoutError):
+                inserting.result(0.2)
+        with pytest.raises(DocumentNotFound):
+            inserting.result(60)
+    assert deleter["things"].count() == 0
+
+
+def test_a_deletion_waits_for_what_is_inserted_beside(two_stores: Any) -> None:
+    writer, deleter = two_stores
+    writer["things"].put("ada", {})
+    with ThreadPoolExecutor(1) as threads:
+        with writer.transaction() as transaction:
+            transaction["things"].insert_one(1, id="ada/1", beside="ada")
+            removing = threads.submit(deleter["things"].remove, "ada")
+            with pytest.raises(TimeoutError):
+                removing.result(0.2)
+        assert removing.result(60)
+    assert deleter["things"].exists("ada/1")
 
 
 def test_update_many_continues_beside_a_writer(two_stores: Any) -> None:

@@ -17,6 +17,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import Capability
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.types import Command, interrupt
 from pages import DOCS, run_page
 
@@ -488,6 +489,112 @@ def test_16_tasks_in_4_processes_lose_nothing(shared_backend: Backend) -> None:
                 state = compiled.get_state(config(f"{number}-{n}"))
                 assert state.values == {"done": list("abc")}
         assert len(list(saver.list(None))) == 4 * 16 * 5
+
+
+class Interrupted(JsonPlusSerializer):  # type: ignore[misc]
+    """Calls a function once between the reading of the parent and the writing of a checkpoint."""
+
+    meanwhile: Any = None
+
+    def dumps_typed(self, value: Any) -> Any:
+        function, self.meanwhile = self.meanwhile, None
+        if function is not None:
+            function()
+        return super().dumps_typed(value)
+
+
+DELETIONS: dict[str, Any] = {
+    "thread": lambda saver: saver.delete_thread("t"),
+    "run": lambda saver: saver.delete_for_runs(["r"]),
+    "prune": lambda saver: saver.prune(["t"]),
+    "idle": lambda saver: saver.delete_idle_threads(-1),
+}
+
+
+@pytest.mark.parametrize("values", [{}, {"grown": ["y" * 20_000]}], ids=["all shared", "some"])
+@pytest.mark.parametrize("how", DELETIONS)
+def test_a_checkpoint_has_the_values_that_another_process_deletes_meanwhile(
+    shared_backend: Backend, how: str, values: Any
+) -> None:
+    """`grown` gets a document of its own with the checkpoint that is put."""
+    large = {"large": ["x" * 70_000]}
+    with (
+        LangGraphSaver(shared_backend.url, **shared_backend.options) as other,
+        LangGraphSaver(shared_backend.url, serde=Interrupted(), **shared_backend.options) as saver,
+    ):
+        at = put(saver, config(), {**large, "n": 0}, run_id="r")
+        at = put(saver, at, {**values, "n": 1}, saver.get(at), run_id="r")
+        before = saver.get(at)
+
+        def delete() -> None:
+            if how == "prune":  # as the parent stays, a later one makes it a superseded one
+                put(other, at, {"large": "gone"}, other.get(at))
+            DELETIONS[how](other)
+
+        saver.serde.meanwhile = delete
+        at = put(saver, at, {"n": 2}, before)
+        other._cache = ValueCache(0)
+        assert other.get(at)["channel_values"] == {**large, **values, "n": 2}
+
+
+DELETER = """
+import sys
+from collections_store.integrations.langgraph import LangGraphSaver
+
+with LangGraphSaver({url!r}, **{options!r}) as saver:
+    print("ready", flush=True)
+    while sys.stdin.readline():
+        saver.prune(["t"])
+        saver.delete_thread("t")
+        print("deleted", flush=True)
+"""
+
+
+def test_each_checkpoint_is_whole_while_another_process_deletes(shared_backend: Backend) -> None:
+    options, url = shared_backend.options, shared_backend.url
+    script = DELETER.format(url=url, options=options)
+    large = ["x" * 70_000]
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=ENVIRONMENT,
+        ) as deleter,
+        LangGraphSaver(url, **options) as saver,
+        LangGraphSaver(url, **options) as reader,
+    ):  # fmt: skip
+        assert deleter.stdin is not None
+        assert deleter.stdout is not None
+        assert deleter.stdout.readline() == "ready\n"
+        at = put(saver, config(), {"large": large, "n": 0})
+        for n in range(1, 200):
+            if n % 5 == 0:
+                deleter.stdin.write("delete\n")
+                deleter.stdin.flush()
+            at = put(
+                saver,
+                at,
+                {"n": n},
+                {
+                    "channel_values": {"large": large, "n": n - 1},
+                    "channel_versions": versions_of(n),
+                },
+            )
+            reader._cache = ValueCache(0)
+            found = reader.get(at)
+            assert found is None or found["channel_values"] == {"large": large, "n": n}
+        deleter.stdin.close()
+        assert deleter.stdout.read().split() == ["deleted"] * 39
+        at = put(
+            saver,
+            at,
+            {"n": 200},
+            {"channel_values": {"large": large}, "channel_versions": versions_of(200)},
+        )
+        assert reader.get(at)["channel_values"] == {"large": large, "n": 200}
+
+
+def versions_of(step: int) -> dict[str, str]:
+    return {"large": f"{1:032}.0", "n": f"{step:032}.0"}
 
 
 def test_threads_share_a_saver(saver: Any) -> None:

@@ -3,14 +3,22 @@
 A large value that changed is in its checkpoint, which one statement writes: an agent's messages change in each step. The next
 checkpoint that has the same value writes it as a document of its own, at once with itself, and the ones after that refer to
 it. A checkpoint whose value is not found was deleted while it was read: it is read again.
+
+No checkpoint refers to a value that is deleted meanwhile:
+
+1. A checkpoint that refers to values of its parent is inserted beside the parent. A deletion of the parent waits for it.
+2. Who deletes does so in two transactions. The first one deletes checkpoints. The second one deletes the values that no
+   checkpoint has: it sees what was inserted before, and later checkpoints find no parent and bring their values.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from threading import Lock
@@ -23,7 +31,16 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 
-from ... import Document, InvalidFilter, InvalidOption, Path, Sort
+from ... import (
+    Document,
+    DocumentNotFound,
+    DuplicateKey,
+    InvalidFilter,
+    InvalidOption,
+    Path,
+    Sort,
+    VersionConflict,
+)
 from .records import (
     CHECKPOINTS,
     INLINE,
@@ -42,9 +59,11 @@ from .records import (
     unpack,
     version_key,
 )
-from .running import Steps, call
+from .running import InTransaction, Steps, call, steps_of
 
 Config: TypeAlias = dict[str, Any]
+Values: TypeAlias = Mapping[str, tuple[str, bytes]]
+"""Large values as the serializer wrote them, by their digests."""
 BATCH: Final = 100
 """Documents that are read at once."""
 CACHED_BYTES: Final = 16 * 2**20
@@ -148,12 +167,50 @@ class Checkpoints:
     ) -> Steps[Config]:
         parent = Address.of(config)
         at = parent.at(checkpoint["id"])
+        id = at.id(CHECKPOINTS, checkpoint["id"])
+        about = {
+            "thread": at.thread,
+            "namespace": at.namespace,
+            "id": at.checkpoint,
+            "parent": parent.checkpoint,
+            "metadata": plain(get_checkpoint_metadata(config, metadata)),
+        }
+        above = parent.id(CHECKPOINTS, parent.checkpoint or "")
+        referred = yield from self._referred(above, checkpoint, new_versions)
+        if referred:
+            body, large = self._draft(checkpoint, new_versions, referred)
+            with suppress(DocumentNotFound, DuplicateKey):  # as if there were nothing to refer to
+                insert = call("insert_one", about | body, id=id, beside=above)
+                yield from _with_values(insert, self._documents(at, large))
+                return at.config()
+        body, large = self._draft(checkpoint, new_versions, {})
+        values = self._documents(at, large)
+        if values:
+            yield call("put_many", {**values, id: about | body}, atomic=True)
+        else:
+            yield call("put", id, about | body)
+        return at.config()
+
+    def _documents(self, at: Address, large: Values) -> dict[str, dict[str, str]]:
+        """Return the documents of large values, by id."""
+        written = {at.id(VALUES, name): value for name, value in large.items()}
+        self.cache.add(written)
+        return {id: packed(value) for id, value in written.items()}
+
+    def _draft(
+        self,
+        checkpoint: Mapping[str, Any],
+        new_versions: Mapping[str, Any],
+        referred: Mapping[str, Any],
+    ) -> tuple[dict[str, Any], Values]:
+        """Return the body of a checkpoint without what it is, and the values that get documents of their own, by digest.
+        `referred`: those that have one.
+        """
         versions = {**new_versions, **checkpoint["channel_versions"]}
-        channels: dict[str, Any] = yield from self._unchanged(parent, checkpoint, new_versions)
         values = {
             channel: value
             for channel, value in checkpoint["channel_values"].items()
-            if channel not in channels
+            if channel not in referred
         }
         changed = {channel: value for channel, value in values.items() if channel in new_versions}
         large = self._large({each: value for each, value in values.items() if each not in changed})
@@ -161,30 +218,13 @@ class Checkpoints:
         if len(written[1]) > INLINE:
             large |= self._large(changed)
             written = self._written(checkpoint, values, large)
-        shared = {}
-        for channel in values:
-            channels[channel] = None
-            if channel in large:
-                name = digest(large[channel])
-                channels[channel] = {"version": version_key(versions.get(channel)), "digest": name}
-                shared[at.id(VALUES, name)] = large[channel]
-        body = {
-            "thread": at.thread,
-            "namespace": at.namespace,
-            "id": at.checkpoint,
-            "parent": parent.checkpoint,
-            "channels": channels,
-            "metadata": plain(get_checkpoint_metadata(config, metadata)),
-            **packed(written),
+        named = {channel: digest(value) for channel, value in large.items()}
+        channels = {**referred, **dict.fromkeys(values)} | {
+            channel: {"version": version_key(versions.get(channel)), "digest": name}
+            for channel, name in named.items()
         }
-        id = at.id(CHECKPOINTS, checkpoint["id"])
-        if shared:
-            bodies = {each: packed(value) for each, value in shared.items()}
-            yield call("put_many", {**bodies, id: body}, atomic=True)
-            self.cache.add(shared)
-        else:
-            yield call("put", id, body)
-        return at.config()
+        shared = {name: large[channel] for channel, name in named.items()}
+        return {"channels": channels, **packed(written)}, shared
 
     def _large(self, values: Mapping[str, Any]) -> dict[str, tuple[str, bytes]]:
         """Return those of some values that get documents of their own, as the serializer writes them."""
@@ -203,20 +243,20 @@ class Checkpoints:
         written: tuple[str, bytes] = self.serde.dumps_typed({**checkpoint, "channel_values": small})
         return written
 
-    def _unchanged(
-        self, parent: Address, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
+    def _referred(
+        self, above: str, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> Steps[dict[str, Any]]:
-        """Return where the large values are that a checkpoint has from its parent, by channel."""
+        """Return where the large values are that a checkpoint has from its parent, the document `above`, by channel."""
         versions = checkpoint["channel_versions"]
         kept = {
             channel: version_key(versions[channel])
             for channel, value in checkpoint["channel_values"].items()
             if channel not in new_versions and channel in versions and not _is_small(value)
         }
-        if not kept or parent.checkpoint is None:
+        if not kept:
             return {}
-        above = yield call("get", parent.id(CHECKPOINTS, parent.checkpoint))
-        stored = {} if above is None else above["channels"]
+        found = yield call("find", {"$id": above}, projection=["channels"])
+        stored = found[0].body["channels"] if found else {}
         return {
             channel: stored[channel]
             for channel, version in kept.items()
@@ -226,17 +266,24 @@ class Checkpoints:
     def put_writes(
         self, config: Mapping[str, Any], writes: Sequence[tuple[str, Any]], task: str, path: str
     ) -> Steps[None]:
-        """Write all, or raise `VersionConflict` if the task wrote before: then `add_writes` is needed."""
-        once, again = _bodies(config, self.written(writes), task, path)
-        for id, body in once.items():
-            yield call("put", id, body, if_absent=True)
+        """Write all but what the task wrote before."""
+        arguments = config, self.written(writes), task, path
+        once, again = _bodies(*arguments)
+        if len(once) + len(again) > 1:
+            yield InTransaction(lambda: self.add_writes(*arguments))
+            return
         for id, body in again.items():
             yield call("put", id, body)
+        for id, body in once.items():
+            try:
+                yield call("put", id, body, if_absent=True)
+            except VersionConflict:  # the task wrote before
+                yield InTransaction(lambda: self.add_writes(*arguments))
 
     def add_writes(
         self, config: Mapping[str, Any], written: Iterable[Mapping[str, Any]], task: str, path: str
     ) -> Steps[None]:
-        """Write all but what the task wrote before. Must run in a transaction."""
+        """Do what `put_writes` does, in a transaction."""
         once, again = _bodies(config, written, task, path)
         for id, body in once.items():
             stored = yield call("get", id, {"writes": []})
@@ -266,9 +313,7 @@ class Checkpoints:
             if isinstance(each, CheckpointTuple):
                 return each if at.checkpoint is None else each._replace(config=config)
             if document == seen:
-                raise LookupError(
-                    f"checkpoint {document.body['id']}: the value of channel {each!r} was deleted"
-                )
+                raise _deleted(document, each)
             seen = document
         return None
 
@@ -397,6 +442,8 @@ class Checkpoints:
         if id is None:
             return unpack(self.serde, document.body)["channel_values"][channel]
         values = yield from self._values({id})
+        if id not in values:
+            raise _deleted(document, channel)
         return self.serde.loads_typed(values[id])
 
     def _ancestors(self, document: Document, channels: set[str]) -> Steps[list[Document]]:
@@ -413,21 +460,21 @@ class Checkpoints:
         return line
 
     def delete_thread(self, thread: str) -> Steps[None]:
-        within = [{"$id": under(join(kind, thread))} for kind in (CHECKPOINTS, VALUES)]
-        yield call("delete_many", {"$or": within})
+        yield call("delete_many", {"$id": under(join(CHECKPOINTS, thread))})
+        yield InTransaction(lambda: self._delete_unused_values(thread))
 
     def delete_for_runs(self, runs: Iterable[str]) -> Steps[None]:
-        """Must run in a transaction."""
         wanted = {
             "$id": under(CHECKPOINTS),
             **_NO_WRITE,
             "metadata.run_id": {"$in": _names("run_ids", runs)},
         }
-        found = yield call("find", wanted)
-        yield from self._delete(found)
+        yield from self._delete(lambda: steps_of(call("find", wanted)))
 
     def copy_thread(self, source: str, target: str) -> Steps[None]:
-        """Must run in a transaction."""
+        yield InTransaction(lambda: self._copy(source, target))
+
+    def _copy(self, source: str, target: str) -> Steps[None]:
         for kind in (VALUES, CHECKPOINTS):
             old, new = join(kind, source), join(kind, target)
             cursor, within = None, {"$id": under(old)}
@@ -443,16 +490,16 @@ class Checkpoints:
                     break
 
     def prune(self, threads: Iterable[str], strategy: str) -> Steps[None]:
-        """Must run in a transaction."""
         if strategy not in STRATEGIES:
             raise InvalidOption("strategy", f"must be one of {STRATEGIES}, got {strategy!r}")
         for thread in _names("thread_ids", threads):
             if strategy == "delete":
                 yield from self.delete_thread(thread)
             else:
-                yield from self._keep_latest(thread)
+                yield from self._delete(partial(self._superseded, thread))
 
-    def _keep_latest(self, thread: str) -> Steps[None]:
+    def _superseded(self, thread: str) -> Steps[list[Document]]:
+        """Return the checkpoints of a thread that its latest ones do not need."""
         within = {"$id": under(join(CHECKPOINTS, thread)), **_NO_WRITE}
         stored = yield call("find", within, sort=[("$id", 1)])
         latest = {each.body["namespace"]: each for each in stored}
@@ -461,49 +508,75 @@ class Checkpoints:
             spread = set(document.body["metadata"].get(_COUNTERS) or ())
             line = yield from self._ancestors(document, spread - document.body["channels"].keys())
             kept |= {each.id for each in (document, *line)}
-        yield from self._delete([each for each in stored if each.id not in kept])
+        return [each for each in stored if each.id not in kept]
 
     def delete_idle(self, seconds: float) -> Steps[int]:
-        """Must run in a transaction."""
         since = datetime.now(UTC) - timedelta(seconds=seconds)
-        every: dict[str, Any] = {"$id": under(CHECKPOINTS), **_NO_WRITE}
-        recent = {"$updated_at": {"$gte": since}}
-        threads = yield call("distinct", "thread", every)
-        active = yield call("distinct", "thread", every | recent)
-        idle = sorted(set(threads) - set(active))
-        for thread in idle:
-            yield from self.delete_thread(thread)
-        return len(idle)
+        recent = {**_NO_WRITE, "$updated_at": {"$gte": since}}
+        threads = yield call("distinct", "thread", {"$id": under(CHECKPOINTS), **_NO_WRITE})
+        active = yield call("distinct", "thread", {"$id": under(CHECKPOINTS), **recent})
+        deleted = 0
+        for thread in sorted(set(threads) - set(active)):
+            deleted += yield InTransaction(partial(self._delete_idle_thread, thread, recent))
+            yield InTransaction(partial(self._delete_unused_values, thread))
+        return deleted
 
-    def _delete(self, found: Sequence[Document]) -> Steps[None]:
-        """Delete checkpoints with their writes, and the values that no other checkpoint has."""
-        for start in range(0, len(found), BATCH):
-            some = found[start : start + BATCH]
-            yield call("delete_many", {"$or": [{"$id": at_checkpoint(each.id)} for each in some]})
-        for at in {Address.of_body(each.body).at(None) for each in found}:
-            yield from self._delete_unused_values(at)
+    def _delete_idle_thread(self, thread: str, recent: dict[str, Any]) -> Steps[bool]:
+        """Delete the checkpoints of a thread, unless there is a recent one; return whether it did."""
+        within = {"$id": under(join(CHECKPOINTS, thread))}
+        if (yield call("count", within | recent)):
+            return False
+        yield call("delete_many", within)
+        return True
 
-    def _delete_unused_values(self, at: Address) -> Steps[None]:
-        checkpoints = {"$id": under(at.id(CHECKPOINTS)), **_NO_WRITE}
-        values = {"$id": under(at.id(VALUES))}
+    def _delete(self, choose: Callable[[], Steps[list[Document]]]) -> Steps[None]:
+        """Delete the chosen checkpoints with their writes, and the values that no other checkpoint has."""
+
+        def delete() -> Steps[set[tuple[str, str]]]:
+            found = yield from choose()
+            for start in range(0, len(found), BATCH):
+                ids = [{"$id": at_checkpoint(each.id)} for each in found[start : start + BATCH]]
+                yield call("delete_many", {"$or": ids})
+            return set(map(_space, found))
+
+        for space in (yield InTransaction(delete)):
+            yield InTransaction(partial(self._delete_unused_values, *space))
+
+    def _delete_unused_values(self, *space: str) -> Steps[None]:
+        """Delete the values of a thread, or of a namespace of it, that no checkpoint has."""
+        checkpoints = {"$id": under(join(CHECKPOINTS, *space)), **_NO_WRITE}
         left = yield call("find", checkpoints, projection=["thread", "namespace", "channels"])
         used = set(chain.from_iterable(_value_ids(each.body).values() for each in left))
+        values = {"$id": under(join(VALUES, *space))}
         stored = yield call("find", values, projection=["type"])
         unused = [each.id for each in stored if each.id not in used]
         if unused:
             yield call("remove_many", unused)
 
 
+def _with_values(insert: Callable[[Any], Any], values: Mapping[str, Any]) -> Steps[None]:
+    """Insert a checkpoint, and write values of its own."""
+    if not values:
+        yield insert
+        return
+
+    def both() -> Steps[None]:
+        yield insert
+        yield call("put_many", values, atomic=True)
+
+    yield InTransaction(both)
+
+
+def _deleted(document: Document, channel: str) -> LookupError:
+    return LookupError(
+        f"checkpoint {document.body['id']}: the value of channel {channel!r} was deleted"
+    )
+
+
 def _names(option: str, given: Iterable[Any]) -> list[str]:
     if isinstance(given, str):
         raise InvalidOption(option, f"must be a list of strings, got {given!r}")
     return [str(each) for each in given]
-
-
-def is_mixed(writes: Iterable[tuple[str, Any]]) -> bool:
-    """Return whether writes need several documents."""
-    special = [channel for channel, _ in writes if channel in WRITES_IDX_MAP]
-    return len(set(special)) > 1 or (bool(special) and len(special) < len(list(writes)))
 
 
 def _bodies(

@@ -33,7 +33,7 @@ from langgraph.store.base import (
 
 from ... import Document, InvalidOption, Path, Sort
 from .records import join, split, under
-from .running import Steps, call
+from .running import InTransaction, Steps, call
 
 Namespace: TypeAlias = tuple[str, ...]
 Vector: TypeAlias = Sequence[float]
@@ -110,11 +110,6 @@ class ItemBatch:
         searches = (op for op in self.ops if isinstance(op, SearchOp) and op.query)
         self.queries = [] if index is None else list({op.query for op in searches})
 
-    @property
-    def is_single(self) -> bool:
-        """Whether this needs no transaction."""
-        return len(self.ops) <= 1
-
     def to_embed(self) -> list[str]:
         """Return the different texts that are put."""
         return list({text: None for texts in self.texts.values() for text in texts})
@@ -125,6 +120,14 @@ class ItemBatch:
         """Return the results of the operations, with the vectors of the texts that are put, and of queries."""
         if self.index is not None:
             self.index.check([*vectors.values(), *queries.values()])
+        if len(self.ops) <= 1:
+            return (yield from self._steps(vectors, queries))
+        results: list[Any] = yield InTransaction(lambda: self._steps(vectors, queries))
+        return results
+
+    def _steps(
+        self, vectors: Mapping[str, Vector], queries: Mapping[str, Vector]
+    ) -> Steps[list[Any]]:
         results: list[Any] = []
         for op in self.ops:
             match op:

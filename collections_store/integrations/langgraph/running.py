@@ -1,7 +1,8 @@
 """Procedures on one collection, run on a `Store` or an `AsyncStore`.
 
-A procedure is a generator: it yields functions of a collection, receives their results, and returns what the method
-returns. The same procedure serves a `Collection` and an `AsyncCollection`, since their methods have the same names.
+A procedure is a generator: it yields functions of a collection, receives their results or what they raise, and returns what the
+method returns. The same procedure serves a `Collection` and an `AsyncCollection`, since their methods have the same names. What
+must be one transaction is a procedure of its own, which the outer one yields as `InTransaction`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from ... import AsyncStore, AsyncTransaction, CollectionExists, InvalidOption, Store, Transaction
+from ... import AsyncStore, CollectionExists, InvalidOption, Store
 
 T = TypeVar("T")
-Steps: TypeAlias = Generator[Callable[[Any], Any], Any, T]
+Steps: TypeAlias = Generator[Any, Any, T]
 
 
 def call(method: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
@@ -26,7 +28,14 @@ def call(method: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
     return lambda collection: getattr(collection, method)(*arguments, **options)
 
 
-def steps_of(step: Callable[[Any], Any]) -> Steps[Any]:
+@dataclass(frozen=True, slots=True)
+class InTransaction:
+    """A step that runs a procedure in one transaction, again after a conflict; within a transaction it is a part of that."""
+
+    procedure: Callable[[], Steps[Any]]
+
+
+def steps_of(step: Any) -> Steps[Any]:
     """Return the procedure of one step."""
     return (yield step)
 
@@ -42,17 +51,7 @@ class StepRunner:
 
     def run(self, steps: Steps[T]) -> T:
         """Return what the steps return."""
-        return _follow(self._collection or self._create(), steps)
-
-    def run_transaction(self, steps: Callable[[], Steps[T]]) -> T:
-        """Return what the steps return; they run in one transaction, and again after a conflict."""
-        if self._collection is None:
-            self._create()
-
-        def attempt(transaction: Transaction) -> T:
-            return _follow(transaction[self._name], steps())
-
-        return self.store.run_transaction(attempt)
+        return _follow(self._collection or self._create(), steps, self.store)
 
     def _create(self) -> Any:
         with suppress(CollectionExists):
@@ -79,17 +78,7 @@ class AsyncStepRunner:
 
     async def run(self, steps: Steps[T]) -> T:
         """Return what the steps return."""
-        return await _follow_async(self._collection or await self._create(), steps)
-
-    async def run_transaction(self, steps: Callable[[], Steps[T]]) -> T:
-        """Return what the steps return; they run in one transaction, and again after a conflict."""
-        if self._collection is None:
-            await self._create()
-
-        async def attempt(transaction: AsyncTransaction) -> T:
-            return await _follow_async(transaction[self._name], steps())
-
-        return await self.store.run_transaction(attempt)
+        return await _follow_async(self._collection or await self._create(), steps, self.store)
 
     async def _create(self) -> Any:
         with suppress(CollectionExists):
@@ -134,21 +123,50 @@ def _given(store: Any, options: dict[str, Any]) -> Any:
     return store
 
 
-def _follow(collection: Any, steps: Steps[T]) -> T:
+def _follow(collection: Any, steps: Steps[T], store: Store | None = None) -> T:
+    """Return what the steps return. Without a store they are part of a transaction."""
     try:
         step = next(steps)
         while True:
-            step = steps.send(step(collection))
+            try:
+                result = _do(collection, step, store)
+            except Exception as error:  # noqa: BLE001 - the steps handle it
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
     except StopIteration as stop:
         found: T = stop.value
         return found
 
 
-async def _follow_async(collection: Any, steps: Steps[T]) -> T:
+def _do(collection: Any, step: Any, store: Store | None) -> Any:
+    if not isinstance(step, InTransaction):
+        return step(collection)
+    if store is None:
+        return _follow(collection, step.procedure())
+    return store.run_transaction(lambda tx: _follow(tx[collection.name], step.procedure()))
+
+
+async def _follow_async(collection: Any, steps: Steps[T], store: AsyncStore | None = None) -> T:
     try:
         step = next(steps)
         while True:
-            step = steps.send(await step(collection))
+            try:
+                result = await _do_async(collection, step, store)
+            except Exception as error:  # noqa: BLE001 - the steps handle it
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
     except StopIteration as stop:
         found: T = stop.value
         return found
+
+
+async def _do_async(collection: Any, step: Any, store: AsyncStore | None) -> Any:
+    if not isinstance(step, InTransaction):
+        return await step(collection)
+    if store is None:
+        return await _follow_async(collection, step.procedure())
+    return await store.run_transaction(
+        lambda tx: _follow_async(tx[collection.name], step.procedure())
+    )

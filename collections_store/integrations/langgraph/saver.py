@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
-from ... import AsyncStore, Store, VersionConflict
-from .checkpoints import BATCH, Checkpoints, Config, Listing, ValueCache, is_mixed
-from .running import AsyncStepRunner, LoopCaller, StepRunner, Steps
+from ... import AsyncStore, Store
+from .checkpoints import BATCH, Checkpoints, Config, Listing, ValueCache
+from .running import AsyncStepRunner, InTransaction, LoopCaller, StepRunner, Steps, steps_of
 
 T = TypeVar("T")
 COLLECTION = "langgraph_checkpoints"
@@ -29,12 +28,6 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         raise NotImplementedError
 
     async def _arun(self, steps: Steps[T]) -> T:
-        raise NotImplementedError
-
-    def _run_transaction(self, steps: Callable[[], Steps[T]]) -> T:
-        raise NotImplementedError
-
-    async def _arun_transaction(self, steps: Callable[[], Steps[T]]) -> T:
         raise NotImplementedError
 
     @property
@@ -59,23 +52,13 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         """Write the pending writes of a task, at once. Those that the task wrote before stay, except of LangGraph's own
         channels, such as its interrupts.
         """
-        arguments = config, writes, task_id, task_path
-        if not is_mixed(writes):
-            with suppress(VersionConflict):  # the task wrote before
-                return self._run(self._checkpoints.put_writes(*arguments))
-        written = config, self._checkpoints.written(writes), task_id, task_path
-        return self._run_transaction(lambda: self._checkpoints.add_writes(*written))
+        self._run(self._checkpoints.put_writes(config, writes, task_id, task_path))
 
     async def aput_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Async counterpart of `put_writes`."""
-        arguments = config, writes, task_id, task_path
-        if not is_mixed(writes):
-            with suppress(VersionConflict):
-                return await self._arun(self._checkpoints.put_writes(*arguments))
-        written = config, self._checkpoints.written(writes), task_id, task_path
-        return await self._arun_transaction(lambda: self._checkpoints.add_writes(*written))
+        await self._arun(self._checkpoints.put_writes(config, writes, task_id, task_path))
 
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
         """Return a checkpoint, by default the latest of the thread, with its pending writes; None if there is none.
@@ -138,46 +121,46 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         await self._arun(self._checkpoints.delete_thread(str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints whose metadata has one of the `run_id`, with their writes and the values that no other
-        checkpoint has, in one transaction. It reads all checkpoints. The runs must have ended.
+        """Delete the checkpoints whose metadata has one of the `run_id`, with their writes, in one transaction, and then the
+        values that no other checkpoint has. It reads all checkpoints. The runs must have ended.
         """
-        self._run_transaction(lambda: self._checkpoints.delete_for_runs(run_ids))
+        self._run(self._checkpoints.delete_for_runs(run_ids))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Async counterpart of `delete_for_runs`."""
-        await self._arun_transaction(lambda: self._checkpoints.delete_for_runs(run_ids))
+        await self._arun(self._checkpoints.delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread to another, in one transaction. What the other has under other ids stays."""
         threads = str(source_thread_id), str(target_thread_id)
-        self._run_transaction(lambda: self._checkpoints.copy_thread(*threads))
+        self._run(self._checkpoints.copy_thread(*threads))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async counterpart of `copy_thread`."""
         threads = str(source_thread_id), str(target_thread_id)
-        await self._arun_transaction(lambda: self._checkpoints.copy_thread(*threads))
+        await self._arun(self._checkpoints.copy_thread(*threads))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete checkpoints of threads, in one transaction.
+        """Delete checkpoints of threads, those of a thread in one transaction, and then the values that no other has.
 
         `strategy`: "keep_latest" keeps the latest checkpoint of each namespace, and the ancestors that LangGraph needs to
         restore its delta channels; "delete" keeps nothing.
         """
-        self._run_transaction(lambda: self._checkpoints.prune(thread_ids, strategy))
+        self._run(self._checkpoints.prune(thread_ids, strategy))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Async counterpart of `prune`."""
-        await self._arun_transaction(lambda: self._checkpoints.prune(thread_ids, strategy))
+        await self._arun(self._checkpoints.prune(thread_ids, strategy))
 
     def delete_idle_threads(self, seconds: float) -> int:
-        """Delete the threads that got no checkpoint in the last `seconds`, each as a whole, in one transaction; return
-        their number. It reads all checkpoints.
+        """Delete the threads that got no checkpoint in the last `seconds`, each as a whole; return their number. It reads all
+        checkpoints.
         """
-        return self._run_transaction(lambda: self._checkpoints.delete_idle(seconds))
+        return self._run(self._checkpoints.delete_idle(seconds))
 
     async def adelete_idle_threads(self, seconds: float) -> int:
         """Async counterpart of `delete_idle_threads`."""
-        return await self._arun_transaction(lambda: self._checkpoints.delete_idle(seconds))
+        return await self._arun(self._checkpoints.delete_idle(seconds))
 
     def get_delta_channel_history(
         self, *, config: Config, channels: Sequence[str]
@@ -230,21 +213,15 @@ class LangGraphSaver(Saver):
         """Close the store, if the checkpointer was given a URL."""
         self._runner.close()
 
-    def run_imported(self, steps: Callable[[Checkpoints], Steps[T]]) -> T:
+    def run_imported(self, steps: Callable[[Checkpoints], Steps[None]]) -> None:
         """Run a procedure of an import in one transaction."""
-        return self._run_transaction(lambda: steps(self._checkpoints))
+        self._run(steps_of(InTransaction(lambda: steps(self._checkpoints))))
 
     def _run(self, steps: Steps[T]) -> T:
         return self._runner.run(steps)
 
     async def _arun(self, steps: Steps[T]) -> T:
         return await asyncio.to_thread(self._runner.run, steps)
-
-    def _run_transaction(self, steps: Callable[[], Steps[T]]) -> T:
-        return self._runner.run_transaction(steps)
-
-    async def _arun_transaction(self, steps: Callable[[], Steps[T]]) -> T:
-        return await asyncio.to_thread(self._runner.run_transaction, steps)
 
 
 class AsyncLangGraphSaver(Saver):
@@ -291,11 +268,3 @@ class AsyncLangGraphSaver(Saver):
     async def _arun(self, steps: Steps[T]) -> T:
         self._loop.note()
         return await self._runner.run(steps)
-
-    def _run_transaction(self, steps: Callable[[], Steps[T]]) -> T:
-        found: T = self._loop.call(self._runner.run_transaction, steps)
-        return found
-
-    async def _arun_transaction(self, steps: Callable[[], Steps[T]]) -> T:
-        self._loop.note()
-        return await self._runner.run_transaction(steps)
