@@ -37,9 +37,10 @@ from .. import (
     AsyncCollection,
     AsyncStore,
     CollectionExists,
+    DocumentNotFound,
+    DuplicateKey,
     InvalidOption,
     MissingExtra,
-    VersionConflict,
 )
 
 try:
@@ -79,13 +80,17 @@ _EVENT_ID: Final = re.compile(r"[\w.~%-]+/[0-9]{10}", re.ASCII)
 class _Session:
     """A session in this process: what its events are stored under, and the request that opened it.
 
-    `inner` is its id in the app, `counts` are the numbers of the next events of its streams. While a session is restored it
-    is not ready, and stores nothing. `prefix` is what the app puts before the names of the session's streams: the SDK
-    nothing, FastMCP a random number, which differs after a restart. The first event, of the opening request, shows it.
+    `path` is that of its requests: the app can serve others, which are not of the session. `document` is the id of its document,
+    once that exists: events are stored beside it, and none after its deletion. `inner` is its id in the app, `counts` are the
+    numbers of the next events of its streams. While a session is restored, and after its end, it is not ready, and stores
+    nothing. `prefix` is what the app puts before the names of the session's streams: the SDK nothing, FastMCP a random number,
+    which differs after a restart. The first event, of the opening request, shows it.
     """
 
     key: str
+    path: str = ""
     opening: bytes | bytearray = b""
+    document: str | None = None
     prefix: str | None = None
     inner: str = ""
     counts: dict[str, int] = field(default_factory=dict)
@@ -126,7 +131,7 @@ class MCPEventStore(EventStore):
     Pass it to the server as `event_store`, and serve the app that `resumable` returns. Processes can share the collection:
     a session then works in each of them. `session` is for a transport of your own, which serves one session: its name.
 
-    `ttl`: seconds until an event expires, and until a session does after its last request; None: never.
+    `ttl`: seconds until an event expires, and until a session does after its last request or event; None: never.
     """
 
     def __init__(
@@ -178,6 +183,7 @@ class MCPEventStore(EventStore):
             return False
         events = {"$id": _under(f"e/{body['key']}")}
         await documents.delete_many({"$or": [{"$id": _session_id(id)}, events]})
+        await documents.delete_many(events)  # those that were stored at the same time
         return True
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
@@ -194,12 +200,21 @@ class MCPEventStore(EventStore):
         number = session.next_number(key)
         while True:
             id = f"{key}/{number:010}"
+            new: dict[str, Any] = {
+                "id": f"e/{session.key}/{id}",
+                "ttl": self._ttl,
+                "beside": session.document,
+            }
             try:
-                await documents.put(f"e/{session.key}/{id}", body, ttl=self._ttl, if_absent=True)
+                await documents.insert_one(body, **new)
                 break
-            except VersionConflict:  # of another process, or of before the restart
+            except DuplicateKey:  # of another process, or of before the restart
                 stored = await self._stored_events(f"e/{session.key}/{key}")
                 number = session.next_number(key, stored)
+            except DocumentNotFound:  # another process ended the session
+                session.is_ready = False
+                return ""
+        await self._refresh(session)
         if isinstance(message, JSONRPCResponse | JSONRPCError):  # the last one of the stream
             session.counts.pop(key, None)
         return id
@@ -245,23 +260,29 @@ class MCPEventStore(EventStore):
         )
         return 0 if last is None else int(last.id.rpartition("/")[2]) + 1
 
-    async def _remember(self, id: str, session: _Session, initialize: bytes, owner: Any) -> None:
+    async def _remember(self, id: str, session: _Session, owner: Any) -> None:
+        """Store a session, without its opening request if that is too large to be sent again."""
+        opening = session.opening.decode("utf-8", "replace")
         body = {
             "key": session.key,
-            "initialize": initialize.decode("utf-8", "replace"),
+            "path": session.path,
+            "initialize": opening if len(session.opening) <= MAX_INITIALIZE else None,
             "owner": owner,
         }
         await (await self._documents()).put(_session_id(id), body, ttl=self._ttl)
+        session.document = _session_id(id)
 
     async def _recall(self, id: str) -> dict[str, Any] | None:
         body: dict[str, Any] | None = await (await self._documents()).get(_session_id(id))
         return body
 
-    async def _refresh(self, id: str, session: _Session) -> None:
+    async def _refresh(self, session: _Session) -> None:
         """Restart the time to live of a session, after a tenth of it."""
-        if self._ttl is not None and time.monotonic() - session.refreshed_at > self._ttl / 10:
+        if session.document is None or self._ttl is None:
+            return
+        if time.monotonic() - session.refreshed_at > self._ttl / 10:
             session.refreshed_at = time.monotonic()
-            await (await self._documents()).touch(_session_id(id), self._ttl)
+            await (await self._documents()).touch(session.document, self._ttl)
 
     async def _documents(self) -> AsyncCollection:
         """Return the collection. It has no index over whole bodies: that would be the larger part of a write."""
@@ -302,7 +323,7 @@ class _ResumableApp:
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request without a session. If it opens one, store this before the client learns of the session."""
         body = bytearray()
-        session = _Session(uuid.uuid4().hex, body)
+        session = _Session(uuid.uuid4().hex, _path(scope), body)
 
         async def reading() -> Message:
             message = await receive()
@@ -313,8 +334,7 @@ class _ResumableApp:
         async def answering(message: Message) -> None:
             id = _session_of(message.get("headers", ()))
             if id is not None and message.get("status", 500) < 400:
-                if len(body) <= MAX_INITIALIZE:
-                    await self._events._remember(id, session, bytes(body), _owner(scope))
+                await self._events._remember(id, session, _owner(scope))
                 session.inner, self._live[id] = id, session
             await send(message)
 
@@ -322,24 +342,30 @@ class _ResumableApp:
             await self._app(scope, reading, answering)
 
     async def _find(self, id: str, scope: Scope, lost: _Session | None) -> _Session | None:
-        """Return the session, restored if it is not in this process or if the app has lost it; None: there is none."""
+        """Return the session, restored if it is not in this process or if the app has lost it; None: there is none, or the
+        request is not one of it.
+        """
         live = self._live.get(id)
         if live is not None and live is not lost:
-            return live
+            return live if live.path == _path(scope) else None
         stored = await self._events._recall(id)
-        if stored is None:
+        if stored is None or stored.get("path", _path(scope)) != _path(scope):
             return None
         async with self._restoring:
             live = self._live.get(id)
             if live is None or live is lost:
-                live = await self._restore(stored, scope)
+                live = await self._restore(id, stored, scope)
                 if live is not None:
                     self._live[id] = live
         return live
 
-    async def _restore(self, stored: dict[str, Any], scope: Scope) -> _Session | None:
+    async def _restore(self, id: str, stored: dict[str, Any], scope: Scope) -> _Session | None:
         """Open the session again in the app; return None if the app refuses, or if it is somebody else's."""
-        session = _Session(stored["key"], stored["initialize"].encode(), is_ready=False)
+        if stored["initialize"] is None:
+            return None
+        session = _Session(
+            stored["key"], _path(scope), stored["initialize"].encode(), is_ready=False
+        )
         version = [each for each in scope["headers"] if each[0].lower() == b"mcp-protocol-version"]
         with session.entered():
             status, inner, owner = await self._call(
@@ -351,7 +377,7 @@ class _ResumableApp:
             if owner != stored["owner"]:
                 await self._call(scope, HTTPMethod.DELETE, headers)
                 return None
-            session.inner, session.is_ready = inner, True
+            session.inner, session.document, session.is_ready = inner, _session_id(id), True
             await self._call(scope, HTTPMethod.POST, headers, _INITIALIZED)
         return session
 
@@ -372,7 +398,7 @@ class _ResumableApp:
             if is_known:
                 await send(message)
 
-        await self._events._refresh(id, session)
+        await self._events._refresh(session)
         translated = {**scope, "headers": _translated(scope["headers"], session.inner)}
         with session.entered():
             await self._app(translated, receive, answering)
@@ -442,6 +468,11 @@ def _owner(scope: Scope) -> Any:
     """Return the principal that the app's authentication found, as JSON; None without authentication."""
     user = scope.get("user")
     return dict(authorization_context(user)) if isinstance(user, AuthenticatedUser) else None
+
+
+def _path(scope: Scope) -> str:
+    path: str = scope["path"]
+    return path.rstrip("/")
 
 
 def _session_of(headers: Any) -> str | None:

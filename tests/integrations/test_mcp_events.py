@@ -11,7 +11,7 @@ import tarfile
 import time
 import venv
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,8 @@ from mcp.server.streamable_http import EventMessage
 from mcp.shared.message import ClientMessageMetadata
 from mcp.types import JSONRPCNotification, JSONRPCResponse
 from pydantic import AnyHttpUrl
+from starlette.requests import Request
+from starlette.responses import Response
 
 from collections_store.integrations.mcp_events import MCPEventStore
 
@@ -509,15 +511,101 @@ def test_a_session_that_the_server_ended_while_it_was_idle_is_restored(
     use(shared_backend, check)
 
 
-def test_a_very_large_request_opens_a_session_that_is_not_stored(backend: Backend) -> None:
+def test_a_very_large_request_opens_a_session_that_is_not_restored(backend: Backend) -> None:
     async def check(events: MCPEventStore) -> None:
         async with served(events) as url, Client(url) as client:
             await client.open(name="n" * 1_100_000)
-            assert await events.sessions() == []
             called = await client.call(1, "count", n=1)
             assert await client.resume(called[0][0], len(called) - 1) == called[1:]
+            async with (
+                served(MCPEventStore(events._store)) as second,
+                Client(second, client.session) as same,
+            ):
+                response, _ = await same.post("tools/list", 2)
+                assert response.status_code == 404
+            assert await events.sessions() == [client.session]
+            ended = await client.http.delete(url, headers=client.headers())
+            assert ended.status_code == 200
+            assert await events._store["mcp_events"].count() == 0
 
     use(backend, check)
+
+
+@pytest.mark.parametrize("ttl", [None, 3600.0])
+def test_nothing_is_stored_of_a_session_that_another_process_ended(
+    shared_backend: Backend, ttl: float | None
+) -> None:
+    async def check(events: MCPEventStore) -> None:
+        async with (
+            AsyncStore(shared_backend.url, **shared_backend.options) as store,
+            served(events) as url,
+            Client(url) as client,
+        ):
+            await client.open()
+            await client.call(1, "count", n=1)
+            assert await MCPEventStore(store).delete_session(str(client.session)) is True
+            assert result_of(await client.call(2, "count", n=3)) == "counted to 3"
+            assert await store["mcp_events"].count() == 0
+
+    use(shared_backend, check, ttl=ttl)
+
+
+def test_a_session_lives_as_long_as_its_events_come(backend: Backend) -> None:
+    async def check(events: MCPEventStore) -> None:
+        app: Any = events.resumable(new_server().streamable_http_app(event_store=events))
+        async with serving(app) as url, Client(url) as client:
+            await client.open()
+            [before] = await events._store["mcp_events"].find({"owner": {"$exists": True}})
+            [session] = app._live.values()
+            session.refreshed_at -= 86_400
+            with session.entered():
+                await events.store_event("_GET_stream", note("x"))
+            after = await events._store["mcp_events"].document(before.id)
+            assert after is not None
+            assert before.expires_at is not None
+            assert after.expires_at is not None
+            assert after.expires_at > before.expires_at
+
+    use(backend, check)
+
+
+@pytest.mark.parametrize("is_live", [True, False], ids=["live", "restored"])
+def test_requests_at_other_paths_are_not_of_a_session(
+    shared_backend: Backend, is_live: bool
+) -> None:
+    """A client may send the header of its session everywhere."""
+    seen: list[tuple[str, str, bytes]] = []
+
+    async def hook(request: Request) -> Response:
+        seen.append((request.method, request.headers["mcp-session-id"], await request.body()))
+        return Response("hooked", status_code=404 if request.method == "GET" else 200)
+
+    def app(events: MCPEventStore) -> Any:
+        inner = new_server().streamable_http_app(event_store=events)
+        inner.add_route("/hook", hook, methods=["GET", "POST", "DELETE"])
+        return serving(events.resumable(inner))
+
+    async def check(events: MCPEventStore) -> None:
+        async with AsyncExitStack() as stack:
+            url = await stack.enter_async_context(app(events))
+            client = await stack.enter_async_context(Client(url))
+            await client.open()
+            session = client.session
+            if not is_live:
+                url = await stack.enter_async_context(app(MCPEventStore(events._store)))
+            at = url.replace("/mcp", "/hook")
+            for method in ("GET", "POST", "DELETE"):
+                answer = await client.http.request(
+                    method, at, headers=client.headers(), content="x"
+                )
+                assert answer.text == "hooked"
+            assert seen == [(method, session, b"x") for method in ("GET", "POST", "DELETE")]
+            assert await events.sessions() == [session]
+            client.url = f"{url}/" if is_live else url
+            client.http.follow_redirects = True
+            assert result_of(await client.call(1, "count", n=1)) == "counted to 1"
+
+    use(shared_backend, check)
 
 
 class Tokens:
