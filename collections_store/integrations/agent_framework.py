@@ -32,6 +32,7 @@ from .. import (
     AsyncTransaction,
     CollectionExists,
     Document,
+    DocumentNotFound,
     DuplicateKey,
     InvalidBody,
     InvalidFilter,
@@ -172,11 +173,25 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
             first = _position(stored[0]) + 1 if stored else 0
             new = {f"{prefix}/{first + n:010}": body for n, body in enumerate(bodies[known:])}
             try:
-                await documents.put_many(new, mode="insert", atomic=True)
+                if known:
+                    await self._continue(stored[0], new)
+                else:
+                    await documents.put_many(new, mode="insert", atomic=True)
                 return
-            except DuplicateKey:  # others appended since the read
+            except (DocumentNotFound, DuplicateKey):  # others wrote since the read
                 await asyncio.sleep(random.uniform(0, pause))
                 pause = min(2 * pause, 0.1)
+
+    async def _continue(self, last: Document, new: Mapping[str, Any]) -> None:
+        """Append messages after those that are stored already; raise `DocumentNotFound` if they were deleted."""
+
+        async def append(transaction: AsyncTransaction) -> None:
+            documents = transaction[self._name]
+            if not await documents.touch(last.id):  # so a deletion at the same time conflicts
+                raise DocumentNotFound(self._name, last.id)
+            await documents.put_many(new, mode="insert", atomic=True)
+
+        await self._store.run_transaction(append)
 
     async def clear(self, session_id: str | None) -> None:
         """Delete the messages of a session."""

@@ -307,13 +307,15 @@ class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
         await self._opened.aio.delete_many(_of(key, status))
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Delete the oldest `n` active messages and return them."""
-        return await self._opened.take(_of(key, ACTIVE), 0, n)
+        """Delete the oldest `n` active messages and return them. Raise `InvalidOption` if `n` is not an integer of 0 or more."""
+        return await self._opened.take(_of(key, ACTIVE), 0, _count(n))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Give the oldest `n` active messages the status of archived ones, and return them."""
+        """Give the oldest `n` active messages the status of archived ones, and return them. Raise `InvalidOption` if `n` is
+        not an integer of 0 or more.
+        """
         archived = {"$set": {"status": MessageStatus.ARCHIVED.value}}
-        return await self._opened.take(_of(key, ACTIVE), 0, n, archived)
+        return await self._opened.take(_of(key, ACTIVE), 0, _count(n), archived)
 
     async def get_keys(self) -> list[str]:
         """Return the keys that have messages, sorted."""
@@ -404,6 +406,14 @@ def _string(what: str, value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidOption(what, f"must be a string, got {type(value).__name__}")
     return value
+
+
+def _count(n: Any) -> int:
+    if type(n) is not int or n < 0:
+        raise InvalidOption(
+            "n", f"must be an integer of 0 or more, got {n!r}: the number of messages"
+        )
+    return n
 
 
 # -- values ----------------------------------------------------------------------------------

@@ -351,6 +351,34 @@ def test_a_session_that_is_deleted_during_an_append_stays_deleted(
     assert deleted == [True]
 
 
+class Deleting(GetSessionConfig):
+    """Deletes sessions between the read of a session and that of its events."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "num_recent_events":
+            backend: Backend = super().__getattribute__("__pydantic_extra__")["backend"]
+            with Store(backend.url, **backend.options) as store:
+                for collection in ("adk_sessions", "adk_events"):
+                    store[collection].delete_many({"$id": {"$gte": "/weather/ada/"}})
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("since", [None, 0.0])
+def test_a_session_that_is_deleted_while_it_is_read_is_not_found(
+    shared_backend: Backend, since: float | None
+) -> None:
+    class Config(Deleting, extra="allow"):
+        pass
+
+    async def check(service: CollectionsSessionService) -> None:
+        session = await service.create_session(**ADA, session_id="1")
+        await service.append_event(session, event())
+        config: Any = Config(after_timestamp=since, backend=shared_backend)  # type: ignore[call-arg]
+        assert await service.get_session(**ADA, session_id="1", config=config) is None
+
+    use(shared_backend, check)
+
+
 def test_a_session_that_was_modified_meanwhile_is_stale(backend: Backend) -> None:
     async def check(service: CollectionsSessionService) -> None:
         session = await service.create_session(**ADA)

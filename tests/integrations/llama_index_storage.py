@@ -37,7 +37,6 @@ from llama_index.core.storage.index_store.keyval_index_store import KVIndexStore
 from collections_store import (
     AsyncStore,
     InvalidBody,
-    InvalidFilter,
     InvalidId,
     InvalidOption,
     Store,
@@ -389,11 +388,16 @@ def test_refused_messages_of_a_memory_change_nothing(store: AsyncStore) -> None:
         for call in (messages.add_messages, messages.set_messages):
             with pytest.raises(InvalidBody):
                 await call("ada", [said("new"), said("a\0b")])
-        with pytest.raises(InvalidFilter, match="from 0 on, got -1"):
-            await messages.archive_oldest_messages("ada", -1)
+        bads: list[Any] = [None, -1, True, 1.0, "1"]
+        for bad in bads:
+            for take in (messages.archive_oldest_messages, messages.delete_oldest_messages):
+                with pytest.raises(
+                    InvalidOption, match=f"n: must be an integer of 0 or more, got {bad!r}"
+                ):
+                    await take("ada", bad)
         with pytest.raises(ValueError, match="^'lost' is not a valid MessageStatus"):
             await messages.add_message("ada", said("x"), status="lost")  # type: ignore[arg-type]
-        assert texts(await messages.get_messages("ada", None)) == ["kept"]
+        assert texts(await messages.get_messages("ada")) == ["kept"]
 
     asyncio.run(main())
 

@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, ClassVar, Never
 
 import pytest
 from conftest import Backend
 
-from collections_store import AsyncStore, InvalidBody, InvalidOption, StoreClosed
+from collections_store import AsyncStore, InvalidBody, InvalidOption, Store, StoreClosed
 
 if not os.environ.get("CI"):
     pytest.importorskip(
@@ -282,6 +282,42 @@ def test_idle_sessions_are_deleted_as_a_whole(backend: Backend) -> None:
         assert await history.list_sessions() == remaining
 
     use(AgentHistoryProvider, backend, check)
+
+
+class Meanwhile(Message):
+    """A message that calls functions when it is compared with those that were read."""
+
+    waiting: ClassVar[list[Callable[[], None]]] = []
+    is_written: ClassVar[bool] = False
+
+    def to_dict(self, **options: Any) -> dict[str, Any]:
+        Meanwhile.is_written = True
+        return super().to_dict(**options) | {"type": "message"}
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "message_id" and Meanwhile.is_written:
+            while Meanwhile.waiting:
+                Meanwhile.waiting.pop()()
+        return super().__getattribute__(name)
+
+
+def test_a_session_that_is_deleted_during_a_save_has_all_messages_of_the_save(
+    shared_backend: Backend,
+) -> None:
+    """The first two repeat what was stored, and would not be stored again."""
+
+    def delete() -> None:
+        with Store(shared_backend.url, **shared_backend.options) as store:
+            store["agent_messages"].delete_many({})
+
+    async def check(history: AgentHistoryProvider) -> None:
+        turn = [user("1", message_id="1"), user("2", message_id="2")]
+        await history.save_messages("a", turn)
+        Meanwhile.waiting.append(delete)
+        await history.save_messages("a", [*turn, Meanwhile("user", ["3"], message_id="3")])
+        assert texts(await history.get_messages("a")) == ["1", "2", "3"]
+
+    use(AgentHistoryProvider, shared_backend, check)
 
 
 def test_reads_of_a_session_scan_nothing(backend: Backend) -> None:

@@ -136,6 +136,8 @@ class CollectionsSessionService(Service, BaseSessionService):
         last = body["events"] if wanted.num_recent_events is None else wanted.num_recent_events
         numbers = range(max(0, body["events"] - last), body["events"])
         found = await self._read_events(store, id, numbers, wanted.after_timestamp)
+        if len(found) < len(numbers) and not await sessions.exists(id):
+            return None  # it was deleted meanwhile
         session.events = [self._event(*each) for each in found.items()]
         return session
 
