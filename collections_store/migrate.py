@@ -351,7 +351,7 @@ def _connection(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
     database = named(url.get_backend_name())
     options = options.for_url(url)
     options.check_for(database)
-    engine = open_engine(url, database, options.busy_timeout)
+    engine = open_engine(url, database, options)
     catalogue = Catalogue(catalogue_statements(options.names(), database))
     file = file_of(url, database)
     try:

@@ -67,6 +67,9 @@ class StoreOptions(TypedDict, total=False):
     * `reconnect_for`: seconds for which an operation that has written nothing tries to reach a server that went away, or
       one that can write; then `DatabaseUnavailable` or `ReadOnlyDatabase`. 0: not at all. Default: 30 on PostgreSQL, 1 on
       SQLite. The first use tries for 1 second at most.
+    * `reply_timeout`: seconds for which PostgreSQL may be silent during a statement; then its connection is closed with
+      `DatabaseUnavailable`, for a write `in_doubt`. Choose more than your slowest query takes; schema changes have no
+      limit. Default: none. Not on SQLite, and not with `engine`.
     * `durability`: "full", the default: an acknowledged write survives a power cut. "normal": a power cut may lose
       the last moments, a crash of the process loses nothing. Not with `engine`.
     * `max_body`: the maximum size of a body in bytes of JSON; 16 MiB.
@@ -89,6 +92,7 @@ class StoreOptions(TypedDict, total=False):
     pool_size: int | None
     busy_timeout: float
     reconnect_for: float | None
+    reply_timeout: float | None
     durability: Durability
     max_body: int
     nul: Nul
@@ -118,6 +122,7 @@ _NOT_EVERYWHERE: Final = {
     "schema": "{} has no schemas: use a prefix",
     "page_cache": "the server of {} has its own",
     "pooler": "{} has no server",
+    "reply_timeout": "{} is no server",
 }
 """Options that a database may lack: `Database.options` has those that it supports."""
 _NOT_WITH_ENGINE: Final = {
@@ -125,6 +130,7 @@ _NOT_WITH_ENGINE: Final = {
     "durability": "the engine that was given has settings of its own",
     "page_cache": "the engine that was given has settings of its own",
     "pooler": "the engine that was given has settings of its own",
+    "reply_timeout": "the engine that was given has settings of its own",
 }
 
 
@@ -135,6 +141,7 @@ class Options:
     pool_size: int | None = None
     busy_timeout: float = 30.0
     reconnect_for: float | None = None
+    reply_timeout: float | None = None
     durability: Durability = "full"
     max_body: int = MAX_BODY
     nul: Nul = "error"
@@ -148,7 +155,7 @@ class Options:
 
     def __post_init__(self) -> None:
         check_seconds("busy_timeout", self.busy_timeout)
-        if self.reconnect_for:
+        if self.reconnect_for != 0 and self.reconnect_for is not None:
             check_seconds("reconnect_for", self.reconnect_for)
         check_choice("durability", self.durability, get_args(Durability))
         check_integer("max_body", self.max_body)
@@ -158,8 +165,9 @@ class Options:
         for option in ("pool_size", "page_cache"):
             if (value := getattr(self, option)) is not None:
                 check_integer(option, value)
-        if self.sweep_interval is not None:
-            check_seconds("sweep_interval", self.sweep_interval)
+        for option in ("sweep_interval", "reply_timeout"):
+            if (value := getattr(self, option)) is not None:
+                check_seconds(option, value)
         if self.default is not None:
             check_function("default", self.default)
         self.names()

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final, Self, TypeVar, Unpack, cast, get_args
 
 import sqlalchemy as sa
@@ -32,6 +33,7 @@ from .engine.backup import (
 )
 from .engine.copying import StoreTarget, check_report, copy, copy_store
 from .engine.database_file import leak
+from .engine.executor import raise_if_abandoned
 from .engine.jobs import Job
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .engine.permits import TransactionPermit, TransactionPermits
@@ -63,6 +65,7 @@ from .options import (
     check_integer,
     safe_url,
 )
+from .query.budget import checked_by
 from .query.change import ChangePosition
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
@@ -174,7 +177,7 @@ class Store(Collections):
         self.close()
 
     def close(self) -> None:
-        """Tear down attached components, wait for running operations, and end the connections.
+        """Tear down attached components, wait for running operations up to `busy_timeout`, and end the connections.
 
         Further use raises `StoreClosed`. Closing again has no effect.
         """
@@ -196,19 +199,19 @@ class Store(Collections):
             backend, self._backend = self._backend, None
             sweeper, self._sweeper = self._sweeper, None
         timeout = self._options.busy_timeout if timeout is None else timeout
+        deadline = time.monotonic() + timeout
         self._notifier.close()
         if sweeper is not None:
             sweeper.thread.stop()
         if backend is not None and self._finalizer is not None:
             self._finalizer.detach()
             backend.close(timeout)
-        self._notifier.join(timeout)
+        self._notifier.join(max(0.0, deadline - time.monotonic()))
         if sweeper is not None:
-            sweeper.thread.join(timeout)
+            sweeper.thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _close_transactions(self, timeout: float | None) -> None:
+    def _close_transactions(self, timeout: float) -> None:
         """Begin no more transactions, wait for the open ones, and roll back those that remain."""
-        timeout = self._options.busy_timeout if timeout is None else timeout
         self._permits.close(timeout)
         if self._backend is not None:
             self._backend.close_transactions(timeout)
@@ -438,7 +441,8 @@ class Store(Collections):
     def _run_job(self, job: Job) -> None:
         """Open the store, and run a job that was submitted before."""
         try:
-            backend = self._backend or self._open()
+            with checked_by(partial(raise_if_abandoned, job)):
+                backend = self._backend or self._open()
         except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
             job.finish(error=error)
         else:

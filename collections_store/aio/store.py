@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -116,7 +117,7 @@ class AsyncStore(AsyncCollections):
         self._steppers = Workers(store._permits.size)
         """Threads for the steps of transactions; all the others may wait for what an open transaction has locked."""
         workers = self._workers, self._steppers
-        self._finalizer = weakref.finalize(self, _finish, workers, store, EXIT_TIMEOUT)
+        self._finalizer = weakref.finalize(self, _finish, workers, store, EXIT_TIMEOUT, True)
 
     def __repr__(self) -> str:
         return repr(self._store).replace("Store", "AsyncStore", 1)
@@ -168,7 +169,8 @@ class AsyncStore(AsyncCollections):
 
     def _finish(self) -> None:
         try:
-            _finish((self._workers, self._steppers), self._store, None)
+            timeout = self._store._options.busy_timeout
+            _finish((self._workers, self._steppers), self._store, timeout, is_exit=False)
         finally:
             self._finished.set()
 
@@ -385,13 +387,14 @@ class AsyncStore(AsyncCollections):
         return mailbox
 
 
-def _finish(workers: tuple[Workers, ...], store: Store, timeout: float | None) -> None:
+def _finish(workers: tuple[Workers, ...], store: Store, timeout: float, is_exit: bool) -> None:
+    deadline = time.monotonic() + timeout
     if not store._is_forked:
         store._notifier.close()  # first, so that change streams end at once
         store._close_transactions(timeout)
         for each in workers:
-            each.stop(timeout)
-    store._close(timeout)
+            each.stop(deadline - time.monotonic(), is_exit=is_exit)
+    store._close(max(0.0, deadline - time.monotonic()))
 
 
 _stores: weakref.WeakSet[AsyncStore] = weakref.WeakSet()

@@ -129,7 +129,7 @@ class Backend:
 
     def _connect(self, url: sa.URL) -> None:
         options, database, busy_timeout = self._options, self.database, self._options.busy_timeout
-        self._own = engine = open_engine(url, database, busy_timeout)
+        self._own = engine = open_engine(url, database, options)
 
         def pool(size: int, timeout: float) -> ConnectionPool:
             details = (engine, self._file, self._catalogue, options, timeout)
@@ -210,15 +210,15 @@ class Backend:
         else:
             self.executor.run_job(job)
 
-    def close(self, timeout: float | None = None) -> None:
+    def close(self, timeout: float) -> None:
         """Wait for the operations that run, and close the connections.
 
-        An operation that runs for longer than `timeout` seconds (None: the busy timeout) closes its connection itself.
-        So does a transaction, when its context ends; it cannot be used any more.
+        An operation that runs for longer than `timeout` seconds closes its connection itself. So does a transaction, when
+        its context ends; it cannot be used any more.
         """
-        timeout = self._options.busy_timeout if timeout is None else timeout
+        deadline = time.monotonic() + timeout
         self.close_transactions(timeout)
-        self._disconnect(timeout)
+        self._disconnect(deadline - time.monotonic())
 
     def close_transactions(self, timeout: float) -> None:
         """Begin no more transactions; wait for those that are open, and then roll them back."""
@@ -226,8 +226,9 @@ class Backend:
         self.transactions.close()
 
     def _disconnect(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
         for pool in self._pools:
-            pool.close(timeout)
+            pool.close(deadline - time.monotonic())
         if self._own is not None:
             self._own.dispose()
 

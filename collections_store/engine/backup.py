@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from ..document import CopyProgress
 from ..errors import InvalidOption, shortened
 from ..operations.copying import BackUp
+from ..options import Options
 from ..sql.dialects import backup_url
 from ..sql.dialects.protocols import Database
 from .archive import ArchiveTarget
@@ -54,7 +55,9 @@ def write_database(run: Run, url: sa.URL, database: Database, path: Path, report
         report(CopyProgress("", done, total))
 
     with replacing(path) as file:
-        engine = open_engine(sa.URL.create(url.drivername, database=file.name), database, 1.0)
+        engine = open_engine(
+            sa.URL.create(url.drivername, database=file.name), database, Options(busy_timeout=1.0)
+        )
         with closing(engine.raw_connection()) as target:
             run(BackUp(target.driver_connection, pages, count))
         engine.dispose()

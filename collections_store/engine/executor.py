@@ -317,21 +317,31 @@ def translated(database: Database, engine: sa.Engine | None = None) -> Iterator[
 
 
 class Interruptible:
-    """The context in which a job's statement is interrupted when its caller gives the job up."""
+    """The context in which the statement of some jobs is interrupted when the callers of all have given them up."""
 
-    __slots__ = ("_job", "_pooled")
+    __slots__ = ("_jobs", "_pooled")
 
-    def __init__(self, pooled: PooledConnection, job: Job) -> None:
-        self._pooled, self._job = pooled, job
+    def __init__(self, pooled: PooledConnection, *jobs: Job) -> None:
+        self._pooled, self._jobs = pooled, jobs
 
     def __enter__(self) -> None:
         if isinstance(self._pooled.connection, DriverConnection):
-            self._job.running(self._interrupt)
+            for job in self._jobs:
+                job.running(self._interrupt)
+            if self._are_abandoned():  # before `running`
+                self.__exit__()
+                raise Abandoned("cancelled")
 
     def __exit__(self, *_: object) -> None:
-        self._job.running(None)
+        for job in self._jobs:
+            job.running(None)
+
+    def _are_abandoned(self) -> bool:
+        return all(job.abandoned for job in self._jobs)
 
     def _interrupt(self) -> None:
+        if not self._are_abandoned():
+            return
         connection: Any = self._pooled.connection
         # a server may receive the cancel request late, and end the next statement instead
         self._pooled.tainted = not connection.database.single_writer

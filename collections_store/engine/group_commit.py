@@ -26,7 +26,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from copy import copy
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -40,6 +40,7 @@ from ..query.budget import checked_by
 from .executor import (
     Abandoned,
     Executor,
+    Interruptible,
     in_doubt,
     is_lost,
     raise_if_abandoned,
@@ -314,12 +315,15 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
     """
     database = executor.database
     try:
-        pooled = executor.pool.acquire()
+        with checked_by(partial(raise_if_abandoned, *jobs)):
+            pooled = executor.pool.acquire()
     except CollectionsStoreError:
         return jobs  # each alone raises what is wrong
     permits, lost, finished = pooled.permits, False, False
     try:
-        with checked_by(partial(raise_if_abandoned, *jobs)):
+        is_interruptible = not database.single_writer  # SQLite's commit waits for no server
+        interruptible = Interruptible(pooled, *jobs) if is_interruptible else nullcontext()
+        with interruptible, checked_by(partial(raise_if_abandoned, *jobs)):
             run = _run_only if len(jobs) == 1 else _commit_together
             left = run(pooled.connection, jobs)
         finished = True

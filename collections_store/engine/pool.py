@@ -107,10 +107,18 @@ def check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
         raise InvalidOption(option, f"its driver is {dialect.driver}: use {known}")
 
 
-def open_engine(url: sa.URL, database: Database, busy_timeout: float) -> sa.Engine:
+def open_engine(url: sa.URL, database: Database, options: Options) -> sa.Engine:
     """Return an engine of the store's own."""
-    arguments = database.connections.engine_arguments(url, busy_timeout=busy_timeout)
-    return sa.create_engine(database.urls.connect_url(url), **arguments)
+    arguments = database.connections.engine_arguments(url, busy_timeout=options.busy_timeout)
+    engine = sa.create_engine(database.urls.connect_url(url), **arguments)
+    kind = database.connections.connection_class(options)
+    if kind is not None:
+
+        def connect(_: sa.Dialect, __: Any, arguments: Any, parameters: Any) -> Any:
+            return kind.connect(*arguments, **kind.arranged(parameters))
+
+        sa.event.listen(engine, "do_connect", connect)
+    return engine
 
 
 def file_of(url: sa.URL, database: Database) -> DatabaseFile | None:

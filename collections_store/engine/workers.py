@@ -251,34 +251,38 @@ class Workers:
         if self._stopped:
             _refuse(job)
 
-    def stop(self, timeout: float | None = None) -> None:
-        """End the threads, once all that was submitted is done, or `timeout` seconds are over."""
+    def stop(self, timeout: float, *, is_exit: bool = False) -> None:
+        """End the threads, once all that was submitted is done, or `timeout` seconds are over: what no thread has begun by
+        then is refused. At the exit of the interpreter what reaches no thread is left.
+        """
+        deadline = time.monotonic() + timeout
         with self._starting:
             self._stopped = True
         self._wakes.put(None)
-        if self._writer is not None and self._writer is not threading.current_thread():
-            self._writer.join(timeout)  # first: it may hand jobs over to the others
+        if self._writer is not None:
+            _join(self._writer, deadline)  # first: it may hand jobs over to the others
         for inbox in self._inboxes:
             inbox.put(None)
         for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(timeout)
-        if timeout is None:
-            self._finish_the_rest()
+            _join(thread, deadline)
+        if not is_exit:
+            is_over = any(thread.is_alive() for thread in self._threads)
+            self._end_the_rest(_refuse_claimed if is_over else _run)
 
-    def _finish_the_rest(self) -> None:
-        """Run what reached no thread before it ended; there is none left to race with."""
+    def _end_the_rest(self, end: Callable[[Job], None]) -> None:
+        """End what reached no thread; none is left to race with, or all of them are busy."""
         for inbox in self._inboxes:
             with suppress(Empty):
                 while True:
                     job = inbox.get_nowait()
                     if job is not None:
                         self._backlog.append(job)
+            inbox.put(None)  # one that is busy ends later
         while self._backlog:
             job = self._backlog.popleft()
             if job.claim():
                 job.before_finish = None
-                _run(job)
+                end(job)
 
     def _start_reader(self) -> None:
         with self._starting:
@@ -332,7 +336,16 @@ def _run(job: Job) -> None:
 
 def _refuse(job: Job) -> None:
     if job.claim():
-        job.finish(error=StoreClosed("the store is closed"))
+        _refuse_claimed(job)
+
+
+def _refuse_claimed(job: Job) -> None:
+    job.finish(error=StoreClosed("the store is closed"))
+
+
+def _join(thread: threading.Thread, deadline: float) -> None:
+    if thread is not threading.current_thread():
+        thread.join(max(0.0, deadline - time.monotonic()))
 
 
 def _start(target: Callable[[], None], name: str) -> threading.Thread:

@@ -28,8 +28,13 @@ def spend(steps: int = 1) -> None:
     _local.left -= steps
     if _local.left < 0:
         _local.left = STEPS
-        if _local.check is not None:
-            _local.check()
+        check_now()
+
+
+def check_now() -> None:
+    """Raise the errors of the current check."""
+    if _local.check is not None:
+        _local.check()
 
 
 @contextmanager

@@ -44,3 +44,7 @@ def test_a_standby_only_reads(postgres_cluster: Cluster) -> None:
         pytest.raises(ConnectionError),
     ):
         store["things"].get("a")
+
+
+def test_a_frozen_primary_under_load(postgres_cluster: Cluster) -> None:
+    fail_over(postgres_cluster, FAULTS["freeze"], threads=4, tasks=8, reply_timeout=2)

@@ -144,6 +144,12 @@ class Connections(Protocol):
     def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:
         """Return the arguments of `create_engine` for a store's own connections."""
 
+    def connection_class(self, options: Options) -> Any:
+        """Return the class of a store's own connections, whose `connect` opens one with the parameters that its method
+        `arranged` returns; None: the driver's.
+        """
+        return None
+
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         """Return the statements that prepare a new connection."""
 

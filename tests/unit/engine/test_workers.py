@@ -229,7 +229,7 @@ def test_workers_finish_submitted_jobs_before_they_stop(
         workers.submit(job)
     in_group = Job(Nothing("group"))
     workers.submit_to_group(in_group, groups())
-    workers.stop()
+    workers.stop(30)
     assert len(done) == 12
     assert in_group.done
     assert not new_threads()
@@ -237,7 +237,30 @@ def test_workers_finish_submitted_jobs_before_they_stop(
     workers.submit(late)
     with pytest.raises(StoreClosed):
         late.outcome()
-    workers.stop()
+    workers.stop(30)
+
+
+def test_stopping_waits_no_longer_than_its_timeout() -> None:
+    release, begun = threading.Event(), threading.Event()
+
+    def run(job: Job) -> None:
+        begun.set()
+        release.wait(30)
+        job.finish()
+
+    workers = Workers(1)
+    stuck, behind = Job(Nothing("stuck"), run), Job(Nothing("behind"), run)
+    workers.submit(stuck)
+    workers.submit(behind)
+    assert begun.wait(10)
+    workers.stop(0.1)
+    with pytest.raises(StoreClosed):
+        behind.outcome()
+    release.set()
+    [thread] = workers._threads
+    thread.join(10)
+    assert stuck.done
+    assert not thread.is_alive()
 
 
 def test_workers_are_started_on_demand() -> None:
@@ -254,7 +277,7 @@ def test_workers_are_started_on_demand() -> None:
         finished.acquire(timeout=10)
         time.sleep(0.005)
     assert len(workers._threads) <= 2
-    workers.stop()
+    workers.stop(30)
 
 
 def test_an_abandoned_job_is_not_run() -> None:
@@ -272,5 +295,5 @@ def test_an_abandoned_job_is_not_run() -> None:
     workers.submit(second)
     assert second.claim()
     release.set()
-    workers.stop()
+    workers.stop(30)
     assert ran == [first]

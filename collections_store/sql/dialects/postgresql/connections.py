@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import select
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
@@ -137,6 +140,16 @@ class PostgresConnections(Connections):
         connect = {"client_encoding": "utf8", _PREPARE: _prepare_threshold(url)}
         return {"isolation_level": "AUTOCOMMIT", "connect_args": connect, "poolclass": NullPool}
 
+    def connection_class(self, options: Options) -> Any:
+        from .driver import StoreConnection
+
+        limits = {
+            "connect_timeout": options.busy_timeout,
+            "failed_at": {},
+            "reply_timeout": options.reply_timeout or math.inf,
+        }
+        return type(StoreConnection.__name__, (StoreConnection,), limits)
+
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         return [_settings(options, busy_timeout, local=False)]
 
@@ -167,15 +180,21 @@ class PostgresConnections(Connections):
         return bool(ready.poll(0))
 
     def interrupt(self, connection: Any) -> None:
-        """Request that the server cancels the statement."""
-        connection.cancel_safe(timeout=5.0)
+        """Request that the server cancels the statement; `StoreConnection` ends one whose server does not."""
+        import psycopg
+
+        connection.cancelled_at = time.monotonic()
+        with suppress(psycopg.Error):
+            connection.cancel_safe(timeout=5.0)
 
 
 def _settings(options: Options, busy_timeout: float, *, local: bool) -> str:
     """Return the statement of a session's settings, or of a transaction's. `full` waits for the server's disk at least;
     `normal` does not.
     """
-    lock = f"set_config('lock_timeout', '{int(busy_timeout * 1000)}', {local})"
+    # a wait for a lock must end before the limit of silence ends the connection; the operation then runs again
+    timeout = max(1, int(min(busy_timeout, (options.reply_timeout or math.inf) / 2) * 1000))
+    lock = f"set_config('lock_timeout', '{timeout}', {local})"
     if options.durability == "normal":
         return f"SELECT {lock}, set_config('synchronous_commit', 'off', {local})"
     waits = f"set_config('synchronous_commit', 'on', {local})"

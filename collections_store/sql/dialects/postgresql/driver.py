@@ -1,0 +1,137 @@
+"""The driver's connection, with limits to how long it waits for a server.
+
+Rules:
+
+1. A hung server accepts connections and never answers. TCP does not notice, nor does the driver: so each wait has a limit.
+2. The limits end the connection. What a statement did by then is unknown.
+3. A commit whose wait for a synchronous standby was cancelled is not on the standby, though the server reports success: it
+   is in doubt, too.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Generator
+from functools import partial
+from time import monotonic
+from typing import Any, ClassVar, Final, TypeVar
+
+from psycopg import Connection, Cursor, OperationalError
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import Diagnostic
+
+from ....query.budget import check_now
+
+T = TypeVar("T")
+Steps = Generator[Any, Any, T]
+"""Steps of the driver: yields what to wait for, receives what is ready, and returns a result."""
+
+Address = tuple[str, str]
+"""Host and port."""
+CANCEL_TIMEOUT: Final = 5.0
+"""Seconds in which a server must end a statement whose caller gave it up."""
+_SCHEMA_CHANGES: Final = ("CREATE ", "ALTER ", "DROP ")
+_WAITS_FOR_STANDBYS: Final = "SyncRepWaitForLSN"
+"""The server's function that waits for synchronous standbys. It reports a cancelled wait as a warning."""
+
+
+def watched(steps: Steps[T], look: Callable[[float], None]) -> Steps[T]:
+    """Run steps of the driver. While the server does nothing, call `look` with the seconds of that, ten times a second."""
+    silent_since: float | None = None
+    try:
+        wanted = next(steps)
+        while True:
+            ready = yield wanted
+            if ready:
+                silent_since = None
+            else:
+                now = monotonic()
+                silent_since = silent_since or now
+                look(now - silent_since)
+            wanted = steps.send(ready)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+
+
+class StoreConnection(Connection[Any]):
+    """A connection of a store's own."""
+
+    connect_timeout: ClassVar[float] = 30.0
+    """Seconds for each address, unless the URL has others."""
+    failed_at: ClassVar[dict[Address, float]] = {}
+    """When it was that an address refused a connection, or was silent."""
+    reply_timeout: ClassVar[float] = math.inf
+    """Seconds for which the server may be silent during a statement that changes no schema."""
+
+    def __init__(self, pgconn: Any, *arguments: Any, **options: Any) -> None:
+        super().__init__(pgconn, *arguments, **options)
+        self.cancelled_at = math.inf
+        """When the caller gave the operation up."""
+        self.changes_schema = False
+        """Whether the statement may take long."""
+        self.is_replicated = True
+        if self.reply_timeout != math.inf:
+            self.cursor_factory = StoreCursor
+        # weak: a connection that an interrupted caller lost must be closed at once, not when cycles are collected
+        self.add_notice_handler(partial(_note, weakref.ref(self)))
+
+    @classmethod
+    def arranged(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters of a connection with its timeout; of several addresses those last that failed last."""
+        parameters = {"connect_timeout": math.ceil(cls.connect_timeout), **parameters}
+        addresses = _addresses(parameters)
+        if len(addresses) > 1 and "hostaddr" not in parameters:
+            addresses.sort(key=lambda each: cls.failed_at.get(each, 0.0))
+            hosts, ports = zip(*addresses, strict=True)
+            parameters |= {"host": ",".join(hosts), "port": ",".join(ports)}
+        return parameters
+
+    @classmethod
+    def _connect_gen(cls, conninfo: str = "", **options: Any) -> Any:
+        try:  # of one address
+            steps = super()._connect_gen(conninfo, **options)
+            return (yield from watched(steps, lambda _: check_now()))
+        except BaseException:
+            cls.failed_at.update(dict.fromkeys(_addresses(conninfo_to_dict(conninfo)), monotonic()))
+            raise
+
+    def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
+        """Wait for the end of what the driver does; raise `OperationalError` if the server is silent for too long."""
+        result = super().wait(watched(gen, self._look), *arguments, **options)
+        if not self.is_replicated:
+            self.is_replicated = True
+            raise OperationalError("the wait for a synchronous standby was cancelled")
+        return result
+
+    def _look(self, silent: float) -> None:
+        limit = math.inf if self.changes_schema else self.reply_timeout
+        if silent > limit or monotonic() > self.cancelled_at + CANCEL_TIMEOUT:
+            self.failed_at[self.info.host, str(self.info.port)] = monotonic()
+            self.close()
+            raise OperationalError(f"the server has not answered for {silent:.1f} seconds")
+
+
+class StoreCursor(Cursor[Any]):
+    """A cursor that notes which statements may take long."""
+
+    def _execute_gen(self, query: Any, *arguments: Any, **options: Any) -> Any:
+        connection: Any = self.connection
+        connection.changes_schema = str(query).lstrip().startswith(_SCHEMA_CHANGES)
+        return super()._execute_gen(query, *arguments, **options)
+
+
+def _addresses(parameters: dict[str, Any]) -> list[Address]:
+    """Return the addresses that parameters name, none if libpq refuses them."""
+    hosts = str(parameters.get("host") or "").split(",")
+    ports = str(parameters.get("port") or "5432").split(",")
+    if len(ports) == 1:
+        ports *= len(hosts)
+    return list(zip(hosts, ports, strict=True)) if len(ports) == len(hosts) else []
+
+
+def _note(known: weakref.ref[StoreConnection], notice: Diagnostic) -> None:
+    connection = known()
+    if connection is not None and notice.source_function == _WAITS_FOR_STANDBYS:
+        connection.is_replicated = False
