@@ -29,6 +29,7 @@ from hypothesis import core
 from postgres_cluster import Cluster, Template, cluster, template
 from postgres_server import NoPostgres, postgres_server
 from psycopg import sql
+from transaction_pooler import POOLER_VARIABLE
 
 import collections_store
 from collections_store import AsyncChangeStream, AsyncCollection, AsyncStore, Store, document
@@ -604,7 +605,7 @@ def things(lasting_store: Any) -> Iterator[Any]:
 
 def _postgres_backend(url: str) -> Iterator[Backend]:
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    yield Backend("postgresql", url, {"schema": name})
+    yield Backend("postgresql", os.environ.get(POOLER_VARIABLE, url), {"schema": name})
     _drop_schema(url, name)
 
 

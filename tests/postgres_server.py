@@ -304,14 +304,19 @@ def local_binaries(folder: Path) -> Path:
     raise NoPostgres(f"neither the package {PACKAGE} nor the machine has the programs of a server")
 
 
-def create_database(folder: Path, binaries: Path) -> str:
-    """Create the data of a server in `folder`, in a folder of the server's user; return the superuser's password."""
+def own_folder(folder: Path) -> Path:
+    """Create the folder `run` of a server's user in a folder, and return it."""
     run = folder / "run"
     run.mkdir(mode=0o700)
     if os.geteuid() == 0:
         _open_for_everyone(folder)
         os.chown(run, *_unprivileged_user())
-    password = secrets.token_urlsafe(24)
+    return run
+
+
+def create_database(folder: Path, binaries: Path) -> str:
+    """Create the data of a server in `folder`, in a folder of the server's user; return the superuser's password."""
+    run, password = own_folder(folder), secrets.token_urlsafe(24)
     _initialise(binaries, run, password)
     return password
 

@@ -16,6 +16,8 @@ from typing import Any, Self
 import psycopg
 import sqlalchemy as sa
 
+POOLER_VARIABLE = "COLLECTIONS_STORE_TEST_POOLER_URL"
+"""Names the URL of another pooler, of the same server, through which the tests then run."""
 TLS, GSS, CANCEL = 80877103, 80877104, 80877102
 ALLOWED = {"user", "database", "client_encoding", "application_name"}
 """The startup parameters that PgBouncer accepts, of those that psycopg sends."""
@@ -78,7 +80,6 @@ class TransactionPooler:
         self._target = sa.make_url(url)
         self._idle: deque[Server] = deque()
         self.clients: dict[bytes, Client] = {}
-        self.transactions = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pooler", daemon=True)
 
@@ -117,7 +118,6 @@ class TransactionPooler:
 
     async def acquire(self, client: "Client") -> Server:
         """Return a server connection that the client did not use last."""
-        self.transactions += 1
         for server in tuple(self._idle):
             if server.reader.at_eof():
                 self._idle.remove(server)
