@@ -82,6 +82,13 @@ def postgres(session: nox.Session) -> None:
 
 
 @nox.session(python=OLDEST)
+def poolers(session: nox.Session) -> None:
+    """Run contract tests through the tests' own transaction pooler, and through PgBouncer if it is installed."""
+    _install(session)
+    session.run("python", "tests/each_pooler.py", *session.posargs)
+
+
+@nox.session(python=OLDEST)
 def matrix(session: nox.Session) -> None:
     """Run all tests on each backend, both sync and async; the test command alternates."""
     _install(session)

@@ -359,6 +359,8 @@ class SharedConnection(Connection):
         pooled = self.sa.connection
         if "collections_store" not in pooled.info:
             add_functions(pooled.dbapi_connection, self.database)
+            url = self.sa.engine.url
+            self.database.connections.configure(pooled.driver_connection, url, is_pooled=False)
             pooled.info["collections_store"] = True
         sql = self.database.transactions.join(pooled.driver_connection, write=write)
         if sql:

@@ -2,14 +2,19 @@
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from conftest import Backend
+from postgres_server import URL_VARIABLE
 from psycopg import sql
 from transaction_pooler import POOLER_VARIABLE, TransactionPooler
 
@@ -20,6 +25,7 @@ from collections_store.query.values import value_class
 SETTINGS = "current_setting('lock_timeout'), current_setting('synchronous_commit')"
 STORES = {"full": 30.0, "normal": 7.0}
 """Stores of both durabilities, each with its own busy timeout."""
+PART = ("documents", "find")
 LOG = f"""
 CREATE TABLE {{schema}}.log (lock text, commit text);
 CREATE FUNCTION {{schema}}.log() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -172,6 +178,16 @@ def test_names_of_prepared_statements_are_of_one_connection(direct_backend: Back
             names.update(name for (name,) in found)
 
 
+def test_an_engine_has_such_names_too(direct_backend: Backend) -> None:
+    url = direct_backend.url.replace("postgresql:", "postgresql+psycopg:")
+    engine = sa.create_engine(url, connect_args={"prepare_threshold": 0})
+    with Store(engine=engine, **direct_backend.options) as store:
+        store["things"].put("a", 1)
+        found = store.run(Select("SELECT name FROM pg_prepared_statements"))
+    engine.dispose()
+    assert len([name for (name,) in found if len(name) > len("_pg3_99999")]) > 1
+
+
 def read_and_write(store: Store, worker: int) -> None:
     """Check every result of one of the threads that share collections."""
     for n in range(12):
@@ -237,3 +253,16 @@ def test_a_refused_option_names_what_to_do(pooler_url: str, direct_backend: Back
         pytest.raises(DatabaseError, match="ignore_startup_parameters"),
     ):
         store["things"].get("a")
+
+
+@pytest.mark.skipif(POOLER_VARIABLE in os.environ, reason="all of the contract tests run so")
+def test_the_contract_holds(postgres_url: str, pooler_url: str) -> None:
+    """A part of the contract tests; `nox -s poolers` runs all."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-k", "postgresql and async"]
+    tests = [str(Path(__file__).parents[1] / "contract" / f"test_{name}.py") for name in PART]
+    environment = os.environ | {URL_VARIABLE: postgres_url, POOLER_VARIABLE: pooler_url}
+    done = subprocess.run(
+        [*command, *tests], env=environment, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout

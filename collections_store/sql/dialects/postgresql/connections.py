@@ -57,7 +57,8 @@ _ENDS_SESSION: Final = frozenset({"FATAL", "PANIC"})
 _FOREIGN_STATEMENT: Final = frozenset({"26000", "42P05"})
 _POOLED: Final = (
     "a pooler gives each transaction another connection of the server: open the store with "
-    "pooler='transaction', or with ?pooler=transaction in its URL"
+    "pooler='transaction', or with ?pooler=transaction in its URL; create an engine of yours with "
+    "connect_args={'prepare_threshold': None}"
 )
 _REFUSED_OPTION: Final = "unsupported startup parameter"
 _REFUSED: Final = (
