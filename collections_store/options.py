@@ -62,7 +62,8 @@ class StoreOptions(TypedDict, total=False):
     """The options of `Store` and `AsyncStore`.
 
     * `pool_size`: the maximum number of connections. Default: 4 that read and 1 that writes on an SQLite file, 10 on
-      PostgreSQL. Not with `engine`.
+      PostgreSQL, where an `AsyncStore` has one more that writes. PostgreSQL ends those that are idle for 5 minutes. Not
+      with `engine`.
     * `busy_timeout`: seconds to wait for a lock or a connection before `DatabaseBusy`; 30.
     * `reconnect_for`: seconds for which an operation that has written nothing tries to reach a server that went away, or
       one that can write; then `DatabaseUnavailable` or `ReadOnlyDatabase`. 0: not at all. Default: 30 on PostgreSQL, 1 on

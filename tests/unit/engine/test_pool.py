@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from collections_store import DatabaseBusy, DatabaseUnavailable, Store, StoreClosed
 from collections_store.engine.pool import PING_AFTER, ConnectionPool
 from collections_store.operations.connection import DriverConnection
+from collections_store.sql.dialects.postgresql import connections
 
 
 def pool_of(store: Store, number: int = 0) -> ConnectionPool:
@@ -70,6 +71,41 @@ def test_an_idle_connection_is_tested_before_use(postgres_backend: Any) -> None:
         pool.release(pooled)
         pooled.released_at = time.monotonic() - PING_AFTER - 1
         assert store["things"].put("a", 2) == 2
+
+
+def test_the_server_ends_idle_connections(
+    postgres_backend: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_TIMEOUT", 1)
+    name = f"idle_{postgres_backend.options['schema']}"
+    url = sa.make_url(postgres_backend.url).update_query_dict({"application_name": name})
+    with (
+        Store(url, **postgres_backend.options) as store,
+        psycopg.connect(postgres_backend.url) as observer,
+    ):
+        pool = pool_of(store)
+        used = [pool.acquire() for _ in range(3)]
+        for each in used:
+            pool.release(each)
+        sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+        deadline = time.monotonic() + 60
+        while observer.execute(sessions, (name,)).fetchone() != (0,):
+            observer.rollback()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert store["things"].put("a", 2) == 2
+        with store.transaction() as transaction:
+            assert transaction["things"].get("a") == 2
+
+
+def test_the_server_keeps_its_own_limit_of_idle_connections(postgres_backend: Any) -> None:
+    options = {"options": "-cidle_session_timeout=1h"}
+    url = sa.make_url(postgres_backend.url).update_query_dict(options)
+    with Store(url, **postgres_backend.options) as store:
+        pool = pool_of(store)
+        pooled = pool.acquire()
+        assert pooled.connection.rows("SHOW idle_session_timeout") == [("1h",)]
+        pool.release(pooled)
 
 
 def test_a_connection_whose_setup_failed_is_closed(postgres_backend: Any) -> None:

@@ -67,6 +67,10 @@ _REFUSED: Final = (
 )
 _OUR_INDEX: Final = re.compile(r"\$i[0-9]+$")
 _LOST: Final = ("08", "57P")
+IDLE_TIMEOUT: Final = 300
+"""Seconds without use after which the server ends a session: other processes need its place. `PING_AFTER` of the pool is
+less, so that no statement meets the end.
+"""
 _PREPARE: Final = "prepare_threshold"
 _PREPARE_AFTER: Final = 5
 """psycopg's own default."""
@@ -191,15 +195,21 @@ class PostgresConnections(Connections):
 
 def _settings(options: Options, busy_timeout: float, *, local: bool) -> str:
     """Return the statement of a session's settings, or of a transaction's. `full` waits for the server's disk at least;
-    `normal` does not.
+    `normal` does not. The server ends an idle session, unless it has a limit of its own; before version 14 it cannot.
     """
     # a wait for a lock must end before the limit of silence ends the connection; the operation then runs again
     timeout = max(1, int(min(busy_timeout, (options.reply_timeout or math.inf) / 2) * 1000))
     lock = f"set_config('lock_timeout', '{timeout}', {local})"
     if options.durability == "normal":
-        return f"SELECT {lock}, set_config('synchronous_commit', 'off', {local})"
-    waits = f"set_config('synchronous_commit', 'on', {local})"
-    return f"SELECT {lock}, CASE current_setting('synchronous_commit') WHEN 'off' THEN {waits} END"
+        commit = f"set_config('synchronous_commit', 'off', {local})"
+    else:
+        waits = f"set_config('synchronous_commit', 'on', {local})"
+        commit = f"CASE current_setting('synchronous_commit') WHEN 'off' THEN {waits} END"
+    if local:
+        return f"SELECT {lock}, {commit}"
+    ends = f"set_config('idle_session_timeout', '{IDLE_TIMEOUT}s', false)"
+    idle = f"CASE current_setting('idle_session_timeout', true) WHEN '0' THEN {ends} END"
+    return f"SELECT {lock}, {commit}, {idle}"
 
 
 class PostgresTransactions(Transactions):
