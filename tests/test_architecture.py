@@ -52,6 +52,7 @@ PUBLIC = (
     "collections_store.dialogues",
     "collections_store.integrations.soul_machines",
     "collections_store.integrations.sqlite_files",
+    "collections_store.integrations.stores",
 )
 FILES = "integrations.sqlite_files"
 """Uses sqlite3 alone, with its own SQL: the files are of other programs."""

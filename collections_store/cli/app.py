@@ -15,7 +15,7 @@ from .catalogue import collections, db, drop, index, info, library_version
 from .copying import backup, copy, restore
 from .demo import demo
 from .documents import delete, distinct, explain, find, get, list_, purge, put, remove
-from .hosts import aea, kdeps, openai_agents, opsdroid
+from .hosts import aea, kdeps, langgraph, openai_agents, opsdroid
 from .output import Exit, Failure, code_of, one_line
 from .transfer import export, import_
 from .upgrades import documents
@@ -131,6 +131,7 @@ for _command in (
         kdeps,
         aea,
         openai_agents,
+        langgraph,
         info,
         db,
         demo,

@@ -1,4 +1,6 @@
-"""Commands that import what other programs stored: memories of opsdroid and kdeps, AEA's storage, sessions of OpenAI's SDK."""
+"""Commands that import what other programs stored: memories of opsdroid and kdeps, AEA's storage, sessions of OpenAI's SDK,
+threads and items of LangGraph.
+"""
 
 from __future__ import annotations
 
@@ -149,6 +151,52 @@ def openai_agents(
     left_out = f", skipped {skipped.count:,}" if skipped.count else ""
     into = f"{shown(file)} into {collection}{left_out}"
     click.echo(f"imported {counted(count, 'item')} from {into}", err=True)
+
+
+@click.command("import-langgraph")
+@file_argument
+@click.option(
+    "--checkpoints",
+    default="langgraph_checkpoints",
+    show_default=True,
+    metavar="NAME",
+    help="The collection of checkpoints.",
+)
+@click.option(
+    "--items",
+    default="langgraph_items",
+    show_default=True,
+    metavar="NAME",
+    help="The collection of items.",
+)
+@on_database
+def langgraph(target: Target, /, file: str, *, checkpoints: str, items: str) -> None:
+    """Copy the threads and the items of LangGraph from the SQLite file FILE.
+
+    FILE, of SqliteSaver, SqliteStore or both, is not changed. What has the same ids is replaced. 100 checkpoints or
+    items are one transaction. LangGraph must be installed:
+
+    \b
+      collections-store import-langgraph checkpoints.sqlite
+    """
+    from ..integrations.langgraph import (
+        LangGraphSaver,
+        LangGraphStore,
+        import_checkpoints,
+        import_items,
+    )
+    from ..integrations.sqlite_files import read
+
+    tables = read(file, lambda external: external.tables())
+    with target.to_write() as store:
+        count = 0
+        if "checkpoints" in tables or "store" not in tables:  # the error names the table
+            count = import_checkpoints(file, LangGraphSaver(store, collection=checkpoints))
+        found = counted(count, "checkpoint")
+        if "store" in tables:
+            memories = LangGraphStore(store, collection=items)
+            found += f" and {counted(import_items(file, memories), 'item')}"
+    click.echo(f"imported {found} from {shown(file)}", err=True)
 
 
 class _Skipped:

@@ -24,13 +24,12 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from .. import (
     AsyncCollection,
     AsyncStore,
     AsyncTransaction,
-    CollectionExists,
     Document,
     DocumentNotFound,
     DuplicateKey,
@@ -40,6 +39,7 @@ from .. import (
     InvalidOption,
     MissingExtra,
 )
+from .stores import StoreOwner
 
 try:
     import agent_framework  # noqa: F401
@@ -69,42 +69,24 @@ _PAUSE: Final = 0.005
 """Seconds before messages are appended again after another task appended to the same session."""
 
 
-class _Owned:
-    """What has a collection of a store, and closes the store if it opened it."""
+class _Owned(StoreOwner):
+    """What has a collection of a store."""
 
     _index: Sequence[str] = ()
 
-    def _open(
+    def _use(
         self, store: AsyncStore | str, collection: str, ttl: Any, options: dict[str, Any]
     ) -> None:
-        self._is_owner = not isinstance(store, AsyncStore)
-        self._store = AsyncStore(store, **options) if not isinstance(store, AsyncStore) else store
-        if options and not self._is_owner:
-            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
-        self._name, self._ttl = collection, ttl
-        self._created: AsyncCollection | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the store, if this opened it."""
-        if self._is_owner:
-            await self._store.aclose()
+        self._open(store, options)
+        self._name, self._ttl, self._is_indexed = collection, ttl, not self._index
 
     async def _documents(self) -> AsyncCollection:
-        """Return the collection. It has no index over whole bodies: that would be the larger part of a write."""
-        if self._created is None:
-            with suppress(CollectionExists):
-                await self._store.create_collection(self._name, body_index=False)
-            documents = self._store[self._name]
-            if self._index:
-                await documents.create_index([(field, 1) for field in self._index])
-            self._created = documents
-        return self._created
+        """Return the collection, with its index."""
+        documents = await self._prepared(self._name)
+        if not self._is_indexed:
+            await documents.create_index([(field, 1) for field in self._index])
+            self._is_indexed = True
+        return documents
 
 
 class AgentHistoryProvider(_Owned, HistoryProvider):
@@ -144,7 +126,7 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
             store_outputs=store_outputs,
         )
         self.skip_excluded = skip_excluded
-        self._open(store, collection, None, options)
+        self._use(store, collection, None, options)
 
     async def get_messages(self, session_id: str | None, **_: Any) -> list[Message]:
         """Return the messages of a session, oldest first."""
@@ -278,7 +260,7 @@ class AgentCheckpointStorage(_Owned):
             )
             raise InvalidOption("allowed_checkpoint_types", problem)
         self._allowed = frozenset(allowed_checkpoint_types)
-        self._open(store, collection, ttl, options)
+        self._use(store, collection, ttl, options)
 
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Write a checkpoint under its `checkpoint_id`; return this id.
@@ -383,7 +365,7 @@ with (
             **options: Any,
         ) -> None:
             SessionStore.__init__(self)
-            self._open(store, collection, ttl, options)
+            self._use(store, collection, ttl, options)
 
         async def get(self, session_id: str) -> AgentSession | None:
             """Return a copy of the session, or None."""

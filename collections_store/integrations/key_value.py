@@ -18,9 +18,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, Self, SupportsFloat
+from typing import Any, Final, SupportsFloat
 
-from .. import AsyncStore, Document, InvalidBody, InvalidId, InvalidOption, MissingExtra
+from .. import AsyncStore, Document, InvalidBody, InvalidId, MissingExtra
+from .stores import StoreOwner
 
 try:
     from key_value.aio.errors import InvalidKeyError, InvalidTTLError, SerializationError
@@ -31,7 +32,7 @@ DEFAULT_COLLECTION: Final = "default_collection"
 """py-key-value's name of the collection that a call without one means."""
 
 
-class KeyValueStore:
+class KeyValueStore(StoreOwner):
     """A storage on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open at the end.
 
     `collection` is the collection of the store that holds all of the storage. Tasks, loops and processes can share it.
@@ -49,23 +50,9 @@ class KeyValueStore:
         default_collection: str = DEFAULT_COLLECTION,
         **options: Any,
     ) -> None:
-        self._is_owner = not isinstance(store, AsyncStore)
-        self._store = AsyncStore(store, **options) if not isinstance(store, AsyncStore) else store
-        if options and not self._is_owner:
-            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
+        self._open(store, options)
         self._documents = self._store[collection]
         self.default_collection = default_collection
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the store, if this storage opened it."""
-        if self._is_owner:
-            await self._store.aclose()
 
     async def get(self, key: str, *, collection: str | None = None) -> dict[str, Any] | None:
         """Return the value under a key, or None."""

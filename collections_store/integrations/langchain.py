@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self
+from typing import Any
 
 from .. import (
     AsyncCollection,
@@ -22,8 +21,8 @@ from .. import (
     InvalidBody,
     InvalidOption,
     MissingExtra,
-    Store,
 )
+from .stores import PairedOwner, open_store
 
 try:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -32,7 +31,7 @@ except ImportError as error:
     raise MissingExtra("langchain-core", "langchain") from error
 
 
-class LangChainHistories:
+class LangChainHistories(PairedOwner):
     """The message histories of sessions, a document for each message.
 
     `store` is an `AsyncStore`, which stays open at the end, or a URL with `options` of `AsyncStore`; `collection` has the
@@ -47,28 +46,11 @@ class LangChainHistories:
     def __init__(
         self, store: AsyncStore | str, *, collection: str = "langchain_messages", **options: Any
     ) -> None:
-        self._store = _open(store, options)
+        self._store = open_store(AsyncStore, store, options)
         self._is_owner = self._store is not store
         self._sync = self._store.get_sync_collection(collection)
         self._async: AsyncCollection = self._store[collection]
         self._is_indexed = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def close(self) -> None:
-        """Close the store, if this opened it."""
-        with ThreadPoolExecutor(1) as thread:  # this one may have a running event loop
-            thread.submit(asyncio.run, self.aclose()).result()
 
     async def aclose(self) -> None:
         """Async counterpart of `close`."""
@@ -164,19 +146,6 @@ class LangChainHistory(BaseChatMessageHistory):
         except (LookupError, TypeError, ValueError):
             raise InvalidBody("message", f"LangChain cannot read the {kind} back") from None
         return {"session": self.session_id, "message": body}
-
-
-def _open(store: Any, options: dict[str, Any]) -> AsyncStore:
-    """Return the given store, or that of a URL."""
-    if isinstance(store, Store):
-        raise InvalidOption(
-            "store", "must be an AsyncStore or a URL, which serve sync methods, too"
-        )
-    if not isinstance(store, AsyncStore):
-        return AsyncStore(store, **options)
-    for option in options:
-        raise InvalidOption(option, "is for a URL: the store has its own options")
-    return store
 
 
 def _insert(collection: Any, bodies: list[dict[str, Any]]) -> Any:

@@ -9,11 +9,9 @@ LlamaIndex is needed: `pip install 'collections-store[llama-index]'`.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from .. import (
     AsyncCollection,
@@ -26,8 +24,8 @@ from .. import (
     InvalidBody,
     InvalidOption,
     MissingExtra,
-    Store,
 )
+from .stores import PairedOwner, open_store, run_anywhere
 
 try:
     from llama_index.core.base.llms.types import ChatMessage
@@ -42,30 +40,13 @@ try:
 except ImportError as error:
     raise MissingExtra("llama-index-core", "llama-index") from error
 
-T = TypeVar("T")
 ACTIVE: Final = MessageStatus.ACTIVE
 
 
-class _Owner:
-    """A store that is closed at the end if it was opened here."""
+class _Owner(PairedOwner):
+    """Has a collection of a store."""
 
     _opened: _Opened
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def close(self) -> None:
-        """Close the store, if this opened it."""
-        _run(self.aclose())
 
     async def aclose(self) -> None:
         """Async counterpart of `close`."""
@@ -198,7 +179,7 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
         """Delete all messages of a key and return them; None if there are none."""
-        return _run(self.adelete_messages(key))
+        return run_anywhere(self.adelete_messages(key))
 
     async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
         """Async counterpart of `delete_messages`."""
@@ -206,7 +187,7 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Delete the message at a position and return it, or None; -1 is the last one."""
-        return _run(self.adelete_message(key, idx))
+        return run_anywhere(self.adelete_message(key, idx))
 
     async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Async counterpart of `delete_message`."""
@@ -222,7 +203,7 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
 
     def get_keys(self) -> list[str]:
         """Return the keys that have messages, sorted."""
-        return _run(self.aget_keys())
+        return run_anywhere(self.aget_keys())
 
     async def aget_keys(self) -> list[str]:
         """Async counterpart of `get_keys`."""
@@ -328,7 +309,7 @@ class _Opened:
     def __init__(
         self, store: AsyncStore | str, name: str, keys: Sequence[str], options: dict[str, Any]
     ) -> None:
-        self._store = _open(store, options)
+        self._store = open_store(AsyncStore, store, options)
         self._is_owner = self._store is not store
         self._name, self._keys, self._is_indexed = name, [(key, 1) for key in keys], False
         self.sync: Collection = self._store.get_sync_collection(name)
@@ -381,25 +362,6 @@ class _Opened:
         """Close the store, if it was opened here."""
         if self._is_owner:
             await self._store.aclose()
-
-
-def _open(store: Any, options: dict[str, Any]) -> AsyncStore:
-    """Return the given store, or that of a URL."""
-    if isinstance(store, Store):
-        raise InvalidOption(
-            "store", "must be an AsyncStore or a URL, which serve sync methods, too"
-        )
-    if not isinstance(store, AsyncStore):
-        return AsyncStore(store, **options)
-    for option in options:
-        raise InvalidOption(option, "is for a URL: the store has its own options")
-    return store
-
-
-def _run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine, in any thread, also in that of a running event loop."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, coroutine).result()
 
 
 def _string(what: str, value: Any) -> str:

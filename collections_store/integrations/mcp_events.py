@@ -25,23 +25,23 @@ import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from http import HTTPMethod
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
 
 from .. import (
     AsyncCollection,
     AsyncStore,
-    CollectionExists,
     DocumentNotFound,
     DuplicateKey,
     InvalidOption,
     MissingExtra,
 )
+from .stores import StoreOwner
 
 try:
     import mcp  # noqa: F401
@@ -125,7 +125,7 @@ class _Session:
 _SESSION: ContextVar[_Session | None] = ContextVar("session", default=None)
 
 
-class MCPEventStore(EventStore):
+class MCPEventStore(StoreOwner, EventStore):
     """Events of an MCP server on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
 
     Pass it to the server as `event_store`, and serve the app that `resumable` returns. Processes can share the collection:
@@ -143,24 +143,9 @@ class MCPEventStore(EventStore):
         collection: str = "mcp_events",
         **options: Any,
     ) -> None:
-        self._is_owner = not isinstance(store, AsyncStore)
-        self._store = AsyncStore(store, **options) if not isinstance(store, AsyncStore) else store
-        if options and not self._is_owner:
-            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
+        self._open(store, options)
         self._name, self._ttl = collection, _checked_ttl(ttl)
         self._own = None if session is None else _own_session(session)
-        self._created: AsyncCollection | None = None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the store, if this opened it."""
-        if self._is_owner:
-            await self._store.aclose()
 
     def resumable(self, app: ASGIApp) -> ASGIApp:
         """Return the app with sessions that are separate and that survive a restart.
@@ -285,12 +270,7 @@ class MCPEventStore(EventStore):
             await (await self._documents()).touch(session.document, self._ttl)
 
     async def _documents(self) -> AsyncCollection:
-        """Return the collection. It has no index over whole bodies: that would be the larger part of a write."""
-        if self._created is None:
-            with suppress(CollectionExists):
-                await self._store.create_collection(self._name, body_index=False)
-            self._created = self._store[self._name]
-        return self._created
+        return await self._prepared(self._name)
 
 
 class _ResumableApp:

@@ -41,7 +41,7 @@ EXPECTED = {
     ),
     *("documents", "documents upgrade"),
     *("demo", "db", "db upgrade", "db current", "db check", "db sql"),
-    *("import-opsdroid", "import-kdeps", "import-aea", "import-openai-agents"),
+    *("import-opsdroid", "import-kdeps", "import-aea", "import-openai-agents", "import-langgraph"),
 }
 
 

@@ -1,9 +1,11 @@
-"""Sessions of the OpenAI Agents SDK, from the command line."""
+"""Sessions of the OpenAI Agents SDK, and threads of LangGraph, from the command line."""
 
 import json
 import sqlite3
+from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
 from cli.cli_process import cli_for
 from conftest import Backend
 
@@ -46,3 +48,11 @@ def test_a_row_without_json_is_named(shared_backend: Backend, tmp_path: Path) ->
     assert "no table 'others'" in cli.fails(2, "import-openai-agents", file, "--table", "others")
     done = cli("import-openai-agents", file, "--skip-errors")
     assert done.stderr.endswith("into agent_sessions, skipped 1\n")
+
+
+@pytest.mark.skipif(find_spec("langgraph") is not None, reason="LangGraph is installed")
+def test_an_import_from_langgraph_names_what_it_needs(
+    shared_backend: Backend, tmp_path: Path
+) -> None:
+    message = cli_for(shared_backend).fails(7, "import-langgraph", sessions_file(tmp_path))
+    assert "pip install 'collections-store[langgraph]'" in message

@@ -221,7 +221,7 @@ def add_skill(
 def url(shared_backend: Any) -> str:
     """The URL of an empty database."""
     if not shared_backend.is_postgresql:
-        return shared_backend.url
+        return str(shared_backend.url)
     schema = shared_backend.options["schema"]
     engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:

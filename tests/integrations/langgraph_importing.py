@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cli.cli_process import cli_for
 from conftest import Backend
 from integrations.langgraph_graphs import config, graph
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -57,6 +58,35 @@ def test_checkpoints_are_what_their_saver_reads(backend: Backend, file: Path) ->
         assert result["done"][1:] == ["Bob", "end"]
         import_checkpoints(file, saver)
         assert compiled.get_state(config("1")).values == result
+
+
+def test_the_command_imports_checkpoints_and_items(shared_backend: Backend, file: Path) -> None:
+    cli, count = cli_for(shared_backend), len(theirs(file))
+    done = cli("import-langgraph", str(file))
+    assert (done.exit_code, done.stderr) == (0, f"imported {count} checkpoints from '{file}'\n")
+    with SqliteStore.from_conn_string(str(file)) as store:
+        store.setup()
+        store.put(("users", "ada"), "drink", {"likes": "tea"})
+        store.conn.commit()
+    done = cli("import-langgraph", str(file), "--checkpoints", "a", "--items", "b")
+    assert done.stderr == f"imported {count} checkpoints and 1 item from '{file}'\n"
+    url, options = shared_backend.url, shared_backend.options
+    with (
+        LangGraphSaver(url, collection="a", **options) as saver,
+        LangGraphStore(url, collection="b", **options) as memories,
+    ):
+        assert list(saver.list(None)) == theirs(file)
+        found = memories.get(("users", "ada"), "drink")
+        assert found is not None
+        assert found.value == {"likes": "tea"}
+
+
+def test_the_command_refuses_other_files(shared_backend: Backend, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other") as connection:
+        connection.execute("CREATE TABLE t (id TEXT)")
+    connection.close()
+    message = cli_for(shared_backend).fails(2, "import-langgraph", str(tmp_path / "other"))
+    assert "no table 'checkpoints'" in message
 
 
 def test_a_file_of_other_tables_is_refused(tmp_path: Path) -> None:

@@ -17,11 +17,12 @@ from google.adk.sessions import Session
 from google.genai.types import Content
 
 from ... import AsyncCollection, AsyncStore, InvalidOption, StoreOptions
+from ..stores import StoreOwner
 from .paths import escaped, path, under
-from .service import UNREADABLE, UNWRITABLE, Service, refused
+from .refusals import UNREADABLE, UNWRITABLE, refused
 
 
-class CollectionsMemoryService(Service, BaseMemoryService):
+class CollectionsMemoryService(StoreOwner, BaseMemoryService):
     """ADK's memory on an `AsyncStore`, which stays open at the end, or on the URL of one with `options` of `AsyncStore`.
 
     `collection` has the memories of all users. A search returns at most `limit` memories. `ttl`: seconds, or a timedelta,
@@ -51,7 +52,7 @@ class CollectionsMemoryService(Service, BaseMemoryService):
     ) -> None:
         if type(limit) is not int or limit < 1:
             raise InvalidOption("limit", f"must be a positive integer, got {limit!r}")
-        super().__init__(store, (collection,), **options)
+        self._open(store, options)
         self._collection, self._limit, self._ttl = collection, limit, ttl
 
     async def add_session_to_memory(self, session: Session) -> None:
@@ -163,7 +164,7 @@ class CollectionsMemoryService(Service, BaseMemoryService):
         )
 
     async def _memories(self) -> AsyncCollection:
-        return (await self._store())[self._collection]
+        return await self._prepared(self._collection)
 
 
 def words_of(text: str) -> set[str]:

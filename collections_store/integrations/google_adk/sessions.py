@@ -27,14 +27,15 @@ from ... import (
     VersionConflict,
     VersionSettings,
 )
+from ..stores import StoreOwner
 from .paths import path, under
-from .service import UNREADABLE, UNWRITABLE, Service, refused
+from .refusals import UNREADABLE, UNWRITABLE, refused
 
 ATTEMPTS: Final = 100
 """Of a transaction on PostgreSQL, where all that change the state of one app conflict."""
 
 
-class CollectionsSessionService(Service, BaseSessionService):
+class CollectionsSessionService(StoreOwner, BaseSessionService):
     """ADK's sessions on an `AsyncStore`, which stays open at the end, or on the URL of one with `options` of `AsyncStore`.
 
     `sessions` is the collection of sessions and of the states of apps and users, `events` that of events. `versions` are a
@@ -63,7 +64,7 @@ class CollectionsSessionService(Service, BaseSessionService):
         versions: VersionSettings | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
-        super().__init__(store, (sessions, events), **options)
+        self._open(store, options)
         self._names = sessions, events
         self._versions = versions
         self._locks: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
@@ -105,7 +106,7 @@ class CollectionsSessionService(Service, BaseSessionService):
                 await sessions.put(*each)
             return _session(body, states | merged)
 
-        store = await self._store()
+        store = await self._opened()
         try:
             async with self._in_turn(*changes):
                 return await store.run_transaction(create, attempts=ATTEMPTS)
@@ -125,7 +126,7 @@ class CollectionsSessionService(Service, BaseSessionService):
         `config`: only the last events, only those from a time on, or both: of the last events those from the time on.
         """
         id = path(app_name=app_name, user_id=user_id, session_id=_stripped(session_id))
-        store = await self._store()
+        store = await self._opened()
         sessions = await self._sessions(store)
         states = await sessions.get_many([id, *_shared(app_name, user_id)])
         body = states.get(id)
@@ -145,7 +146,7 @@ class CollectionsSessionService(Service, BaseSessionService):
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
         """Return the sessions of a user (None: of all), without events, the one that was updated last at the end."""
-        sessions = await self._sessions(await self._store())
+        sessions = await self._sessions(await self._opened())
         of_user = {} if user_id is None else {"user_id": user_id}
         parent = path(app_name=app_name, **of_user)
         states = await sessions.get_many(_shared(app_name, user_id))
@@ -167,7 +168,7 @@ class CollectionsSessionService(Service, BaseSessionService):
         timedelta.
         """
         before = {"$updated_at": {"$lt": _time_before(seconds)}}
-        sessions = (await self._store())[self._names[0]]
+        sessions = (await self._opened())[self._names[0]]
         filter = {**under(path(app_name=app_name)), **before}
         found = await sessions.find(filter, projection=["_id"])
         deleted = [await self._delete(each.id, before) for each in found if each.id.count("/") == 3]
@@ -175,7 +176,7 @@ class CollectionsSessionService(Service, BaseSessionService):
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, by keys without `user:`."""
-        sessions = await self._sessions(await self._store())
+        sessions = await self._sessions(await self._opened())
         body = await sessions.get(path(app_name=app_name, user_id=user_id))
         state: dict[str, Any] = body["state"] if body else {}
         return state
@@ -195,7 +196,7 @@ class CollectionsSessionService(Service, BaseSessionService):
         with refused("event", UNWRITABLE):
             written = event.model_dump(mode="json", exclude_none=True)
         changes = _changes(session.app_name, session.user_id, written["actions"]["state_delta"])
-        store = await self._store()
+        store = await self._opened()
         async with self._in_turn(id, *changes):
             body = await store.run_transaction(
                 lambda transaction: self._append(transaction, id, session, written, changes),
@@ -266,7 +267,13 @@ class CollectionsSessionService(Service, BaseSessionService):
                 await transaction[events].delete_many(under(id))
             return deleted.deleted_count > 0
 
-        return await (await self._store()).run_transaction(delete, attempts=ATTEMPTS)
+        return await (await self._opened()).run_transaction(delete, attempts=ATTEMPTS)
+
+    async def _opened(self) -> AsyncStore:
+        """Return the store, with the collections."""
+        for name in self._names:
+            await self._prepared(name)
+        return self._store
 
     async def _sessions(self, within: AsyncStore | AsyncTransaction) -> AsyncCollection:
         name = self._names[0]

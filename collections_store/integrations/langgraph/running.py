@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
-from ... import AsyncStore, CollectionExists, InvalidOption, Store
+from ... import AsyncStore, CollectionExists, Store
+from ..stores import open_store
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Any, Any, T]
@@ -44,8 +45,8 @@ class StepRunner:
     """Runs procedures on a collection of a store. A store that it opened itself it closes."""
 
     def __init__(self, store: Any, collection: str, options: dict[str, Any]) -> None:
-        self._is_own = not isinstance(store, Store)
-        self.store: Store = Store(store, **options) if self._is_own else _given(store, options)
+        self.store: Store = open_store(Store, store, options)
+        self._is_own = self.store is not store
         self._name = collection
         self._collection: Any = None
 
@@ -69,10 +70,8 @@ class AsyncStepRunner:
     """Runs procedures on a collection of an `AsyncStore`: see `StepRunner`."""
 
     def __init__(self, store: Any, collection: str, options: dict[str, Any]) -> None:
-        self._is_own = not isinstance(store, AsyncStore)
-        self.store: AsyncStore = (
-            AsyncStore(store, **options) if self._is_own else _given(store, options)
-        )
+        self.store: AsyncStore = open_store(AsyncStore, store, options)
+        self._is_own = self.store is not store
         self._name = collection
         self._collection: Any = None
 
@@ -115,12 +114,6 @@ class LoopCaller:
             )
         job = asyncio.run_coroutine_threadsafe(function(*arguments), self._loop)
         return job.result()
-
-
-def _given(store: Any, options: dict[str, Any]) -> Any:
-    for option in options:
-        raise InvalidOption(option, "is an option of a store that is opened here: give its URL")
-    return store
 
 
 def _follow(collection: Any, steps: Steps[T], store: Store | None = None) -> T:

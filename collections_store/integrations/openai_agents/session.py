@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ... import (
     AsyncCollection,
@@ -18,6 +18,7 @@ from ... import (
     MissingExtra,
     UpdateOne,
 )
+from ..stores import StoreOwner
 from .collection import delete_session, prepare
 from .records import (
     COLLECTION,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from agents.result import RunResultBase
 
 
-class OpenAIAgentsSession:
+class OpenAIAgentsSession(StoreOwner):
     """A session of the OpenAI Agents SDK, on an `AsyncStore`, which stays open at the end, or on a URL with options of
     `AsyncStore`.
 
@@ -74,26 +75,12 @@ class OpenAIAgentsSession:
     ) -> None:
         self.session_id = check_name("session_id", session_id)
         self.session_settings: SessionSettings | None = _settings(session_settings)
-        self._is_owner = not isinstance(store, AsyncStore)
-        if options and not self._is_owner:
-            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
-        self._store = store if isinstance(store, AsyncStore) else AsyncStore(store, **options)
+        self._open(store, options)
         self._collection = collection
         self._documents: AsyncCollection[Any] = self._store[collection]
         self._branch = MAIN
         self._last = ("", 0)
         """A session and its last number, which others may have changed."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the store, if this session opened it."""
-        if self._is_owner:
-            await self._store.aclose()
 
     @property
     def current_branch(self) -> str:

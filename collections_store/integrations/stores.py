@@ -1,0 +1,86 @@
+"""The store of an adapter: one that is given and stays open, or one that is opened from a URL and closed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Self, TypeVar
+
+from .. import AsyncCollection, AsyncStore, CollectionExists, InvalidOption, Store
+
+T = TypeVar("T")
+S = TypeVar("S", Store, AsyncStore)
+
+
+def open_store(kind: type[S], store: Any, options: Mapping[str, Any]) -> S:
+    """Return a given store, or that of a URL; raise `InvalidOption` for a store of the other kind, and for options beside a
+    store.
+    """
+    if isinstance(store, kind):
+        for option in options:
+            raise InvalidOption(option, "is for a URL: the store has its own options")
+        return store
+    if issubclass(type(store), Store | AsyncStore):
+        wanted = {"Store": "a Store"}.get(kind.__name__, "an AsyncStore")
+        raise InvalidOption("store", f"must be {wanted} or a URL, got {type(store).__name__}")
+    return kind(store, **options)
+
+
+def run_anywhere(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine, in any thread, also in that of a running event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
+class StoreOwner:
+    """Base class of adapters with async methods. They call `_open` first."""
+
+    def _open(self, store: AsyncStore | str, options: Mapping[str, Any]) -> None:
+        self._store = open_store(AsyncStore, store, options)
+        self._is_owner = self._store is not store
+        self._existing: set[str] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the store, if this opened it."""
+        if self._is_owner:
+            await self._store.aclose()
+
+    async def _prepared(self, name: str) -> AsyncCollection:
+        """Return a collection. It has no index over whole bodies: that would be the larger part of a write."""
+        if name not in self._existing:
+            with suppress(CollectionExists):
+                await self._store.create_collection(name, body_index=False)
+            self._existing.add(name)
+        return self._store[name]
+
+
+class PairedOwner:
+    """Base class of adapters whose methods come in pairs, sync and async. They have `aclose`."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def close(self) -> None:
+        """Close the store, if this opened it."""
+        run_anywhere(self.aclose())
+
+    async def aclose(self) -> None:
+        """Async counterpart of `close`."""
+        raise NotImplementedError
