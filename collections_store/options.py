@@ -38,7 +38,7 @@ from .query.index import Index, unknown_keys
 if TYPE_CHECKING:
     from .sql.dialects.protocols import Database
 
-Durability: TypeAlias = Literal["full", "normal"]
+Durability: TypeAlias = Literal["full", "normal", "replicated"]
 Isolation: TypeAlias = Literal["repeatable read", "serializable"]
 Nul: TypeAlias = Literal["error", "replace"]
 Upgrade: TypeAlias = Literal["auto", "manual"]
@@ -72,7 +72,10 @@ class StoreOptions(TypedDict, total=False):
       `DatabaseUnavailable`, for a write `in_doubt`. Choose more than your slowest query takes; schema changes have no
       limit. Default: none. Not on SQLite, and not with `engine`.
     * `durability`: "full", the default: an acknowledged write survives a power cut. "normal": a power cut may lose
-      the last moments, a crash of the process loses nothing. Not with `engine`.
+      the last moments, a crash of the process loses nothing. "replicated", on PostgreSQL: it also survives the loss of
+      the primary; a server without a synchronous standby is refused with `DatabaseUnavailable`. Not with `engine`.
+    * `read_only`: the store only reads, from a standby or a primary; False. A write raises `ReadOnlyDatabase`, nothing is
+      created, upgraded or swept. On PostgreSQL, and not with `engine`.
     * `max_body`: the maximum size of a body in bytes of JSON; 16 MiB.
     * `nul`: "error", the default, rejects NUL characters in bodies; "replace" stores U+FFFD in their place.
     * `default`: a function that is called with each value that is not JSON and returns one that is, as in
@@ -95,6 +98,7 @@ class StoreOptions(TypedDict, total=False):
     reconnect_for: float | None
     reply_timeout: float | None
     durability: Durability
+    read_only: bool
     max_body: int
     nul: Nul
     default: Callable[[Any], Any] | None
@@ -115,22 +119,27 @@ def option_types() -> dict[str, type]:
     hints = {
         name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(StoreOptions).items()
     }
-    del hints["default"]
+    del hints["default"], hints["read_only"]
     return {name: hint if isinstance(hint, type) else str for name, hint in hints.items()}
 
 
 _NOT_EVERYWHERE: Final = {
     "schema": "{} has no schemas: use a prefix",
     "page_cache": "the server of {} has its own",
+    "durability": "must be 'full' or 'normal': {} has no standbys",
     "pooler": "{} has no server",
+    "read_only": "not for {}: open its file with ?mode=ro in the URL",
     "reply_timeout": "{} is no server",
 }
 """Options that a database may lack: `Database.options` has those that it supports."""
+_EVERYWHERE: Final = (None, False, "full", "normal")
+"""Their values that no database lacks."""
 _NOT_WITH_ENGINE: Final = {
     "pool_size": "the engine that was given has a pool of its own",
     "durability": "the engine that was given has settings of its own",
     "page_cache": "the engine that was given has settings of its own",
     "pooler": "the engine that was given has settings of its own",
+    "read_only": "the engine that was given has settings of its own",
     "reply_timeout": "the engine that was given has settings of its own",
 }
 
@@ -144,6 +153,7 @@ class Options:
     reconnect_for: float | None = None
     reply_timeout: float | None = None
     durability: Durability = "full"
+    read_only: bool = False
     max_body: int = MAX_BODY
     nul: Nul = "error"
     default: Callable[[Any], Any] | None = None
@@ -158,6 +168,7 @@ class Options:
         check_seconds("busy_timeout", self.busy_timeout)
         if self.reconnect_for != 0 and self.reconnect_for is not None:
             check_seconds("reconnect_for", self.reconnect_for)
+        check_flag("read_only", self.read_only)
         check_choice("durability", self.durability, get_args(Durability))
         check_integer("max_body", self.max_body)
         check_choice("nul", self.nul, get_args(Nul))
@@ -190,7 +201,7 @@ class Options:
     def check_for(self, database: Database) -> None:
         """Raise `InvalidOption` for an option that the database does not support."""
         for option, problem in _NOT_EVERYWHERE.items():
-            if getattr(self, option) is not None and option not in database.options:
+            if getattr(self, option) not in _EVERYWHERE and option not in database.options:
                 raise InvalidOption(option, problem.format(database.name))
 
     def check_for_engine(self) -> None:
@@ -211,6 +222,8 @@ class Options:
 
     def upgrades(self, database: Database) -> bool:
         """Return whether an older database is upgraded when it is opened."""
+        if self.read_only:
+            return False
         return database.upgrades_on_open if self.upgrade is None else self.upgrade == "auto"
 
 

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from copy import copy as copy_error
 from functools import partial
 from typing import Any, Final, Self, TypeVar, Unpack, cast, get_args
 
@@ -131,6 +132,8 @@ class Store(Collections):
         self._notifier: ChangeNotifier = ChangeNotifier(last)
         self._sweeper: Sweeper | None = None
         self._opening, self._closing = threading.Lock(), threading.RLock()
+        self._failure: tuple[float, DatabaseUnavailable] | None = None
+        """When opening the database failed last, and why."""
         self._permits = self._new_permits()
         self._backend: Backend | None = None
         self._closed: str | None = None
@@ -282,8 +285,7 @@ class Store(Collections):
 
     def _transaction_retries(self, attempts: int) -> Retries:
         last = check_integer("attempts", attempts)
-        reconnect_for = self._options.reconnects_for(self._database)
-        return Retries(self._options.busy_timeout, reconnect_for, attempts=last)
+        return Retries.of(self._options, self._database, attempts=last)
 
     def bind(self, connection: sa.Connection) -> Transaction:
         """Return the store's collections within your own SQLAlchemy transaction.
@@ -450,20 +452,32 @@ class Store(Collections):
             backend.run_job(job)
 
     def _open(self) -> Backend:
+        asked_at = time.monotonic()
         with self._opening:
             self._refuse_if_closed()
             if self._backend is None:
-                where = self._url if self._given is None else self._given
-                with working():
-                    backend = Backend(
-                        where, self._catalogue, self._options, self._permits, self._hand_over
-                    )
+                if self._failure is not None and self._failure[0] > asked_at:
+                    raise copy_error(
+                        self._failure[1]
+                    )  # who waited for this would wait as long again
+                backend = self._connect()
                 self._finalizer = weakref.finalize(self, backend.close, EXIT_TIMEOUT)
                 self._backend = backend
-                if self._options.sweep_interval is not None:
+                if self._options.sweep_interval is not None and not self._options.read_only:
                     run = weakref.WeakMethod(self.run)
                     self._sweeper = Sweeper(run, self._options.sweep_interval)
             return self._backend
+
+    def _connect(self) -> Backend:
+        where = self._url if self._given is None else self._given
+        try:
+            with working():
+                return Backend(
+                    where, self._catalogue, self._options, self._permits, self._hand_over
+                )
+        except DatabaseUnavailable as error:
+            self._failure = time.monotonic(), copy_error(error)
+            raise
 
     def _refuse_if_closed(self) -> None:
         if self._closed is not None:

@@ -161,7 +161,7 @@ class Backend:
             pool,
             self._catalogue,
             timeout=self._options.busy_timeout,
-            reconnect_for=self._options.reconnects_for(self.database),
+            retries=partial(Retries.of, self._options, self.database),
             lost=self._discard_idle,
         )
 

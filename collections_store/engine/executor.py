@@ -64,18 +64,18 @@ class Executor:
         catalogue: Catalogue,
         *,
         timeout: float,
-        reconnect_for: float,
+        retries: Callable[[float], Retries],
         lost: Callable[[], None],
     ) -> None:
         self.database, self.pool, self.catalogue = database, pool, catalogue
-        self.timeout, self._reconnect_for, self._lost = timeout, reconnect_for, lost
+        self.timeout, self._retries, self._lost = timeout, retries, lost
 
     def run(
         self, operation: Operation[T], started: float | None = None, job: Job | None = None
     ) -> T:
         """Run an operation until it succeeds or fails for good; its timeout runs from `started`."""
         started = time.monotonic() if started is None else started
-        retries = Retries(self.timeout, self._reconnect_for, started=started)
+        retries = self._retries(started)
         vanished = count(1)
         for attempt in count():
             begun = time.monotonic()
@@ -144,7 +144,7 @@ class Executor:
         self, isolation: Isolation, started: float, job: Job | None = None
     ) -> PooledConnection:
         """Begin a transaction of the user's. The caller has its connection until `release`."""
-        retries = Retries(self.timeout, self._reconnect_for, started=started)
+        retries = self._retries(started)
         while True:
             try:
                 pooled = self.pool.acquire()

@@ -7,9 +7,16 @@ import threading
 import time
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from ..errors import DatabaseBusy, InvalidOption, SchemaOutdated, StoreClosed, shortened
+from ..errors import (
+    DatabaseBusy,
+    InvalidOption,
+    ReadOnlyDatabase,
+    SchemaOutdated,
+    StoreClosed,
+    shortened,
+)
 from ..operations.catalogue import create_or_find, read_revision
 from ..operations.connection import DriverConnection, SharedConnection
 from ..options import Options
@@ -114,6 +121,10 @@ def raise_all(errors: list[BaseException]) -> None:
 
 
 RETRY_PAUSE = 0.01
+MISSING: Final = (
+    "the database has no table {}, and a store with read_only=True creates none: open a store that writes on the primary "
+    "once, and wait until the standby has what that created"
+)
 
 
 def make_ready(pooled: PooledConnection, options: Options) -> None:
@@ -125,6 +136,8 @@ def make_ready(pooled: PooledConnection, options: Options) -> None:
         if isinstance(pooled.connection, SharedConnection):
             pooled.connection.prepare(write=True)
         revision = read_revision(pooled.connection)
+        if revision is None and options.read_only:
+            raise ReadOnlyDatabase(MISSING.format(options.names().catalogue))
         _upgrade(pooled, revision, options)
         if isinstance(pooled.connection, DriverConnection):
             _persist(pooled.connection, options.busy_timeout)

@@ -191,6 +191,9 @@ def _set_up(
         [(process,)] = ours.rows(connections.process_probe)
         is_pooled = connections.is_pooled(driver, process)
     connections.configure(driver, url, is_pooled=is_pooled)
+    probe = connections.problem_probe(options)
+    for [problem] in () if probe is None else ours.rows(probe):
+        raise DatabaseUnavailable(problem)
     if is_pooled:
         settings = connections.local_settings(options, busy_timeout=timeout)
         return DriverConnection(driver, catalogue, settings)

@@ -6,7 +6,8 @@ Rules:
 2. While a lock or a connection is not free, and after a conflict, an operation runs again for most of the busy timeout; a
    transaction of the user's up to a number of times.
 3. While no server can be reached, or only one that cannot write, either runs again for `reconnect_for` seconds from the
-   first such error on: the seconds before it, in which it worked, are not those of the failover.
+   first such error on: the seconds before it, in which it worked, are not those of the failover. A store that is to read
+   only looks for no other server.
 4. Pauses are random: those that met would meet again. The longer an attempt took, and the more often it failed, the
    further apart the next attempts must begin.
 """
@@ -15,9 +16,16 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Final
+from typing import Final, Self
 
-from ..errors import CollectionsStoreError, DatabaseUnavailable, TransactionConflict
+from ..errors import (
+    CollectionsStoreError,
+    DatabaseUnavailable,
+    ReadOnlyDatabase,
+    TransactionConflict,
+)
+from ..options import Options
+from ..sql.dialects.protocols import Database
 
 LONGEST_PAUSE: Final = 4.0
 """Seconds between two attempts of a long operation, at most."""
@@ -26,7 +34,14 @@ LONGEST_PAUSE: Final = 4.0
 class Retries:
     """The attempts of an operation, or of a transaction of the user's: that has a number of `attempts`."""
 
-    __slots__ = ("_attempts", "_failed", "_reconnect_for", "_reconnect_until", "_until")
+    __slots__ = (
+        "_attempts",
+        "_failed",
+        "_is_read_only",
+        "_reconnect_for",
+        "_reconnect_until",
+        "_until",
+    )
 
     def __init__(
         self,
@@ -35,12 +50,31 @@ class Retries:
         *,
         started: float | None = None,
         attempts: int | None = None,
+        is_read_only: bool = False,
     ) -> None:
         started = time.monotonic() if started is None else started
         self._until, self._attempts = started + 0.9 * busy_timeout, attempts
-        self._reconnect_for = reconnect_for
+        self._reconnect_for, self._is_read_only = reconnect_for, is_read_only
         self._reconnect_until: float | None = None
         self._failed = 0
+
+    @classmethod
+    def of(
+        cls,
+        options: Options,
+        database: Database,
+        started: float | None = None,
+        attempts: int | None = None,
+    ) -> Self:
+        """Return the attempts of an operation that began at `started`, in a store with these options."""
+        reconnect_for, is_read_only = options.reconnects_for(database), options.read_only
+        return cls(
+            options.busy_timeout,
+            reconnect_for,
+            started=started,
+            attempts=attempts,
+            is_read_only=is_read_only,
+        )
 
     def pause(self, error: CollectionsStoreError, took: float = 0.0) -> float:
         """Return how many seconds to wait before the next attempt; raise the error if there is none. `took`: the seconds
@@ -48,6 +82,8 @@ class Retries:
         """
         self._failed += 1
         if getattr(error, "in_doubt", False) or getattr(error, "is_final", False):
+            raise error
+        if self._is_read_only and isinstance(error, ReadOnlyDatabase):
             raise error
         if isinstance(error, DatabaseUnavailable):
             return self._pause_reconnecting(error)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -216,3 +217,22 @@ def test_lost_connections_leave_no_session(postgres_cluster: Cluster) -> None:
     with psycopg.connect(node.url) as connection:
         sessions = "SELECT 1 FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
         wait_until(lambda: not connection.execute(sessions).fetchall(), "all sessions end")
+
+
+def test_callers_that_wait_for_the_opening_share_its_failure(postgres_cluster: Cluster) -> None:
+    node = postgres_cluster.add()
+    with Store(f"{node.url}?connect_timeout=2") as store, frozen(node):
+
+        def get(_: int) -> type[Exception] | None:
+            try:
+                store["things"].get("a")
+            except DatabaseUnavailable as error:
+                return type(error)
+            return None
+
+        with ThreadPoolExecutor(20) as threads:
+            begun = time.monotonic()
+            assert set(threads.map(get, range(20))) == {DatabaseUnavailable}
+        assert time.monotonic() - begun < 20  # one after the other would take 40
+    with Store(node.url) as store:
+        assert store["things"].get("a") is None

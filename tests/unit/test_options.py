@@ -51,7 +51,10 @@ def test_an_unknown_option_of_a_collection_is_named() -> None:
         ({"pool_size": 0}, "pool_size: must be an integer from 1 on, got 0"),
         ({"pool_size": True}, "pool_size: must be an integer from 1 on, got True"),
         ({"busy_timeout": 0}, "busy_timeout: must be from 0.001 to 2,000,000 seconds, got 0"),
-        ({"durability": "most"}, "durability: must be 'full' or 'normal', got 'most'"),
+        (
+            {"durability": "most"},
+            "durability: must be 'full' or 'normal' or 'replicated', got 'most'",
+        ),
         ({"upgrade": 5}, "upgrade: must be None or 'auto' or 'manual', got 5"),
         ({"default": 5}, "default: must be a function, got 5"),
         ({"prefix": "A"}, "prefix: must be 1 to 20 of a-z, 0-9 and _, beginning with a letter"),
@@ -82,5 +85,5 @@ def test_an_invalid_setting_is_an_error_with_its_value(settings: Any, problem: s
 
 def test_the_types_of_options_in_a_configuration() -> None:
     kinds = option_types()
-    assert kinds.keys() == get_type_hints(StoreOptions).keys() - {"default"}
+    assert kinds.keys() == get_type_hints(StoreOptions).keys() - {"default", "read_only"}
     assert (kinds["pool_size"], kinds["busy_timeout"], kinds["upgrade"]) == (int, float, str)

@@ -150,6 +150,10 @@ class Connections(Protocol):
         """
         return None
 
+    def problem_probe(self, options: Options) -> str | None:
+        """Return the query for a row with the reason why a server cannot be used with these options; None: it can."""
+        return None
+
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         """Return the statements that prepare a new connection."""
 

@@ -65,6 +65,12 @@ _REFUSED: Final = (
     "the pooler accepts no such option: remove it from the URL, or list it in the pooler's "
     "ignore_startup_parameters"
 )
+_TOO_WEAK: Final = {"full": "'off'", "replicated": "'off', 'local', 'remote_write'"}
+"""The values of `synchronous_commit` that promise less than a durability."""
+_NO_STANDBY: Final = (
+    "durability='replicated' needs a synchronous standby, and the server has none: set its "
+    "synchronous_standby_names, or choose durability='full'"
+)
 _OUR_INDEX: Final = re.compile(r"\$i[0-9]+$")
 _LOST: Final = ("08", "57P")
 IDLE_TIMEOUT: Final = 300
@@ -138,6 +144,12 @@ class PostgresConnections(Connections):
     encoding_probe = "SELECT current_setting('server_encoding')"
     """LATIN1 lacks most characters, and SQL_ASCII returns bytes."""
 
+    def problem_probe(self, options: Options) -> str | None:
+        """A primary that was promoted may have no standby yet."""
+        if options.durability != "replicated" or options.read_only:
+            return None
+        return f"SELECT $${_NO_STANDBY}$$ WHERE current_setting('synchronous_standby_names') = ''"
+
     process_probe = "SELECT pg_backend_pid()"
 
     def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:
@@ -194,22 +206,30 @@ class PostgresConnections(Connections):
 
 
 def _settings(options: Options, busy_timeout: float, *, local: bool) -> str:
-    """Return the statement of a session's settings, or of a transaction's. `full` waits for the server's disk at least;
-    `normal` does not. The server ends an idle session, unless it has a limit of its own; before version 14 it cannot.
+    """Return the statement of a session's settings, or of a transaction's. The server ends an idle session, unless it has
+    a limit of its own; before version 14 it cannot.
     """
     # a wait for a lock must end before the limit of silence ends the connection; the operation then runs again
     timeout = max(1, int(min(busy_timeout, (options.reply_timeout or math.inf) / 2) * 1000))
-    lock = f"set_config('lock_timeout', '{timeout}', {local})"
+    settings = [f"set_config('lock_timeout', '{timeout}', {local})", _commit(options, local)]
+    if not local:
+        ends = f"set_config('idle_session_timeout', '{IDLE_TIMEOUT}s', false)"
+        settings += [f"CASE current_setting('idle_session_timeout', true) WHEN '0' THEN {ends} END"]
+    return f"SELECT {', '.join(settings)}"
+
+
+def _commit(options: Options, local: bool) -> str:
+    """Return the setting for what a commit waits: `replicated` for the disks of standbys, `full` for the server's at least,
+    `normal` for none.
+    """
+    if options.read_only:
+        name = "transaction_read_only" if local else "default_transaction_read_only"
+        return f"set_config('{name}', 'on', {local})"
     if options.durability == "normal":
-        commit = f"set_config('synchronous_commit', 'off', {local})"
-    else:
-        waits = f"set_config('synchronous_commit', 'on', {local})"
-        commit = f"CASE current_setting('synchronous_commit') WHEN 'off' THEN {waits} END"
-    if local:
-        return f"SELECT {lock}, {commit}"
-    ends = f"set_config('idle_session_timeout', '{IDLE_TIMEOUT}s', false)"
-    idle = f"CASE current_setting('idle_session_timeout', true) WHEN '0' THEN {ends} END"
-    return f"SELECT {lock}, {commit}, {idle}"
+        return f"set_config('synchronous_commit', 'off', {local})"
+    waits = f"set_config('synchronous_commit', 'on', {local})"
+    too_weak = _TOO_WEAK[options.durability]
+    return f"CASE WHEN current_setting('synchronous_commit') IN ({too_weak}) THEN {waits} END"
 
 
 class PostgresTransactions(Transactions):
