@@ -6,6 +6,7 @@ does. libpq logs in; then the pooler speaks the protocol on libpq's sockets.
 """
 
 import asyncio
+import math
 import os
 import socket
 import struct
@@ -33,15 +34,19 @@ def message(kind: bytes, body: bytes) -> bytes:
     return kind + struct.pack("!I", len(body) + 4) + body
 
 
-def error(state: bytes, text: str) -> bytes:
-    """Return a fatal error."""
-    return message(b"E", b"SFATAL\0VFATAL\0C" + state + b"\0M" + text.encode() + b"\0\0")
+def fatal(text: str) -> bytes:
+    """Return a fatal error, with PgBouncer's state."""
+    return message(b"E", b"SFATAL\0VFATAL\0C08P01\0M" + text.encode() + b"\0\0")
 
 
 async def read_message(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     """Return the kind and the body of a message; raises `IncompleteReadError` at the end."""
     head = await reader.readexactly(5)
     return head[:1], await reader.readexactly(struct.unpack("!I", head[1:])[0] - 4)
+
+
+class PoolerError(Exception):
+    """Ends a client; its message is an error of the protocol."""
 
 
 class Server:
@@ -80,6 +85,10 @@ class TransactionPooler:
         self._target = sa.make_url(url)
         self._idle: deque[Server] = deque()
         self.clients: dict[bytes, Client] = {}
+        self.is_full = False
+        """Whether no client gets a connection of the server."""
+        self.query_wait_timeout = math.inf
+        """Seconds after which a client that waits for a connection of the server is disconnected."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pooler", daemon=True)
 
@@ -118,6 +127,12 @@ class TransactionPooler:
 
     async def acquire(self, client: "Client") -> Server:
         """Return a server connection that the client did not use last."""
+        waited = 0.0
+        while self.is_full:
+            if waited > self.query_wait_timeout:
+                raise PoolerError("query_wait_timeout")
+            await asyncio.sleep(0.01)
+            waited += 0.01
         for server in tuple(self._idle):
             if server.reader.at_eof():
                 self._idle.remove(server)
@@ -141,6 +156,8 @@ class TransactionPooler:
         client = Client(self, reader, writer)
         try:
             await client.serve()
+        except PoolerError as failure:
+            writer.write(fatal(str(failure)))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
@@ -195,8 +212,7 @@ class Client:
         words = body.decode().rstrip("\0").split("\0")
         refused = set(words[::2]) - ALLOWED
         if refused:
-            self._writer.write(error(b"08P01", f"unsupported startup parameter: {refused.pop()}"))
-            return False
+            raise PoolerError(f"unsupported startup parameter: {refused.pop()}")
         self._pooler.clients[self.key] = self
         welcome = message(b"R", bytes(4)), self._pooler.status(), message(b"K", self.key)
         self._writer.write(b"".join(welcome) + message(READY, IDLE))

@@ -1,6 +1,7 @@
 """A pooler between the store and PostgreSQL: each transaction has another connection of the server."""
 
 import asyncio
+import math
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from postgres_server import URL_VARIABLE
 from psycopg import sql
 from transaction_pooler import POOLER_VARIABLE, TransactionPooler
 
-from collections_store import AsyncStore, DatabaseError, Store
+from collections_store import AsyncStore, DatabaseBusy, DatabaseError, DatabaseUnavailable, Store
 from collections_store.operations.operation import Operation
 from collections_store.query.values import value_class
 
@@ -253,6 +254,24 @@ def test_a_refused_option_names_what_to_do(pooler_url: str, direct_backend: Back
         pytest.raises(DatabaseError, match="ignore_startup_parameters"),
     ):
         store["things"].get("a")
+
+
+def test_a_wait_for_a_connection_of_the_server(postgres_url: str, direct_backend: Backend) -> None:
+    options = {**direct_backend.options, "busy_timeout": 0.5, "reconnect_for": 0}
+    with TransactionPooler(postgres_url) as pooler:
+        with Store(pooler.url, **options) as store:
+            store["things"].put("a", 1)
+            pooler.is_full, pooler.query_wait_timeout = True, 0.1
+            with pytest.raises(DatabaseBusy, match="query_wait_timeout"), store.transaction():
+                pass
+            pooler.is_full = False
+            assert store["things"].get("a") == 1
+        pooler.is_full, pooler.query_wait_timeout = True, math.inf
+        with Store(pooler.url, **options) as store:  # the pooler logs it in, and does not answer
+            with pytest.raises(DatabaseUnavailable, match="not answered"):
+                store["things"].get("a")
+            pooler.is_full = False
+            assert store["things"].get("a") == 1
 
 
 @pytest.mark.skipif(POOLER_VARIABLE in os.environ, reason="all of the contract tests run so")

@@ -166,7 +166,7 @@ class Connections(Protocol):
         return False
 
     def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool) -> None:
-        """Set how a driver's connection prepares statements."""
+        """Set how a driver's connection prepares statements; it is ready then."""
 
     def functions(self) -> Sequence[Function]:
         """Return the SQL functions that a connection needs."""

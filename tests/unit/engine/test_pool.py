@@ -11,8 +11,10 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
+from conftest import Backend
+from postgres_cluster import wait_until
 
-from collections_store import DatabaseBusy, DatabaseUnavailable, Store, StoreClosed
+from collections_store import DatabaseBusy, DatabaseError, DatabaseUnavailable, Store, StoreClosed
 from collections_store.engine.pool import PING_AFTER, ConnectionPool
 from collections_store.operations.connection import DriverConnection
 from collections_store.sql.dialects.postgresql import connections
@@ -218,3 +220,22 @@ def test_a_lost_connection_is_closed_at_once(url: str) -> None:
             )  # otherwise waiters for its slot wait until the next garbage collection
         finally:
             gc.enable()
+
+
+@pytest.mark.parametrize("function", ["pg_backend_pid()", "set_config(text, text, boolean)"])
+def test_a_connection_whose_settings_fail_is_closed(
+    postgres_backend: Backend, function: str
+) -> None:
+    url, schema = postgres_backend.url, postgres_backend.options["schema"]
+    body = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'no such setting'; END $$"
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA {schema}")
+        connection.execute(f"CREATE FUNCTION {schema}.{function} RETURNS text {body}")
+        path = f"options=-csearch_path%3D{schema},pg_catalog"
+        with Store(f"{url}?application_name={schema}&{path}") as store:
+            with pytest.raises(DatabaseError, match="no such setting"):
+                store["things"].get("a")
+            wait_until(
+                lambda: connection.execute(sessions, [schema]).fetchone() == (0,), "it is closed"
+            )

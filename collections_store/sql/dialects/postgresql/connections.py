@@ -44,8 +44,11 @@ _STATES: Final[dict[int, State]] = {0: "none", 2: "open"}
 _CONFLICTS: Final = frozenset({"40001", "40P01", "25P03"})
 """25P03: the server ended a session that was idle in its transaction for too long, and rolled that back."""
 _BUSY: Final = frozenset({"55P03", "53300"})
-_TOO_MANY: Final = re.compile("too many (clients|connections)|connection slots")
-"""The text of a refused connection: the driver has no state for it."""
+_TOO_MANY: Final = re.compile(
+    "too many (clients|connections)|connection slots|no more connections allowed|query_wait_timeout"
+)
+"""The text of a refused connection, for which the driver has no state, or of PgBouncer, with the state `_PROTOCOL`."""
+_PROTOCOL: Final = "08P01"
 _ONLY_STANDBYS: Final = re.compile("session is read-only|server is in hot standby mode")
 """The text of libpq, where `target_session_attrs` of the URL asks for a server that can write."""
 _RECOVERY: Final = re.compile("during recovery|in a hot standby")
@@ -182,6 +185,7 @@ class PostgresConnections(Connections):
         are of this connection alone: behind a pooler that was not noticed, psycopg's own, `_pg3_0` and so on, are those of
         other clients' statements, and a query would return the rows of another one.
         """
+        connection.is_ready = True
         connection._prepared._prepared_idx = secrets.randbits(62)
         if is_pooled and _PREPARE not in url.query:
             connection.prepare_threshold = None
@@ -292,7 +296,7 @@ class PostgresErrors(Errors):
             return InvalidIndex("", _TOO_LONG)
         if state in _CONFLICTS:
             return TransactionConflict(message)
-        if state in _BUSY or (not state and _TOO_MANY.search(message)):
+        if state in _BUSY or (state in {"", _PROTOCOL} and _TOO_MANY.search(message)):
             return DatabaseBusy(message)
         if state in _FOREIGN_STATEMENT:
             return DatabaseError(f"{message}: {_POOLED}")

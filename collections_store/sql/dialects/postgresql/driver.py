@@ -71,6 +71,8 @@ class StoreConnection(Connection[Any]):
         """When the caller gave the operation up."""
         self.changes_schema = False
         """Whether the statement may take long."""
+        self.is_ready = False
+        """Whether a first statement was executed: a pooler logs a client in, and then makes it wait for the server."""
         self.is_replicated = True
         if self.reply_timeout != math.inf:
             self.cursor_factory = StoreCursor
@@ -107,6 +109,8 @@ class StoreConnection(Connection[Any]):
 
     def _look(self, silent: float) -> None:
         limit = math.inf if self.changes_schema else self.reply_timeout
+        if not self.is_ready:
+            limit = min(limit, self.connect_timeout)
         if silent > limit or monotonic() > self.cancelled_at + CANCEL_TIMEOUT:
             self.failed_at[self.info.host, str(self.info.port)] = monotonic()
             self.close()
