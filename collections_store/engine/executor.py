@@ -75,7 +75,7 @@ class Executor:
     ) -> T:
         """Run an operation until it succeeds or fails for good; its timeout runs from `started`."""
         started = time.monotonic() if started is None else started
-        retries = self._retries(started)
+        retries: Retries | None = None  # made where there is an error: this is the way of every call
         vanished = count(1)
         for attempt in count():
             begun = time.monotonic()
@@ -92,6 +92,7 @@ class Executor:
                     self.catalogue.forget(name)
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 _raise_abandoned(job, error)
+                retries = retries or self._retries(started)
                 time.sleep(retries.pause(error, time.monotonic() - begun))
             except UniqueViolated as error:
                 _raise_abandoned(job, error)
@@ -144,7 +145,7 @@ class Executor:
         self, isolation: Isolation, started: float, job: Job | None = None
     ) -> PooledConnection:
         """Begin a transaction of the user's. The caller has its connection until `release`."""
-        retries = self._retries(started)
+        retries: Retries | None = None
         while True:
             try:
                 pooled = self.pool.acquire()
@@ -166,6 +167,7 @@ class Executor:
                             raise
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 _raise_abandoned(job, error)
+                retries = retries or self._retries(started)
                 time.sleep(retries.pause(error))
 
     def release(self, pooled: PooledConnection, lost: bool) -> None:
