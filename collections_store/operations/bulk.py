@@ -320,7 +320,13 @@ class Together(Operation[Any]):
 
     def __call__(self, connection: Connection) -> Any:
         connection.collection(self.collection)  # before anything is read that cannot be read again
-        return follow(lambda step: attempt(connection, self.prepare(step)), self.begin())
+
+        def run(step: Any) -> Any:
+            operation = self.prepare(step)
+            is_attempted = isinstance(operation, BulkBatch)  # each of its operations is
+            return operation(connection) if is_attempted else attempt(connection, operation)
+
+        return follow(run, self.begin())
 
 
 def attempt(connection: Connection, operation: Any) -> Any:

@@ -23,7 +23,7 @@ from pages import DOCS, run_page
 
 from collections_store import AsyncStore, InvalidFilter, InvalidOption, Store
 from collections_store.integrations.langgraph import AsyncLangGraphSaver, LangGraphSaver
-from collections_store.integrations.langgraph.checkpoints import ValueCache
+from collections_store.integrations.langgraph.checkpoints import BoundedCache, Caches
 from collections_store.integrations.langgraph.saver import Saver
 
 CASES = {"copy_thread": 8, "delete_for_runs": 7, "delete_thread": 5, "get_tuple": 10, "list": 16, "prune": 8, "put": 17, "put_writes": 10}  # fmt: skip
@@ -212,7 +212,7 @@ def test_a_large_value_is_written_again_where_its_parent_is_gone(backend: Backen
 
 
 def test_the_cache_is_bounded() -> None:
-    cache = ValueCache(100)
+    cache = BoundedCache[tuple[str, bytes]](100, lambda value: len(value[1]))
     for number in range(10):
         cache.add({str(number): ("msgpack", b"x" * 30), "first": ("msgpack", b"x" * 30)})
         assert "first" in cache.get(["first"])
@@ -242,6 +242,28 @@ def test_a_filter_and_a_limit_reach_across_batches(saver: Any) -> None:
     assert len(list(saver.list(config(), filter={"tags": ["x"]}, limit=4))) == 4
     assert len(list(saver.list(config(), limit=130))) == 130
     assert list(saver.list(config(), limit=0)) == []
+
+
+def test_checkpoints_are_listed_with_their_writes_and_no_others(saver: Any) -> None:
+    at, expected = config(), []
+    for step in range(6):
+        at = put(saver, at, {"n": step})
+        saver.put_writes(
+            config(checkpoint=f"{at['configurable']['checkpoint_id']}0"), [("n", 0)], "no"
+        )
+        tasks = [f"{task:02}" for task in range(7 * step)]
+        for task in tasks:
+            saver.put_writes(at, [("n", step), ("__interrupt__", step)], task)
+        expected.append((at, sorted([*tasks, *tasks])))
+    for limit in (None, 1, 2, 6, 7):
+        listed = list(saver.list(config(), limit=limit))
+        found = [
+            (each.config, sorted([task for task, *_ in each.pending_writes])) for each in listed
+        ]
+        assert found == expected[::-1][:limit]
+        assert listed[0] == saver.get_tuple(config())
+    before = list(saver.list(config(), before=expected[3][0], limit=2))
+    assert [each.config for each in before] == [expected[2][0], expected[1][0]]
 
 
 @pytest.mark.parametrize("wrong", [{}, {"configurable": {}}, {"configurable": {"thread_id": None}}])
@@ -533,7 +555,7 @@ def test_a_checkpoint_has_the_values_that_another_process_deletes_meanwhile(
 
         saver.serde.meanwhile = delete
         at = put(saver, at, {"n": 2}, before)
-        other._cache = ValueCache(0)
+        other._caches = Caches.empty()
         assert other.get(at)["channel_values"] == {**large, **values, "n": 2}
 
 
@@ -579,7 +601,7 @@ def test_each_checkpoint_is_whole_while_another_process_deletes(shared_backend: 
                     "channel_versions": versions_of(n),
                 },
             )
-            reader._cache = ValueCache(0)
+            reader._caches = Caches.empty()
             found = reader.get(at)
             assert found is None or found["channel_values"] == {"large": large, "n": n}
         deleter.stdin.close()

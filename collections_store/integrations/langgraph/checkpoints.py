@@ -22,7 +22,7 @@ from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
 from threading import Lock
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
@@ -61,6 +61,7 @@ from .records import (
 )
 from .running import InTransaction, Steps, call, steps_of
 
+V = TypeVar("V")
 Config: TypeAlias = dict[str, Any]
 Values: TypeAlias = Mapping[str, tuple[str, bytes]]
 """Large values as the serializer wrote them, by their digests."""
@@ -68,6 +69,8 @@ BATCH: Final = 100
 """Documents that are read at once."""
 CACHED_BYTES: Final = 16 * 2**20
 """Bytes of large values that a checkpointer remembers."""
+CACHED_CHECKPOINTS: Final = 1000
+"""Checkpoints of which a checkpointer remembers where their large values are."""
 STRATEGIES: Final = ("keep_latest", "delete")
 _COUNTERS: Final = "counters_since_delta_snapshot"
 """The metadata that names the delta channels whose values are spread over ancestors."""
@@ -78,11 +81,14 @@ _LAST_FIRST: Final = Sort.parse([("$id", -1)])
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What `list` lists: a filter, a sort, and what the metadata must equal."""
+    """What `list` lists: a filter, a sort, and what the metadata must equal. `ids`: all checkpoints with ids in this range, which
+    are in one namespace; None: others.
+    """
 
     filter: dict[Any, Any]
     sort: list[tuple[str, int]]
     metadata: Mapping[str, Any]
+    ids: dict[str, str] | None = None
 
     @classmethod
     def parse(
@@ -107,7 +113,8 @@ class Listing:
                 raise InvalidFilter(str(key), "must be a key of the metadata, a string")
             if isinstance(value, _SCALARS):  # others are compared after reading
                 found[Path("metadata", key)] = {"$eq": value}
-        return cls(found, [("$id" if is_one else "id", -1)], metadata or {})
+        ids = found["$id"] if is_one and not metadata and "id" not in found else None
+        return cls(found, [("$id" if is_one else "id", -1)], metadata or {}, ids)
 
     def matches(self, document: Document) -> bool:
         """Return whether the metadata has the wanted values, as a whole."""
@@ -123,16 +130,14 @@ def _prefix(at: Address | None) -> str:
     return at.id(CHECKPOINTS)
 
 
-class ValueCache:
-    """The large values that were used last, as the serializer wrote them, by id. Their ids depend on nothing else, so they
-    cannot be outdated. Threads share it.
-    """
+class BoundedCache(Generic[V]):
+    """The values that were used last, by id, up to a `size` in all. Threads share it."""
 
-    def __init__(self, size: int = CACHED_BYTES) -> None:
-        self._left, self._lock = size, Lock()
-        self._values: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+    def __init__(self, size: int, size_of: Callable[[V], int]) -> None:
+        self._left, self._size_of, self._lock = size, size_of, Lock()
+        self._values: OrderedDict[str, V] = OrderedDict()
 
-    def get(self, ids: Iterable[str]) -> dict[str, tuple[str, bytes]]:
+    def get(self, ids: Iterable[str]) -> dict[str, V]:
         """Return those of some ids that are here."""
         with self._lock:
             found = {id: self._values[id] for id in ids if id in self._values}
@@ -140,15 +145,32 @@ class ValueCache:
                 self._values.move_to_end(id)
         return found
 
-    def add(self, values: Mapping[str, tuple[str, bytes]]) -> None:
-        """Add values. The least recently used ones make room."""
+    def add(self, values: Mapping[str, V]) -> None:
+        """Add values, or replace them. The least recently used ones make room."""
         with self._lock:
             for id, value in values.items():
-                if id not in self._values:
-                    self._values[id] = value
-                    self._left -= len(value[1])
+                if id in self._values:
+                    self._left += self._size_of(self._values.pop(id))
+                self._values[id] = value
+                self._left -= self._size_of(value)
             while self._left < 0:
-                self._left += len(self._values.popitem(last=False)[1][1])
+                self._left += self._size_of(self._values.popitem(last=False)[1])
+
+
+class Caches(NamedTuple):
+    """What a checkpointer remembers, by id: large values as the serializer wrote them, and where the large values of the
+    checkpoints that it wrote are, by channel. Neither changes: the ids of values are their digests, and a checkpoint is not put again
+    with other values.
+    """
+
+    values: BoundedCache[tuple[str, bytes]]
+    places: BoundedCache[dict[str, Any]]
+
+    @classmethod
+    def empty(cls) -> Caches:
+        """Return caches of the usual size."""
+        values = BoundedCache[tuple[str, bytes]](CACHED_BYTES, lambda written: len(written[1]))
+        return cls(values, BoundedCache(CACHED_CHECKPOINTS, lambda _: 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +178,7 @@ class Checkpoints:
     """The procedures, with LangGraph's serializer."""
 
     serde: Any
-    cache: ValueCache
+    caches: Caches
 
     def put(
         self,
@@ -182,6 +204,7 @@ class Checkpoints:
             with suppress(DocumentNotFound, DuplicateKey):  # as if there were nothing to refer to
                 insert = call("insert_one", about | body, id=id, beside=above)
                 yield from _with_values(insert, self._documents(at, large))
+                self._remember(id, body)
                 return at.config()
         body, large = self._draft(checkpoint, new_versions, {})
         values = self._documents(at, large)
@@ -189,12 +212,17 @@ class Checkpoints:
             yield call("put_many", {**values, id: about | body}, atomic=True)
         else:
             yield call("put", id, about | body)
+        self._remember(id, body)
         return at.config()
+
+    def _remember(self, id: str, body: Mapping[str, Any]) -> None:
+        places = {channel: place for channel, place in body["channels"].items() if place}
+        self.caches.places.add({id: places})
 
     def _documents(self, at: Address, large: Values) -> dict[str, dict[str, str]]:
         """Return the documents of large values, by id."""
         written = {at.id(VALUES, name): value for name, value in large.items()}
-        self.cache.add(written)
+        self.caches.values.add(written)
         return {id: packed(value) for id, value in written.items()}
 
     def _draft(
@@ -255,8 +283,11 @@ class Checkpoints:
         }
         if not kept:
             return {}
-        found = yield call("find", {"$id": above}, projection=["channels"])
-        stored = found[0].body["channels"] if found else {}
+        known = self.caches.places.get([above])
+        if not known:
+            found = yield call("get", above)
+            known = {above: {} if found is None else found["channels"]}
+        stored = known[above]
         return {
             channel: stored[channel]
             for channel, version in kept.items()
@@ -341,16 +372,19 @@ class Checkpoints:
         self, listing: Listing, after: str | None, limit: int
     ) -> Steps[tuple[list[CheckpointTuple], str | None]]:
         """Return the next checkpoints, and the cursor of those after them."""
-        page = yield call("page", listing.filter, sort=listing.sort, limit=limit, after=after)
-        wanted = [document for document in page if listing.matches(document)]
+        if listing.ids is not None:
+            wanted, writes, cursor = yield from _read_down(listing.ids, after, limit)
+        else:
+            page = yield call("page", listing.filter, sort=listing.sort, limit=limit, after=after)
+            wanted, cursor = [each for each in page if listing.matches(each)], page.cursor
+            writes = yield from self._writes(wanted)
         found: list[CheckpointTuple] = []
-        writes = yield from self._writes(wanted)
         for document, each in zip(wanted, (yield from self.tuples(wanted, writes)), strict=True):
             if not isinstance(each, CheckpointTuple):
                 each = yield from self.get_tuple(Address.of_body(document.body).config())  # noqa: PLW2901
             if each is not None:
                 found.append(each)
-        return found, page.cursor
+        return found, cursor
 
     def tuples(
         self, found: Sequence[Document], writes: Mapping[str, Sequence[Document]]
@@ -387,11 +421,11 @@ class Checkpoints:
         """Return large values, as the serializer wrote them."""
         if not ids:
             return {}
-        values = self.cache.get(ids)
+        values = self.caches.values.get(ids)
         if missing := ids - values.keys():
             bodies = yield call("get_many", missing)
             read = {id: typed(body) for id, body in bodies.items()}
-            self.cache.add(read)
+            self.caches.values.add(read)
             values |= read
         return values
 
@@ -552,6 +586,32 @@ class Checkpoints:
         unused = [each.id for each in stored if each.id not in used]
         if unused:
             yield call("remove_many", unused)
+
+
+def _read_down(
+    ids: Mapping[str, str], after: str | None, limit: int
+) -> Steps[tuple[list[Document], dict[str, list[Document]], str | None]]:
+    """Return up to `limit` checkpoints of a namespace before the id `after`, the last one first, their writes by their ids, and the
+    id after which there may be more. From the last one on, writes come before their checkpoint.
+    """
+    found: list[Document] = []
+    writes: dict[str, list[Document]] = {}
+    before: list[Document] = []
+    within, size = {**ids, "$lt": after or ids["$lt"]}, 2 * limit
+    while True:
+        stored = yield call("find", {"$id": within}, sort=_LAST_FIRST, limit=size)
+        for document in stored:
+            if "task" in document.body:
+                before.append(document)
+                continue
+            found.append(document)
+            its = [each for each in before if checkpoint_of(each.id) == document.id]
+            writes[document.id], before = its[::-1], []
+            if len(found) == limit:
+                return found, writes, document.id
+        if len(stored) < size:
+            return found, writes, None
+        within["$lt"] = stored[-1].id
 
 
 def _with_values(insert: Callable[[Any], Any], values: Mapping[str, Any]) -> Steps[None]:

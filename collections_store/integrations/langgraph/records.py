@@ -20,6 +20,7 @@ import re
 from base64 import b64encode
 from binascii import a2b_base64
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -40,13 +41,19 @@ def join(*parts: str) -> str:
     >>> join("c", "my/thread", "", "1ef")
     'c/my%2Fthread//1ef'
     """
-    return "/".join([_ESCAPED.sub(_escape, part) for part in parts])
+    return "/".join(map(_escaped, parts))
+
+
+@lru_cache(maxsize=4096)
+def _escaped(part: str) -> str:
+    return _ESCAPED.sub(_escape, part)
 
 
 def _escape(found: re.Match[str]) -> str:
     return f"%{ord(found[0]):02X}"
 
 
+@lru_cache(maxsize=4096)
 def split(path: str) -> tuple[str, ...]:
     """Return the parts that were joined.
 

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from ... import AsyncStore, Store
-from .checkpoints import BATCH, Checkpoints, Config, Listing, ValueCache
+from .checkpoints import BATCH, Caches, Checkpoints, Config, Listing
 from .running import AsyncStepRunner, InTransaction, LoopCaller, StepRunner, Steps, steps_of
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
 
     def __init__(self, serde: Any) -> None:
         super().__init__(serde=serde)
-        self._cache = ValueCache()
+        self._caches = Caches.empty()
 
     def _run(self, steps: Steps[T]) -> T:
         raise NotImplementedError
@@ -32,7 +32,7 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
 
     @property
     def _checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.serde, self._cache)
+        return Checkpoints(self.serde, self._caches)
 
     def put(
         self, config: Config, checkpoint: Any, metadata: Any, new_versions: Mapping[str, Any]
