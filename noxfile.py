@@ -102,6 +102,14 @@ def soak(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-m", "soak", *session.posargs)
 
 
+@nox.session(python=OLDEST)
+def failover(session: nox.Session) -> None:
+    """Let PostgreSQL servers fail while 20 threads and 64 tasks write; `tests` includes a short form."""
+    _install(session)
+    which = ("-m", "soak", "-n", "0", "-s", "tests/faults/test_failover.py")
+    session.run("python", "-m", "pytest", *which, *session.posargs)
+
+
 @nox.session(name="hosts-smskillsdk", python=PYTHONS)
 def hosts_smskillsdk(session: nox.Session) -> None:
     """Test the integration with Soul Machines' SDK, with the SDK; `tests` includes it."""

@@ -13,6 +13,8 @@ Rules of `ConnectionPool`:
 3. Permits are known by weak references, and counted again where a caller has to wait.
 4. Before a connection is used its file is checked, at most once a millisecond. Without a file, a connection is tried that
    was idle for long, or to which the server has sent something: that ends most sessions, and no write is lost by it.
+5. While a caller has waited for long, the others pause before they take a permit: a thread that works without a break
+   would take the one that it has just released sooner than another thread wakes.
 """
 
 from __future__ import annotations
@@ -44,10 +46,16 @@ from ..options import Options
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile, OpenFile, leak, opening, refuse
 from .jobs import Flag
-from .permits import POLL_INTERVAL, Permit
+from .permits import Permit
 
 PING_AFTER: Final = 30.0
 """Seconds without use after which a connection is tried before it is used."""
+
+
+_LONG_WAIT: Final = 0.05
+"""Seconds."""
+_PAUSE: Final = 0.001
+"""Seconds in which a thread wakes and takes a permit."""
 
 
 class PooledConnection:
@@ -270,6 +278,8 @@ class ConnectionPool(Pool):
         self._free: SimpleQueue[Permit] = SimpleQueue()
         self._issued: weakref.WeakSet[Permit] = weakref.WeakSet()
         self._counting = threading.Lock()
+        self._has_waited_long = 0.0
+        """Until when at most a caller waits that has waited for long; 0: none does."""
         self._paused: list[Permit] = []
         self._resumed: Flag | None = None
         self._replace_lost_permits()
@@ -278,6 +288,8 @@ class ConnectionPool(Pool):
         """Return a connection for the caller alone; raises `DatabaseBusy` and `StoreClosed`."""
         if (resumed := self._resumed) is not None:
             resumed.wait(self._timeout)
+        if self._has_waited_long and self._has_waited_long > time.monotonic():
+            time.sleep(_PAUSE)
         try:
             permits = [self._free.get_nowait()]
         except Empty:
@@ -318,7 +330,10 @@ class ConnectionPool(Pool):
         while (left := deadline - time.monotonic()) > 0:
             self._replace_lost_permits()
             with suppress(Empty):
-                return self._free.get(timeout=min(left, POLL_INTERVAL))
+                permit = self._free.get(timeout=min(left, _LONG_WAIT))
+                self._has_waited_long = 0.0
+                return permit
+            self._has_waited_long = time.monotonic() + 2 * _LONG_WAIT
         gc.collect()  # a permit that an interrupted caller lost may be part of a cycle
         self._replace_lost_permits()
         try:

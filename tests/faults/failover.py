@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from faults.losing import Proxy
 from postgres_cluster import Cluster, Node, wait_until
 
 from collections_store import AsyncStore, DatabaseUnavailable, Store
@@ -118,52 +119,107 @@ class Load:
         return sum(len(notes.put) + notes.increments for notes in self.notes.values())
 
 
-Fault = Callable[[Node, Node], None]
+@dataclass
+class Pair:
+    """A primary and its synchronous standby, under load. `proxy`: where the load has one address, which leads to a node."""
+
+    primary: Node
+    standby: Node
+    load: Load
+    proxy: Proxy | None = None
+
+    def lead_to(self, node: Node) -> None:
+        """Lead the one address to a node, as a proxy or DNS does."""
+        if self.proxy is not None:
+            self.proxy.lead_to(node.url)
 
 
-def kill(primary: Node, standby: Node) -> None:
-    primary.kill()
-    standby.promote()
+Fault = Callable[[Pair], Node]
+"""Lets a node fail; returns the node that can write afterwards."""
 
 
-def shut_down(primary: Node, standby: Node) -> None:
-    primary.shut_down()
-    standby.promote()
+def kill(pair: Pair) -> Node:
+    """A power cut."""
+    pair.primary.kill()
+    return promoted(pair)
 
 
-def freeze(primary: Node, standby: Node) -> None:
-    primary.freeze()
-    standby.promote()
+def shut_down(pair: Pair) -> Node:
+    """The primary is stopped, as for an upgrade."""
+    pair.primary.shut_down()
+    return promoted(pair)
 
 
-def demote(primary: Node, standby: Node) -> None:
-    """The primary comes back at its own address, as a standby."""
-    primary.shut_down()
-    standby.promote()
-    primary.start(standby)
+def freeze(pair: Pair) -> Node:
+    """The primary hangs: it accepts connections, and is silent."""
+    pair.primary.freeze()
+    return promoted(pair)
 
 
-FAULTS: dict[str, Fault] = {each.__name__: each for each in (kill, shut_down, freeze, demote)}
+def demote(pair: Pair) -> Node:
+    """The primary comes back at its own address, as a standby; a proxy still leads there for a while."""
+    pair.primary.shut_down()
+    pair.standby.promote()
+    pair.primary.start(pair.standby)
+    wait_until(
+        lambda: (
+            pair.primary.query(
+                "SELECT count(*) > 1 FROM pg_stat_activity WHERE usename = 'postgres'"
+            )
+            == [(True,)]
+            if pair.proxy is not None
+            else True
+        ),
+        "the load reaches the standby",
+    )
+    pair.lead_to(pair.standby)
+    return pair.standby
+
+
+def lose_standby(pair: Pair) -> Node:
+    """The standby is away: nothing is acknowledged until it is back."""
+    pair.standby.shut_down()
+    wait_until(
+        lambda: all(notes.in_doubt for notes in pair.load.notes.values()), "all writes are in doubt"
+    )
+    pair.standby.start(pair.primary)
+    return pair.primary
+
+
+def promoted(pair: Pair) -> Node:
+    pair.standby.promote()
+    pair.lead_to(pair.standby)
+    return pair.standby
+
+
+FAULTS: dict[str, Fault] = {
+    each.__name__: each for each in (kill, shut_down, freeze, demote, lose_standby)
+}
 
 
 def fail_over(
-    cluster: Cluster, fault: Fault, threads: int, tasks: int, **options: Any
+    cluster: Cluster,
+    fault: Fault,
+    threads: int,
+    tasks: int,
+    *,
+    by_proxy: bool = False,
+    **options: Any,
 ) -> tuple[Load, float]:
-    """Let a primary with a synchronous standby fail under load; return the load, and the seconds until all wrote again."""
+    """Let a node fail under load; return the load, and the seconds from when a node can write until all wrote again."""
     primary = cluster.add()
     standby = cluster.add(primary)
     primary.synchronise_with(standby)
-    load = Load(
-        f"{cluster.url}&target_session_attrs=read-write&connect_timeout=2",
-        threads,
-        tasks,
-        **options,
-    )
+    proxy = Proxy(primary.url) if by_proxy else None
+    url = f"{cluster.url}&target_session_attrs=read-write" if proxy is None else f"{proxy.url}?"
+    load = Load(f"{url}&connect_timeout=2", threads, tasks, **options)
     try:
         load.wait_for_all(time.monotonic())
-        fault(primary, standby)
+        writable = fault(Pair(primary, standby, load, proxy))
         seconds = load.wait_for_all(time.monotonic())
     finally:
         load.stop()
-    load.check(standby.url)
+        if proxy is not None:
+            proxy.close()
+    load.check(writable.url)
     return load, seconds

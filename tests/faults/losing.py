@@ -29,6 +29,10 @@ class Proxy:
         self._armed = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
+    def lead_to(self, url: str) -> None:
+        """Lead new connections to another server."""
+        self._target = sa.make_url(url)
+
     @contextmanager
     def dropping(self) -> Iterator[None]:
         """Drop the connection of the next write, once it is committed."""
@@ -45,7 +49,11 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
-            server = socket.create_connection((self._target.host, self._target.port or 5432))
+            try:
+                server = socket.create_connection((self._target.host, self._target.port or 5432))
+            except OSError:
+                client.close()
+                continue
             threading.Thread(target=self._relay, args=(client, server), daemon=True).start()
 
     def _relay(self, client: socket.socket, server: socket.socket) -> None:

@@ -8,10 +8,30 @@ from postgres_cluster import Cluster
 
 from collections_store import ReadOnlyDatabase, Store, Transaction
 
+CASES: Any = {
+    "kill": {},
+    "shut_down": {"by_proxy": True},
+    "demote": {"by_proxy": True},
+    "freeze": {"reply_timeout": 1},
+    "lose_standby": {"reply_timeout": 1},
+}
+"""Options of the load, by faults."""
 
-@pytest.mark.parametrize("fault", ["kill", "shut_down", "demote"])
-def test_a_failover_under_load(postgres_cluster: Cluster, fault: str) -> None:
-    fail_over(postgres_cluster, FAULTS[fault], threads=4, tasks=8)
+
+@pytest.mark.parametrize("fault", CASES)
+def test_a_fault_under_load(postgres_cluster: Cluster, fault: str) -> None:
+    fail_over(postgres_cluster, FAULTS[fault], threads=3, tasks=6, **CASES[fault])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["hosts", "proxy"])
+@pytest.mark.parametrize("fault", CASES)
+def test_a_fault_under_heavy_load(postgres_cluster: Cluster, fault: str, by_proxy: bool) -> None:
+    options = CASES[fault] | {"by_proxy": by_proxy}
+    load, seconds = fail_over(postgres_cluster, FAULTS[fault], threads=20, tasks=64, **options)
+    in_doubt = sum(notes.in_doubt for notes in load.notes.values())
+    print(f"{fault}: {load.acknowledged} acknowledged, {in_doubt} in doubt, {seconds:.2f} s")
+    assert seconds < 2
 
 
 def test_a_standby_only_reads(postgres_cluster: Cluster) -> None:
@@ -44,7 +64,3 @@ def test_a_standby_only_reads(postgres_cluster: Cluster) -> None:
         pytest.raises(ConnectionError),
     ):
         store["things"].get("a")
-
-
-def test_a_frozen_primary_under_load(postgres_cluster: Cluster) -> None:
-    fail_over(postgres_cluster, FAULTS["freeze"], threads=4, tasks=8, reply_timeout=2)

@@ -44,6 +44,31 @@ def test_the_connection_used_last_is_used_first(url: str) -> None:
         pool.release(one)
 
 
+def test_a_thread_that_works_without_a_break_leaves_others_their_turn(url: str) -> None:
+    with Store(url, pool_size=1) as store:
+        pool = pool_of(store)
+        stopped, turns = threading.Event(), [0, 0, 0]
+
+        def work(number: int) -> None:
+            while not stopped.is_set():
+                pooled = pool.acquire()
+                turns[number] += 1
+                time.sleep(0.001)
+                pool.release(pooled)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + 60
+        while min(turns) < 20 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        stopped.set()
+        for thread in threads:
+            thread.join()
+        assert min(turns) >= 20
+        assert sum(turns) < 100 * min(turns)  # else one had nearly all
+
+
 def test_the_pool_has_at_most_its_size(url: str) -> None:
     with Store(url, pool_size=2, busy_timeout=0.2) as store:
         pool = pool_of(store)
