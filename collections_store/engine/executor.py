@@ -75,7 +75,9 @@ class Executor:
     ) -> T:
         """Run an operation until it succeeds or fails for good; its timeout runs from `started`."""
         started = time.monotonic() if started is None else started
-        retries: Retries | None = None  # made where there is an error: this is the way of every call
+        retries: Retries | None = (
+            None  # made where there is an error: this is the way of every call
+        )
         vanished = count(1)
         for attempt in count():
             begun = time.monotonic()

@@ -64,3 +64,17 @@ def test_a_standby_only_reads(postgres_cluster: Cluster) -> None:
         pytest.raises(ConnectionError),
     ):
         store["things"].get("a")
+
+
+def test_a_write_finds_the_primary_among_several_hosts(postgres_cluster: Cluster) -> None:
+    """The first host of the URL is a standby, and the URL does not ask for a server that can write."""
+    primary = postgres_cluster.add()
+    standby = postgres_cluster.add(primary)
+    postgres_cluster.nodes.reverse()
+    with Store(postgres_cluster.url, pool_size=3) as store:
+        assert store["things"].put("a", 1) == 1
+    primary.wait_for(standby)
+    with Store(postgres_cluster.url, pool_size=3) as store:
+        assert store["things"].get("a") == 1  # on the standby
+        assert store["things"].put("a", 2) == 2
+        assert store.run_transaction(lambda tx: tx["things"].put("a", 3)) == 3

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from psycopg import Connection, Cursor, OperationalError
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.errors import Diagnostic
+from psycopg.errors import Diagnostic, ReadOnlySqlTransaction
 
 from ....query.budget import check_now
 
@@ -61,7 +61,7 @@ class StoreConnection(Connection[Any]):
     connect_timeout: ClassVar[float] = 30.0
     """Seconds for each address, unless the URL has others."""
     failed_at: ClassVar[dict[Address, float]] = {}
-    """When it was that an address refused a connection, or was silent."""
+    """When it was that an address refused a connection or a write, or was silent."""
     reply_timeout: ClassVar[float] = math.inf
     """Seconds for which the server may be silent during a statement that changes no schema."""
 
@@ -101,18 +101,25 @@ class StoreConnection(Connection[Any]):
 
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         """Wait for the end of what the driver does; raise `OperationalError` if the server is silent for too long."""
-        result = super().wait(watched(gen, self._look), *arguments, **options)
+        try:
+            result = super().wait(watched(gen, self._look), *arguments, **options)
+        except ReadOnlySqlTransaction:
+            self._avoid_address()
+            raise
         if not self.is_replicated:
             self.is_replicated = True
             raise OperationalError("the wait for a synchronous standby was cancelled")
         return result
+
+    def _avoid_address(self) -> None:
+        self.failed_at[self.info.host, str(self.info.port)] = monotonic()
 
     def _look(self, silent: float) -> None:
         limit = math.inf if self.changes_schema else self.reply_timeout
         if not self.is_ready:
             limit = min(limit, self.connect_timeout)
         if silent > limit or monotonic() > self.cancelled_at + CANCEL_TIMEOUT:
-            self.failed_at[self.info.host, str(self.info.port)] = monotonic()
+            self._avoid_address()
             self.close()
             raise OperationalError(f"the server has not answered for {silent:.1f} seconds")
 

@@ -1,0 +1,66 @@
+"""The order in which the hosts of a URL are tried, and the limits of a wait for the server."""
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from collections_store.options import Options
+from collections_store.sql.dialects.postgresql.connections import PostgresConnections
+from collections_store.sql.dialects.postgresql.driver import watched
+
+HOSTS = {"host": "a,b,c", "port": "1,2,3", "user": "me"}
+
+
+def new_class() -> Any:
+    return PostgresConnections().connection_class(Options(busy_timeout=2.5))
+
+
+def test_hosts_that_failed_last_are_tried_last() -> None:
+    kind = new_class()
+    assert kind.arranged(HOSTS) == HOSTS | {"connect_timeout": 3}
+    kind.failed_at[("a", "1")] = 5.0
+    kind.failed_at[("b", "2")] = 4.0
+    assert kind.arranged(HOSTS) == HOSTS | {
+        "connect_timeout": 3, "host": "c,b,a", "port": "3,2,1",
+    }  # fmt: skip
+    assert new_class().arranged(HOSTS)["host"] == "a,b,c"  # of another store
+
+
+@pytest.mark.parametrize(
+    ("given", "port"),
+    [
+        ({"host": "a,b"}, "5432,5432"),
+        ({"host": "a,b", "port": "7"}, "7,7"),
+        ({"host": "a,b", "port": "7,8,9"}, "7,8,9"),  # libpq refuses these
+        ({"host": "a,b", "port": "7,8", "hostaddr": "1.1.1.1,2.2.2.2"}, "7,8"),
+        ({"host": "a"}, None),
+        ({}, None),
+    ],
+)
+def test_hosts_that_share_a_port(given: dict[str, str], port: str | None) -> None:
+    kind = new_class()
+    kind.failed_at[("a", "7")] = kind.failed_at[("a", "5432")] = 1.0
+    found = kind.arranged(given | {"connect_timeout": "9"})
+    assert found["connect_timeout"] == "9"
+    assert found.get("port") == port
+    is_sorted = len(given.get("port", "").split(",")) < 3 and "hostaddr" not in given
+    assert found.get("host") == ("b,a" if given.get("host") == "a,b" and is_sorted else given.get("host"))  # fmt: skip
+
+
+def test_silence_is_measured_from_the_last_answer() -> None:
+    silences: list[float] = []
+
+    def steps() -> Generator[str, int, str]:
+        received = [(yield "wait"), (yield "wait"), (yield "wait"), (yield "wait")]
+        return f"received {received}"
+
+    running = watched(steps(), silences.append)
+    assert next(running) == "wait"
+    for ready in (1, 0, 0):
+        assert running.send(ready) == "wait"
+    with pytest.raises(StopIteration) as caught:
+        running.send(1)
+    assert caught.value.value == "received [1, 0, 0, 1]"
+    assert len(silences) == 2
+    assert silences[0] == 0.0 <= silences[1]
