@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, Final, ForwardRef, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
@@ -44,10 +45,14 @@ def value_class(
     True
     """
     if cls is None:
-        return dataclass(slots=True, eq=eq, unsafe_hash=eq, repr=eq)
-    slotted = dataclass(slots=True, eq=False, repr=False)(cls)
-    slotted.__repr__ = _repr  # type: ignore[method-assign] # one for all: nothing to compile
-    return slotted
+        return partial(_value_class, eq=eq)
+    return _value_class(cls, eq=eq)
+
+
+def _value_class(cls: type[T], *, eq: bool) -> type[T]:
+    made = dataclass(slots=True, eq=eq, unsafe_hash=eq, repr=False)(cls)
+    made.__repr__ = _repr  # type: ignore[method-assign] # one for all: nothing to compile
+    return made
 
 
 def _repr(self: Any) -> str:
