@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Any, Final, TypeAlias
 
@@ -88,6 +89,8 @@ Entry: TypeAlias = tuple[Path, Rule]
 Tree: TypeAlias = "dict[str, Tree | Rule]"
 
 ID: Final = Path("_id")
+PARSED: Final = 128
+"""Lists of fields whose projections are remembered."""
 
 
 def is_inclusion(entries: tuple[Entry, ...]) -> bool:
@@ -409,6 +412,8 @@ class Projection:
         if isinstance(what, Projection):
             return what
         if isinstance(what, list | tuple):
+            if all(type(each) is str for each in what):
+                return _of_fields(tuple(what))
             what = dict.fromkeys(map(_name, what), 1)
         if not isinstance(what, Mapping):
             problem = f"must be a document or a list of fields, got {shortened(what)}"
@@ -467,6 +472,14 @@ class Projection:
                     if not result[key]:
                         del result[key]
         return result
+
+
+@lru_cache(maxsize=PARSED)
+def _of_fields(names: tuple[str, ...]) -> Projection:
+    """Return the projection on some fields. A call uses the same ones again and again, and to parse them takes longer than to
+    read a document.
+    """
+    return Projection.parse(dict.fromkeys(names, 1))
 
 
 def _as_json(path: Path, rule: Rule) -> tuple[str | Path, Any]:
