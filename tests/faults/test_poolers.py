@@ -274,6 +274,7 @@ def test_a_wait_for_a_connection_of_the_server(postgres_url: str, direct_backend
             assert store["things"].get("a") == 1
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(POOLER_VARIABLE in os.environ, reason="all of the contract tests run so")
 def test_the_contract_holds(postgres_url: str, pooler_url: str) -> None:
     """A part of the contract tests; `nox -s poolers` runs all."""

@@ -117,14 +117,10 @@ def _check_options(url: sa.URL) -> None:
     for option in url.query:
         if option not in {*known, _PREPARE, "pooler"}:
             close = get_close_matches(option, known, 1)
-            hint = (
-                f"did you mean {close[0]!r}?"
-                if close
-                else ("it takes those of libpq, pooler and prepare_threshold")
-            )
+            hint = f": did you mean {close[0]!r}?" if close else "."
             raise InvalidUrl(
-                f"a PostgreSQL URL has no option {option!r}: {hint}; options of the store, such as busy_timeout, "
-                "are its arguments"
+                f"a PostgreSQL URL has no option {option!r}{hint} It takes those of libpq, pooler and "
+                "prepare_threshold; others, such as busy_timeout, are arguments of the store"
             )
     _prepare_threshold(url)
 
