@@ -179,7 +179,7 @@ class Template:
         self.folder = root / "template"
         self.folder.mkdir()
         root.chmod(0o755)
-        self.password = create_database(self.folder, self.binaries)
+        self.password = create_database(self.folder, self.binaries, "--wal-segsize=1")
 
 
 @contextmanager

@@ -314,10 +314,10 @@ def own_folder(folder: Path) -> Path:
     return run
 
 
-def create_database(folder: Path, binaries: Path) -> str:
+def create_database(folder: Path, binaries: Path, *options: str) -> str:
     """Create the data of a server in `folder`, in a folder of the server's user; return the superuser's password."""
     run, password = own_folder(folder), secrets.token_urlsafe(24)
-    _initialise(binaries, run, password)
+    _initialise(binaries, run, password, *options)
     return password
 
 
@@ -366,12 +366,18 @@ def _as_owner(folder: Path) -> dict[str, Any]:
     return arguments
 
 
-def _initialise(binaries: Path, run: Path, password: str) -> None:
+def _initialise(binaries: Path, run: Path, password: str, *options: str) -> None:
     secret = run / "password"
     secret.write_text(password)
     os.chown(secret, run.stat().st_uid, run.stat().st_gid)
     command = [str(binaries / "initdb"), f"--pgdata={run / 'data'}", "--username=postgres"]
-    command += ["--auth=scram-sha-256", f"--pwfile={secret}", "--encoding=UTF8", "--no-sync"]
+    command += [
+        "--auth=scram-sha-256",
+        f"--pwfile={secret}",
+        "--encoding=UTF8",
+        "--no-sync",
+        *options,
+    ]
     for locale in ("C.UTF-8", "C"):
         done = _run([*command, f"--locale={locale}"], INITIALISE_SECONDS, **_as_owner(run))
         if done.returncode == 0:

@@ -50,6 +50,8 @@ from .permits import Permit
 
 PING_AFTER: Final = 30.0
 """Seconds without use after which a connection is tried before it is used."""
+LOOK_AFTER: Final = 0.001
+"""Seconds without use after which it is looked whether the server has sent something."""
 
 
 _LONG_WAIT: Final = 0.05
@@ -88,9 +90,11 @@ class PooledConnection:
                 with suppress(*database.errors.types()):
                     self.connection.command(statement)
 
-    def has_input(self) -> bool:
-        """Return whether the database has sent something that nobody waits for."""
-        return isinstance(self.connection, DriverConnection) and self.connection.has_input()
+    def may_be_lost(self, idle: float) -> bool:
+        """Return whether the database may have ended a connection that was idle for so many seconds."""
+        if idle < LOOK_AFTER or not isinstance(self.connection, DriverConnection):
+            return False
+        return idle > PING_AFTER or self.connection.has_input()
 
     def close(self, *, is_broken: bool = False) -> None:
         """Close the connection, unless that would damage the file."""
@@ -310,8 +314,9 @@ class ConnectionPool(Pool):
                         if time_now > file.valid_until:
                             pooled.check_file(file)
                     elif (
-                        time_now > pooled.released_at + PING_AFTER or pooled.has_input()
-                    ) and not pooled.connection.is_alive():
+                        pooled.may_be_lost(time_now - pooled.released_at)
+                        and not pooled.connection.is_alive()
+                    ):
                         pooled.permits = None
                         pooled.close(is_broken=True)
                         continue

@@ -31,14 +31,16 @@ class Notes:
 
 
 class Load:
-    """Threads that write through a `Store`, and tasks that write through an `AsyncStore`, until `stop`."""
+    """Threads that write through a `Store`, and tasks that write through an `AsyncStore`, until `stop`, with a pause of so
+    many seconds between two writes of each.
+    """
 
-    def __init__(self, url: str, threads: int, tasks: int, **options: Any) -> None:
-        self.url, self.options = url, options
+    def __init__(self, url: str, threads: int, tasks: int, pause: float, **options: Any) -> None:
+        self.url, self.pause, self.options = url, pause, options
         self.notes = {f"thread{n}": Notes() for n in range(threads)}
         self.notes |= {f"task{n}": Notes() for n in range(tasks)}
         self._stopped = threading.Event()
-        with Store(url, **options) as store:
+        with Store(url) as store:
             for name in self.notes:
                 store["counters"].put(name, {"n": 0})
             store["things"].put("first", {})
@@ -68,6 +70,7 @@ class Load:
                 store["counters"].increment(name, "n")
                 notes.increments += 1
                 notes.last = time.monotonic()
+                time.sleep(self.pause)
             except DatabaseUnavailable as error:
                 notes.fail(error)
 
@@ -85,6 +88,7 @@ class Load:
                 await store["counters"].increment(name, "n")
                 notes.increments += 1
                 notes.last = time.monotonic()
+                await asyncio.sleep(self.pause)
             except DatabaseUnavailable as error:
                 notes.fail(error)
 
@@ -203,6 +207,7 @@ def fail_over(
     threads: int,
     tasks: int,
     *,
+    pause: float = 0.0,
     by_proxy: bool = False,
     **options: Any,
 ) -> tuple[Load, float]:
@@ -212,7 +217,7 @@ def fail_over(
     primary.synchronise_with(standby)
     proxy = Proxy(primary.url) if by_proxy else None
     url = f"{cluster.url}&target_session_attrs=read-write" if proxy is None else f"{proxy.url}?"
-    load = Load(f"{url}&connect_timeout=2", threads, tasks, **options)
+    load = Load(f"{url}&connect_timeout=2", threads, tasks, pause, **options)
     try:
         load.wait_for_all(time.monotonic())
         writable = fault(Pair(primary, standby, load, proxy))

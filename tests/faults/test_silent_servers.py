@@ -1,6 +1,7 @@
 """A server that does not answer: no call, no cancellation and no `close` waits for it for ever."""
 
 import asyncio
+import secrets
 import time
 from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from conftest import Backend
 from faults.test_cancellation import Slow
-from postgres_cluster import Cluster, Node, wait_until
+from postgres_cluster import Cluster, Node, Template, cluster, wait_until
 
 from collections_store import (
     AsyncStore,
@@ -29,13 +30,26 @@ from collections_store.operations.operation import Operation
 
 @dataclass(frozen=True)
 class SlowChange(Operation[None]):
-    """A change of the schema that takes a second."""
+    """A change of the schema that takes some seconds."""
 
     collection: str = "things"
     atomic = True
 
     def __call__(self, connection: Connection) -> None:
-        connection.command("CREATE TEMPORARY TABLE slow AS SELECT 1 AS n FROM pg_sleep(1.5)")
+        connection.command("CREATE TEMPORARY TABLE slow AS SELECT 1 AS n FROM pg_sleep(3)")
+
+
+@pytest.fixture(scope="module")
+def node(postgres_template: Template) -> Iterator[Node]:
+    """A server that the tests freeze."""
+    with cluster(postgres_template) as nodes:
+        yield nodes.add()
+
+
+@pytest.fixture
+def schema() -> str:
+    """The name of a schema of its own."""
+    return f"silent_{secrets.token_hex(4)}"
 
 
 @contextmanager
@@ -59,9 +73,8 @@ async def cancelled(call: Awaitable[Any], seconds: float = 0.3) -> asyncio.Cance
     return caught.value
 
 
-def test_a_limit_of_silence(postgres_cluster: Cluster) -> None:
-    node = postgres_cluster.add()
-    with Store(node.url, reply_timeout=0.5, reconnect_for=0, busy_timeout=5) as store:
+def test_a_limit_of_silence(node: Node, schema: str) -> None:
+    with Store(node.url, schema=schema, reply_timeout=2, reconnect_for=0, busy_timeout=5) as store:
         store["things"].put("a", 1)
         with frozen(node):
             with pytest.raises(DatabaseUnavailable, match="has not answered") as caught:
@@ -79,16 +92,15 @@ def test_a_limit_of_silence(postgres_cluster: Cluster) -> None:
         ):
             tx["things"].put("c", 1)
             node.freeze()
-        assert caught.value.in_doubt
         node.thaw()
+        assert caught.value.in_doubt
 
 
-def test_a_group_of_tasks_is_not_stuck(postgres_cluster: Cluster) -> None:
-    node = postgres_cluster.add()
+def test_a_group_of_tasks_is_not_stuck(node: Node, schema: str) -> None:
 
     async def main() -> None:
         url = f"{node.url}?connect_timeout=2"
-        async with AsyncStore(url, reply_timeout=0.5, reconnect_for=0) as store:
+        async with AsyncStore(url, schema=schema, reply_timeout=2, reconnect_for=0) as store:
             await store["things"].put("first", 1)
             with frozen(node):
                 puts = (store["things"].put(str(n), n) for n in range(16))
@@ -100,11 +112,13 @@ def test_a_group_of_tasks_is_not_stuck(postgres_cluster: Cluster) -> None:
     asyncio.run(main())
 
 
-def test_cancelled_calls_end_without_a_limit(postgres_cluster: Cluster) -> None:
-    node = postgres_cluster.add()
+def test_cancelled_calls_end_without_a_limit(node: Node, schema: str) -> None:
 
     async def main() -> None:
-        async with AsyncStore(node.url) as store, AsyncStore(node.url) as fresh:
+        async with (
+            AsyncStore(node.url, schema=schema) as store,
+            AsyncStore(node.url, schema=schema) as fresh,
+        ):
             for id in ("creates", "first"):
                 await store["things"].put(id, 1)
             with frozen(node):
@@ -119,12 +133,12 @@ def test_cancelled_calls_end_without_a_limit(postgres_cluster: Cluster) -> None:
     asyncio.run(main())
 
 
-def test_closing_ends_without_a_limit(postgres_cluster: Cluster) -> None:
-    node = postgres_cluster.add()
+def test_closing_ends_without_a_limit(node: Node, schema: str) -> None:
 
     async def main() -> None:
-        store = AsyncStore(node.url, busy_timeout=1)
-        await store["things"].put("first", 1)
+        store = AsyncStore(node.url, schema=schema, busy_timeout=3)
+        for id in ("creates", "first"):
+            await store["things"].put(id, 1)
         with frozen(node):
             put = asyncio.ensure_future(store["things"].put("a", 1))
             get = asyncio.ensure_future(store["things"].get("a"))
@@ -173,7 +187,7 @@ def test_threads_do_not_wait_for_a_standby_for_ever(postgres_cluster: Cluster) -
 
 
 def test_what_takes_long_on_a_server_that_answers(postgres_backend: Backend) -> None:
-    options = {**postgres_backend.options, "reply_timeout": 0.5, "reconnect_for": 0}
+    options = {**postgres_backend.options, "reply_timeout": 2, "reconnect_for": 0}
     with Store(postgres_backend.url, busy_timeout=1.5, **options) as store:
         things = store["things"]
         things.put("a", 1)
@@ -181,7 +195,7 @@ def test_what_takes_long_on_a_server_that_answers(postgres_backend: Backend) -> 
             store.run(Slow("SELECT pg_sleep(60)"))
         begun = time.monotonic()
         store.run(SlowChange())
-        assert time.monotonic() > begun + 1
+        assert time.monotonic() > begun + 2
         engine = sa.create_engine(postgres_backend.url.replace(":", "+psycopg:", 1))
         with engine.begin() as connection:
             store.bind(connection)["things"].put("a", 2)
@@ -191,9 +205,8 @@ def test_what_takes_long_on_a_server_that_answers(postgres_backend: Backend) -> 
         assert things.put("a", 3) == 3
 
 
-def test_a_server_that_accepts_connections_and_is_silent(postgres_cluster: Cluster) -> None:
-    node = postgres_cluster.add()
-    with Store(node.url, busy_timeout=1) as store, frozen(node):
+def test_a_server_that_accepts_connections_and_is_silent(node: Node, schema: str) -> None:
+    with Store(node.url, schema=schema, busy_timeout=1) as store, frozen(node):
         begun = time.monotonic()
         with pytest.raises(DatabaseUnavailable):
             store["things"].get("a")
@@ -208,9 +221,8 @@ def test_reply_timeout_is_an_option_of_servers() -> None:
             Store("postgresql://localhost/a", reply_timeout=wrong)  # type: ignore[arg-type]
 
 
-def test_lost_connections_leave_no_session(postgres_cluster: Cluster) -> None:
-    node = postgres_cluster.add()
-    with Store(node.url, reply_timeout=0.5) as store:
+def test_lost_connections_leave_no_session(node: Node, schema: str) -> None:
+    with Store(node.url, schema=schema, reply_timeout=2) as store:
         store["things"].put("a", 1)
         with frozen(node), pytest.raises(DatabaseUnavailable):
             store["things"].put("a", 2)
@@ -219,9 +231,8 @@ def test_lost_connections_leave_no_session(postgres_cluster: Cluster) -> None:
         wait_until(lambda: not connection.execute(sessions).fetchall(), "all sessions end")
 
 
-def test_callers_that_wait_for_the_opening_share_its_failure(postgres_cluster: Cluster) -> None:
-    node = postgres_cluster.add()
-    with Store(f"{node.url}?connect_timeout=2") as store, frozen(node):
+def test_callers_that_wait_for_the_opening_share_its_failure(node: Node, schema: str) -> None:
+    with Store(f"{node.url}?connect_timeout=2", schema=schema) as store, frozen(node):
 
         def get(_: int) -> type[Exception] | None:
             try:
@@ -234,5 +245,5 @@ def test_callers_that_wait_for_the_opening_share_its_failure(postgres_cluster: C
             begun = time.monotonic()
             assert set(threads.map(get, range(20))) == {DatabaseUnavailable}
         assert time.monotonic() - begun < 20  # one after the other would take 40
-    with Store(node.url) as store:
+    with Store(node.url, schema=schema) as store:
         assert store["things"].get("a") is None
