@@ -247,19 +247,26 @@ def test_a_lost_connection_is_closed_at_once(url: str) -> None:
             gc.enable()
 
 
-@pytest.mark.parametrize("function", ["pg_backend_pid()", "set_config(text, text, boolean)"])
+@pytest.mark.parametrize(
+    ("function", "text", "expected"),
+    [
+        ("pg_backend_pid()", "no such setting", "no such setting"),
+        ("set_config(text, text, boolean)", "no such setting", "no such setting"),
+        ("pg_backend_pid()", "invalid command, use SHOW HELP;", "the console of PgBouncer"),
+    ],
+)
 def test_a_connection_whose_settings_fail_is_closed(
-    postgres_backend: Backend, function: str
+    postgres_backend: Backend, function: str, text: str, expected: str
 ) -> None:
     url, schema = postgres_backend.url, postgres_backend.options["schema"]
-    body = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'no such setting'; END $$"
+    body = f"LANGUAGE plpgsql AS $$ BEGIN RAISE '{text}'; END $$"
     sessions = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE SCHEMA {schema}")
         connection.execute(f"CREATE FUNCTION {schema}.{function} RETURNS text {body}")
         path = f"options=-csearch_path%3D{schema},pg_catalog"
         with Store(f"{url}?application_name={schema}&{path}") as store:
-            with pytest.raises(DatabaseError, match="no such setting"):
+            with pytest.raises(DatabaseError, match=expected):
                 store["things"].get("a")
             wait_until(
                 lambda: connection.execute(sessions, [schema]).fetchone() == (0,), "it is closed"

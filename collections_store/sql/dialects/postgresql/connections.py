@@ -68,6 +68,10 @@ _REFUSED: Final = (
     "the pooler accepts no such option: remove it from the URL, or list it in the pooler's "
     "ignore_startup_parameters"
 )
+_CONSOLE: Final = "use SHOW HELP"
+_NO_DATABASE: Final = (
+    "this is the console of PgBouncer: name another database than pgbouncer in the URL"
+)
 _TOO_WEAK: Final = {"full": "'off'", "replicated": "'off', 'local', 'remote_write'"}
 """The values of `synchronous_commit` that promise less than a durability."""
 _NO_STANDBY: Final = (
@@ -298,6 +302,8 @@ class PostgresErrors(Errors):
             return DatabaseError(f"{message}: {_POOLED}")
         if _REFUSED_OPTION in message:
             return DatabaseError(f"{message}: {_REFUSED}")
+        if _CONSOLE in message:
+            return DatabaseError(_NO_DATABASE)
         if _is_read_only(state, message):
             return ReadOnlyDatabase(f"{message}: {_READ_ONLY}")
         lost = (
