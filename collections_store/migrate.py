@@ -221,7 +221,8 @@ def bring_up(pooled: PooledConnection, names: Names) -> None:
     owned = isinstance(connection, DriverConnection)  # alembic leaves the transaction of `sa` alone
     with pooled.sa.begin() if owned else connection.transaction(write=True):
         if isinstance(connection, DriverConnection):
-            connection.begin(write=True)
+            # no snapshot: through a pooler, the settings would take it before the lock
+            connection.begin(write=True, snapshot=False)
         lock = connection.database.transactions.lock_schema(connection.store.revisions)
         if lock is not None:
             connection.command(lock)

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,13 +16,22 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from conftest import Backend
+from migrations.test_migrations import cook
 from postgres_server import URL_VARIABLE
 from psycopg import sql
 from transaction_pooler import POOLER_VARIABLE, TransactionPooler
 
-from collections_store import AsyncStore, DatabaseBusy, DatabaseError, DatabaseUnavailable, Store
+from collections_store import (
+    AsyncStore,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    Store,
+    migrate,
+)
 from collections_store.operations.operation import Operation
 from collections_store.query.values import value_class
+from collections_store.sql.schema import REVISION
 
 SETTINGS = "current_setting('lock_timeout'), current_setting('synchronous_commit')"
 STORES = {"full": 30.0, "normal": 7.0}
@@ -272,6 +282,19 @@ def test_a_wait_for_a_connection_of_the_server(postgres_url: str, direct_backend
                 store["things"].get("a")
             pooler.is_full = False
             assert store["things"].get("a") == 1
+
+
+def test_concurrent_upgrades(pooler_url: str, direct_backend: Backend) -> None:
+    cook(direct_backend, "0001")
+    together = threading.Barrier(6)
+
+    def upgrade(_: int) -> tuple[str | None, str | None]:
+        together.wait()
+        return migrate.upgrade(pooler_url, schema=direct_backend.options["schema"])
+
+    with ThreadPoolExecutor(6) as threads:
+        upgraded = set(threads.map(upgrade, range(6)))
+    assert {after for _, after in upgraded} == {REVISION}
 
 
 @pytest.mark.timeout(600)
