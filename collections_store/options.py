@@ -166,8 +166,8 @@ class Options:
 
     def __post_init__(self) -> None:
         check_seconds("busy_timeout", self.busy_timeout)
-        if self.reconnect_for != 0 and self.reconnect_for is not None:
-            check_seconds("reconnect_for", self.reconnect_for)
+        if self.reconnect_for is not None:
+            check_seconds("reconnect_for", self.reconnect_for, least=0)
         check_flag("read_only", self.read_only)
         check_choice("durability", self.durability, get_args(Durability))
         check_integer("max_body", self.max_body)
@@ -640,12 +640,12 @@ def check_version(value: Any, option: str = "if_version") -> int | None:
     return None if value is None else check_integer(option, value, most=MAX_COUNT)
 
 
-def check_seconds(option: str, value: Any) -> float:
+def check_seconds(option: str, value: Any, *, least: float = MIN_TIMEOUT) -> float:
     """Return a timeout."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if is_number and MIN_TIMEOUT <= value <= MAX_TIMEOUT:
+    if is_number and least <= value <= MAX_TIMEOUT:
         return float(value)
-    must = f"must be from {MIN_TIMEOUT} to {MAX_TIMEOUT:,} seconds"
+    must = f"must be from {least} to {MAX_TIMEOUT:,} seconds"
     raise InvalidOption(option, f"{must}, got {shortened(value)}")
 
 

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from faults.failover import FAULTS, fail_over
+from faults.losing import Proxy
 from postgres_cluster import Cluster
 
 from collections_store import ReadOnlyDatabase, Store, Transaction
@@ -80,3 +82,21 @@ def test_a_write_finds_the_primary_among_several_hosts(postgres_cluster: Cluster
         assert store["things"].get("a") == 1  # on the standby
         assert store["things"].put("a", 2) == 2
         assert store.run_transaction(lambda tx: tx["things"].put("a", 3)) == 3
+
+
+def test_an_engine_of_the_caller_leaves_a_standby(postgres_cluster: Cluster) -> None:
+    primary = postgres_cluster.add()
+    with Store(primary.url) as store:
+        store["things"].put("a", 1)
+    standby = postgres_cluster.add(primary)
+    primary.wait_for(standby)
+    proxy = Proxy(standby.url)
+    engine = sa.create_engine(proxy.url.replace("postgresql:", "postgresql+psycopg:"), pool_size=2)
+    with Store(engine=engine) as store:
+        with store.transaction() as tx:  # two connections
+            assert tx["things"].get("a") == store["things"].get("a") == 1
+        proxy.lead_to(primary.url)
+        assert store["things"].put("a", 2) == 2
+        assert store.run_transaction(lambda tx: tx["things"].put("a", 3)) == 3
+    engine.dispose()
+    proxy.close()

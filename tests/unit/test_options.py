@@ -55,6 +55,8 @@ def test_an_unknown_option_of_a_collection_is_named() -> None:
             {"durability": "most"},
             "durability: must be 'full' or 'normal' or 'replicated', got 'most'",
         ),
+        ({"reconnect_for": -1}, "reconnect_for: must be from 0 to 2,000,000 seconds, got -1"),
+        ({"reconnect_for": False}, "reconnect_for: must be from 0 to"),
         ({"upgrade": 5}, "upgrade: must be None or 'auto' or 'manual', got 5"),
         ({"default": 5}, "default: must be a function, got 5"),
         ({"prefix": "A"}, "prefix: must be 1 to 20 of a-z, 0-9 and _, beginning with a letter"),
