@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from conftest import NewThreads
-from postgres_cluster import Cluster
+from postgres_cluster import Cluster, wait_until
 
 from collections_store import (
     DatabaseUnavailable,
@@ -77,6 +77,30 @@ def test_a_store_that_reads_on_a_standby(
         ):
             with pytest.raises(ReadOnlyDatabase):
                 attempt()
+
+
+def test_a_session_that_a_standby_ends_in_conflict_with_recovery(postgres_cluster: Cluster) -> None:
+    primary = postgres_cluster.add()
+    standby = postgres_cluster.add(primary)
+    standby.query("ALTER SYSTEM SET max_standby_streaming_delay = '50ms'")
+    standby.query("SELECT pg_reload_conf()")
+    counts = []
+    with Store(primary.url) as store, Store(standby.url, read_only=True) as reading:
+        store["things"].put_many({str(n): {"n": n} for n in range(1000)})
+        primary.wait_for(standby)
+
+        def count(tx: Transaction) -> int:
+            counts.append(tx["things"].count())
+            if len(counts) == 1:
+                store["things"].delete_many({})
+                primary.query("VACUUM cs_1_things")
+                idle = "SELECT 1 FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
+                wait_until(lambda: not standby.query(idle), "the standby ends the session")
+            return tx["things"].count()
+
+        assert reading.run_transaction(count) == 0
+        assert counts == [1000, 0]
+        assert reading["things"].count() == 0
 
 
 def test_a_store_that_reads_on_a_primary(postgres_url: str) -> None:
