@@ -44,7 +44,6 @@ from .operations.connection import DriverConnection, SharedConnection
 from .operations.operation import follow
 from .operations.procedures import CallFunction, Pause
 from .options import CollectionOptions, Names, Options, VersionSettings, read_url
-from .sql.by_id import compiled
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
 from .sql.schema import REVISION, catalogue_table, documents_table, feed_table
@@ -262,8 +261,8 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
     if found is not None:
         refuse_unknown(found)
     elif names.schema is not None:
-        creating = sa.schema.CreateSchema(names.schema, if_not_exists=True)
-        output.write(f"{compiled(creating, database)};\n\n")
+        creating = database.ddl.create_schema(names.schema)
+        output.writelines(f"{statement};\n\n" for statement in creating)
     config = _config(names)
     tables = _tables(pooled) if found else []
     config.attributes.update(
@@ -349,8 +348,8 @@ def _normal(url: str | sa.URL) -> sa.URL:
 
 @contextmanager
 def _connection(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
-    database = named(url.get_backend_name())
     options = options.for_url(url)
+    database = named(url.get_backend_name(), options.sharding)
     options.check_for(database)
     engine = open_engine(url, database, options)
     catalogue = Catalogue(catalogue_statements(options.names(), database))

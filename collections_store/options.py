@@ -43,6 +43,7 @@ Isolation: TypeAlias = Literal["repeatable read", "serializable"]
 Nul: TypeAlias = Literal["error", "replace"]
 Upgrade: TypeAlias = Literal["auto", "manual"]
 Pooler: TypeAlias = Literal["transaction", "session"]
+Sharding: TypeAlias = Literal["schema"]
 Ttl: TypeAlias = float | timedelta | None
 Changes: TypeAlias = bool | Literal["after", "both"] | None
 
@@ -91,6 +92,9 @@ class StoreOptions(TypedDict, total=False):
     * `pooler`: what stands before a PostgreSQL server. "transaction": a pooler such as PgBouncer, which may give each
       transaction another connection of the server. "session": no pooler, or one that keeps the connection of the server
       for a session. Default: found out for each connection. Also as `?pooler=transaction` in the URL. Not with `engine`.
+    * `sharding`: "schema": the tables of the store's `schema` are on one of the workers of a Citus cluster, and other
+      schemas on others. The store creates the schema as a distributed one; Citus 12 or newer. Also as `?sharding=schema`
+      in the URL. Default: the tables are where the URL leads.
     """
 
     pool_size: int | None
@@ -108,6 +112,7 @@ class StoreOptions(TypedDict, total=False):
     sweep_interval: float | None
     page_cache: int | None
     pooler: Pooler | None
+    sharding: Sharding | None
 
 
 def option_types() -> dict[str, type]:
@@ -124,6 +129,7 @@ def option_types() -> dict[str, type]:
 
 
 _NOT_EVERYWHERE: Final = {
+    "sharding": "{} has no servers to distribute over",
     "schema": "{} has no schemas: use a prefix",
     "page_cache": "the server of {} has its own",
     "durability": "must be 'full' or 'normal': {} has no standbys",
@@ -134,6 +140,8 @@ _NOT_EVERYWHERE: Final = {
 """Options that a database may lack: `Database.options` has those that it supports."""
 _EVERYWHERE: Final = (None, False, "full", "normal")
 """Their values that no database lacks."""
+URL_OPTIONS: Final = ("pooler", "sharding")
+"""Options of a store that a URL may name, too."""
 _NOT_WITH_ENGINE: Final = {
     "pool_size": "the engine that was given has a pool of its own",
     "durability": "the engine that was given has settings of its own",
@@ -163,6 +171,7 @@ class Options:
     sweep_interval: float | None = None
     page_cache: int | None = None
     pooler: Pooler | None = None
+    sharding: Sharding | None = None
 
     def __post_init__(self) -> None:
         check_seconds("busy_timeout", self.busy_timeout)
@@ -174,6 +183,15 @@ class Options:
         check_choice("nul", self.nul, get_args(Nul))
         check_choice("upgrade", self.upgrade, (None, *get_args(Upgrade)))
         check_choice("pooler", self.pooler, (None, *get_args(Pooler)))
+        check_choice("sharding", self.sharding, (None, *get_args(Sharding)))
+        if self.sharding is not None and self.schema in {None, "public"}:
+            problem = "name the schema to distribute by schema=, another than public"
+            raise InvalidOption("sharding", problem)
+        if self.sharding is not None and self.durability == "replicated":
+            problem = (
+                "must be 'full' or 'normal' with sharding: each worker has standbys of its own"
+            )
+            raise InvalidOption("durability", problem)
         for option in ("pool_size", "page_cache"):
             if (value := getattr(self, option)) is not None:
                 check_integer(option, value)
@@ -216,9 +234,13 @@ class Options:
         return database.reconnect_for if given is None else float(given)
 
     def for_url(self, url: sa.URL) -> Self:
-        """Return the options of a store with this URL, which may name the `pooler`; raises `InvalidOption`."""
-        pooler: Any = url.query.get("pooler")
-        return self if pooler is None or self.pooler is not None else replace(self, pooler=pooler)
+        """Return the options of a store with this URL, which may name some; raises `InvalidOption`."""
+        named: dict[str, Any] = {
+            name: url.query[name]
+            for name in URL_OPTIONS
+            if getattr(self, name) is None and name in url.query
+        }
+        return replace(self, **named)
 
     def upgrades(self, database: Database) -> bool:
         """Return whether an older database is upgraded when it is opened."""

@@ -116,7 +116,7 @@ class Store(Collections):
         self._options = self._options.for_url(self._url)
         self._shown: str = safe_url(self._url)
         with working():  # a fork during the import would leave its lock held in the child
-            self._database: Database = named(self._url.get_backend_name())
+            self._database: Database = named(self._url.get_backend_name(), self._options.sharding)
         self._options.check_for(self._database)
         if self._given is None:
             self._url = self._database.urls.normal_url(self._url)

@@ -197,6 +197,8 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"hypothesis seed: {_seed if given is None else given}"
 
 
+CITUS_VARIABLE = "COLLECTIONS_STORE_TEST_CITUS_URL"
+"""The URL of a coordinator of Citus, on which the tests of PostgreSQL then run: see `nox -s citus`."""
 SHARED = Path(__file__).parents[2] / "shared"
 _numbers = itertools.count(1)
 
@@ -204,6 +206,9 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
     """The URL of a PostgreSQL server, as a superuser. Skip the test if there is none; in CI that is an error."""
+    if CITUS_VARIABLE in os.environ:
+        yield os.environ[CITUS_VARIABLE]
+        return
     try:
         with postgres_server() as server:
             yield server.url
@@ -605,7 +610,8 @@ def things(lasting_store: Any) -> Iterator[Any]:
 
 def _postgres_backend(url: str) -> Iterator[Backend]:
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    yield Backend("postgresql", os.environ.get(POOLER_VARIABLE, url), {"schema": name})
+    options = {"schema": name, **({"sharding": "schema"} if CITUS_VARIABLE in os.environ else {})}
+    yield Backend("postgresql", os.environ.get(POOLER_VARIABLE, url), options)
     _drop_schema(url, name)
 
 

@@ -206,12 +206,11 @@ def _set_up(
     probe = connections.problem_probe(options)
     for [problem] in () if probe is None else ours.rows(probe):
         raise DatabaseUnavailable(problem)
-    if is_pooled:
-        settings = connections.local_settings(options, busy_timeout=timeout)
-        return DriverConnection(driver, catalogue, settings)
-    for statement in connections.settings(options, busy_timeout=timeout):
-        ours.command(statement)
-    return ours
+    if not is_pooled:
+        for statement in connections.settings(options, busy_timeout=timeout):
+            ours.command(statement)
+    local = connections.local_settings(options, busy_timeout=timeout, is_pooled=is_pooled)
+    return DriverConnection(driver, catalogue, local, is_pooled=is_pooled)
 
 
 def _check_file(known: weakref.ref[PooledConnection], file: OpenFile) -> None:

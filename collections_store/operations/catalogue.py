@@ -424,7 +424,7 @@ def read_revision(connection: Connection) -> str | None:
 
     The catalogue is looked for first. One commit creates both tables, so a reader that sees it sees the revision too.
     """
-    _check_encoding(connection)
+    _check_database(connection)
     store = connection.store
     has_catalogue = _has(connection, store.catalogue)
     if _has(connection, store.revisions):
@@ -459,16 +459,24 @@ def _has(connection: Connection, table: sa.Table) -> bool:
     return bool(connection.rows(connection.store.has_table, reference))
 
 
-def _check_encoding(connection: Connection) -> None:
-    probe = connection.database.connections.encoding_probe
-    if probe is None:
+def _check_database(connection: Connection) -> None:
+    """Raise `DatabaseError` for an encoding that lacks characters, `InvalidOption` for a wrong `sharding`."""
+    database, schema = connection.database, connection.store.names.schema
+    if database.connections.probe is None:
         return
-    [(encoding,)] = connection.rows(probe)
+    [(encoding, version)] = connection.rows(database.connections.probe)
     if encoding != "UTF8":
         raise DatabaseError(
             f"the database's encoding must be UTF8, got {encoding}: use another database, made by "
             "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
         )
+    is_distributed = None
+    if database.ddl.distributes(version):
+        rows = connection.rows(database.ddl.schema_probe, {"schema": schema})
+        is_distributed = rows[0][0] if rows else None
+    problem = database.ddl.sharding_problem(schema, version, is_distributed)
+    if problem is not None:
+        raise InvalidOption("sharding", problem)
 
 
 def _incomplete(connection: Connection, table: sa.Table, problem: str, unknown: str) -> SchemaError:

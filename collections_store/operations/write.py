@@ -76,6 +76,8 @@ class Writer:
     def insert(self, id: str, text: str, ttl: int | None, beside: Beside | None = None) -> bool:
         """Write a body where there is none, and only if the document `beside` exists."""
         sql, row = self._sql.insert, self._row(id, text, ttl)
+        if beside is not None and self._connection.database.is_sharded:
+            return self._insert_beside(id, text, ttl, *beside)
         if beside is not None:
             sql = self._sql.insert_if_exists(self._connection.collection(beside[0]).table)
             row["other"] = beside[1]
@@ -87,6 +89,15 @@ class Writer:
                 return False
             row = {**row, **self._row(id, text, ttl)}
         raise _expires_repeatedly(id)
+
+    def _insert_beside(
+        self, id: str, text: str, ttl: int | None, collection: str, other: str
+    ) -> bool:
+        """Lock the other document first: Citus has no INSERT with a SELECT that locks."""
+        share = self._connection.collection(collection).by_id.share
+        with self._connection.transaction(write=True):
+            is_there = bool(self._connection.rows(share, {"id": other, "now": now()}))
+            return is_there and self.insert(id, text, ttl)
 
     def replace(self, id: str, text: str, ttl: int | None, expected: int) -> int | None:
         """Write a body in place of a version; returns the new version, None if there is another one or none."""

@@ -120,10 +120,6 @@ class IdStatements:
         self.is_version = table.c.version == integer("expected")
         created: Any = sa.type_coerce(table.c.created_at, sa.BigInteger)
         self.is_same: sa.ColumnElement[bool] = created == integer("created")
-        self.slides = {}
-        if options.sliding:
-            expires = sa.func.coalesce(integer("now") + table.c.ttl, table.c.expires_at)
-            self.slides = {"expires_at": expires}
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -139,6 +135,10 @@ class IdStatements:
     """Select and lock id, version and null of `:ids`, in order."""
     bodies = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body))
     """Select and lock id, version and body of `:ids`, in order."""
+    share = Statement(
+        lambda s: s.select(ONE).where(s.is_live).with_for_update(read=True, key_share=True)
+    )
+    """Lock `:id` against deletion; returns a row if it is there."""
     lock = Statement(lambda s: s.select(*s.columns).where(s.is_live).with_for_update())
     """Select and lock the document of `:id`."""
     lock_many = Statement(lambda s: s.locked(*s.columns))
@@ -222,6 +222,12 @@ class IdStatements:
         insert = self.database.compiler.insert(self.table)
         return insert.from_select(list(columns), select.order_by(rows.c.position))
 
+    def slides(self, time: sa.ColumnElement[Any]) -> dict[str, Any]:
+        """Return the new end of a document's time to live where the collection is sliding."""
+        if not self.options.sliding:
+            return {}
+        return {"expires_at": sa.func.coalesce(time + self.c.ttl, self.c.expires_at)}
+
     def _new_columns(self) -> dict[str, sa.ColumnElement[Any]]:
         body = body_from(self.table, sa.bindparam("body", type_=sa.Text))
         return {"id": sa.bindparam("id", type_=sa.Text), "body": body, **self._new_values()}
@@ -234,13 +240,16 @@ class IdStatements:
         return insert.on_conflict_do_nothing(index_elements=[self.c.id])
 
     def or_update(self, insert: Any) -> Any:
+        """`excluded` has the time, too: Citus takes no parameters where an INSERT with a SELECT has a conflict."""
         updated = ("body", "updated_at", "expires_at", "ttl")
         values = {
             "version": self.c.version + ONE,
             **{each: insert.excluded[each] for each in updated},
         }
         return insert.on_conflict_do_update(
-            index_elements=[self.c.id], set_=values, where=self.is_live
+            index_elements=[self.c.id],
+            set_=values,
+            where=is_live(self.table, _time(insert)),
         )
 
     # -- updating ---------------------------------------------------------------------------------
@@ -251,7 +260,7 @@ class IdStatements:
         )
     )
     """Write `:body`, `:expires` and `:ttl` where `:id` has the version `:expected`; returns the version."""
-    rewrite = Statement(lambda s: s.rewritten(**s.slides).where(s.is_same))
+    rewrite = Statement(lambda s: s.rewritten(**s.slides(integer("now"))).where(s.is_same))
     """Write `:body` where `:id` has the version `:expected` and `:created`; the time to live stays, or begins again where
     the collection is sliding.
     """
@@ -268,7 +277,7 @@ class IdStatements:
         no order, and a unique index checks each row as it comes, this inserts what exists already.
         """
         if not self.database.takes_lists:
-            return self.rewritten(**self.slides).where(self.is_same)
+            return self.rewritten(**self.slides(integer("now"))).where(self.is_same)
         c, lists = self.c, {"version": "expected", "created_at": "created"}
         rows = listed(id=sa.Text, body=sa.Text, expected=sa.BigInteger, created=sa.BigInteger)
         values = {"expires_at": sa.null(), "ttl": sa.null(), "updated_at": integer("now")}
@@ -278,8 +287,8 @@ class IdStatements:
         updated = {name: insert.excluded[name] for name in ("body", "updated_at")}
         return insert.on_conflict_do_update(
             index_elements=[c.id],
-            set_={"version": c.version + ONE, **updated, **self.slides},
-            where=sa.and_(*is_same, self.is_live),
+            set_={"version": c.version + ONE, **updated, **self.slides(_time(insert))},
+            where=sa.and_(*is_same, is_live(self.table, _time(insert))),
         )
 
     def _compile_increment(self, keys: Keys) -> str:
@@ -295,7 +304,7 @@ class IdStatements:
         fits = TextFits(text, integer("size"))
         written = self.row().on_conflict_do_update(
             index_elements=[self.c.id],
-            set_={**values, **self.slides},
+            set_={**values, **self.slides(integer("now"))},
             where=sa.and_(self.is_live, HasInteger(body, keys), fits),
         )
         return compiled(written.returning(ValueText(body, keys)), self.database)
@@ -363,6 +372,12 @@ class IdStatements:
     def deleted(self, *clauses: sa.ColumnElement[bool]) -> Any:
         deleted = sa.delete(self.table).where(*clauses)
         return deleted.returning(*deleted_columns(self.table, self.options))
+
+
+def _time(insert: Any) -> sa.ColumnElement[Any]:
+    """Return the time at which a row is inserted, where it is in conflict with another."""
+    time: sa.ColumnElement[Any] = sa.type_coerce(insert.excluded.updated_at, sa.BigInteger)
+    return time
 
 
 class FeedStatements:

@@ -104,10 +104,8 @@ class CatalogueStatements:
     def create_all(self) -> Sequence[str]:
         """Create the store's own tables."""
         tables = (self.catalogue, self.revisions)
-        creating: list[Any] = [sa.schema.CreateTable(table) for table in tables]
-        if self.names.schema:
-            creating.insert(0, sa.schema.CreateSchema(self.names.schema, if_not_exists=True))
-        return [compiled(statement, self.database) for statement in creating]
+        schema = self.database.ddl.create_schema(self.names.schema) if self.names.schema else ()
+        return [*schema, *(compiled(sa.schema.CreateTable(each), self.database) for each in tables)]
 
     def create_table(self, table: str) -> str:
         """Create a collection's table."""

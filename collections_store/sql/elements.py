@@ -84,9 +84,9 @@ class TableSize(_Element):
 
     type = sa.BigInteger()
 
-    def __init__(self, table: sa.Table) -> None:
+    def __init__(self, table: sa.Table, *, is_sharded: bool) -> None:
         super().__init__()
-        self.table = table
+        self.table, self.is_sharded = table, is_sharded
 
 
 class SortPart(_Element):

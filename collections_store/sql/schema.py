@@ -183,10 +183,10 @@ def deleted_columns(
     return (table.c.id, table.c.version, body_text(table) if has_body else sa.null())
 
 
-def is_live(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Return the test that a row has not expired at `:now`."""
+def is_live(table: sa.Table, time: sa.ColumnElement[Any] | None = None) -> sa.ColumnElement[bool]:
+    """Return the test that a row has not expired at a `time`, by default `:now`."""
     expires: Any = sa.type_coerce(table.c.expires_at, sa.BigInteger)
-    return sa.or_(expires.is_(None), expires > integer("now"))
+    return sa.or_(expires.is_(None), expires > (integer("now") if time is None else time))
 
 
 def is_expired(table: sa.Table) -> sa.ColumnElement[bool]:

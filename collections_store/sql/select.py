@@ -306,7 +306,10 @@ class Statements:
         return self._guarded(shape, where, statement, prefixes)
 
     statistics = Statement(
-        lambda s: sa.select(s._number(s._conditions.where(EVERYTHING)), TableSize(s.table))
+        lambda s: sa.select(
+            s._number(s._conditions.where(EVERYTHING)),
+            TableSize(s.table, is_sharded=s.database.is_sharded),
+        )
     )
     """Select the number of documents and the bytes on disk."""
 

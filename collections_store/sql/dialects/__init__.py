@@ -8,16 +8,21 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from ...errors import InvalidUrl
+from ...options import Sharding
 from .protocols import Database
 
 
-def named(name: str) -> Database:
+def named(name: str, sharding: Sharding | None = None) -> Database:
     """Return the dialect of SQLAlchemy's `name`; raises `InvalidUrl`."""
     match name:  # each imports a dialect of SQLAlchemy: 10 ms and 20 ms (measured)
         case "sqlite":
             from . import sqlite
 
             return sqlite.DATABASE
+        case "postgresql" if sharding == "schema":
+            from .postgresql import citus
+
+            return citus.DATABASE
         case "postgresql":
             from . import postgresql
 

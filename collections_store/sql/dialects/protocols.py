@@ -135,8 +135,10 @@ class Connections(Protocol):
     """The statements that prepare a database file, once, on its first use."""
     flush_log: Sequence[str] = ()
     """The statements that move the log beside a file into the file."""
-    encoding_probe: str | None = None
-    """The query for the database's encoding; None: it holds all of Unicode."""
+    probe: str | None = None
+    """The query for the database's encoding, and the version of what distributes schemas, null if nothing does; None: there
+    is but one encoding, and no schemas.
+    """
 
     process_probe: str | None = None
     """The query for the server's process that executes a statement; None: a connection is no server's."""
@@ -157,9 +159,15 @@ class Connections(Protocol):
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         """Return the statements that prepare a new connection."""
 
-    def local_settings(self, options: Options, *, busy_timeout: float) -> str:
-        """Return the statement that prepares a transaction on a connection that `is_pooled`."""
-        return ""
+    def local_settings(
+        self, options: Options, *, busy_timeout: float, is_pooled: bool
+    ) -> Sequence[str]:
+        """Return the statements that prepare a transaction; none where those of `settings` do."""
+        return ()
+
+    def waits_remotely(self, sql: str) -> bool:
+        """Return whether a statement may wait for locks of a server behind the one that a sharded store is connected to."""
+        return False
 
     def is_pooled(self, connection: Any, process: object) -> bool:
         """Return whether another process of the server than `process` accepted a driver's connection."""
@@ -282,6 +290,9 @@ class DDL(Protocol):
     jsonb_probe: str | None = None
     """The query for the version of a database that may lack JSONB; None: none lacks it."""
 
+    schema_probe: str = ""
+    """The query for whether `:schema` is distributed, null is the default one; no row: it does not exist."""
+
     def reference(self, table: sa.Table) -> str:
         """Return the table's name as `has_table` takes it."""
 
@@ -291,6 +302,20 @@ class DDL(Protocol):
     def jsonb_problem(self, version: str) -> str | None:
         """Return why this version has no JSONB; None: it has."""
         return None
+
+    def distributes(self, version: str | None) -> bool:
+        """Return whether what has this version, `Connections.probe` returns it, distributes schemas."""
+        return False
+
+    def sharding_problem(
+        self, schema: str | None, version: str | None, is_distributed: bool | None
+    ) -> str | None:
+        """Return why a store cannot use a schema, which exists if `is_distributed` is not None; None: it can."""
+        return None
+
+    def create_schema(self, name: str) -> Sequence[str]:
+        """Return the statements that create a schema, unless it exists."""
+        return ()
 
     def create_body_index(self, table: sa.Table, physical: str) -> Sequence[str]:
         """Return the statements that create an index over whole bodies, if the database has one."""
@@ -359,6 +384,8 @@ class Database:
     """A row of an index ends in the natural order without naming it."""
     counts_in_index: bool = False
     """Counting the entries of indexes, those of expired documents too, is faster than reading the rows."""
+    is_sharded: bool = False
+    """The tables are on another server than the one that a store is connected to, and may be on several."""
     orders_union_all: bool = False
     """UNION ALL returns the rows of its first part, then those of its second part in their order."""
 

@@ -68,3 +68,22 @@ def test_the_pooler_is_an_option_and_a_parameter() -> None:
         Store("sqlite://", pooler="transaction")
     with pytest.raises(InvalidOption, match="pooler: the engine"):
         Store(engine=sa.create_engine("postgresql+psycopg://x/y"), pooler="transaction")
+
+
+def test_the_sharding_is_an_option_and_a_parameter() -> None:
+    url = "postgresql://h/db?sharding=schema"
+    store = Store(url, schema="agents")
+    assert store._options.sharding == "schema"
+    assert store._database.is_sharded
+    assert not Store("postgresql://h/db", schema="agents")._database.is_sharded
+    with pytest.raises(InvalidOption, match="sharding: must be None or 'schema', got 'rows'"):
+        Store("postgresql://h/db?sharding=rows", schema="agents")
+    for schema in (None, "public"):
+        with pytest.raises(
+            InvalidOption, match="sharding: name the schema to distribute by schema="
+        ):
+            Store(url, schema=schema)
+    with pytest.raises(InvalidOption, match="durability: must be 'full' or 'normal' with sharding"):
+        Store(url, schema="agents", durability="replicated")
+    with pytest.raises(InvalidOption, match="sharding: sqlite has no servers"):
+        Store("sqlite://", schema="agents", sharding="schema")

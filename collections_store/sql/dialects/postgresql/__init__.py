@@ -26,6 +26,6 @@ DATABASE: Final = Database(
     filters=PostgresFilters(),
     ordering=PostgresOrdering(),
     indexed_form=PostgresIndexedForm(),
-    options=frozenset({"durability", "pooler", "read_only", "reply_timeout", "schema"}),
+    options=frozenset({"durability", "pooler", "read_only", "reply_timeout", "schema", "sharding"}),
 )
 DATABASE.register()

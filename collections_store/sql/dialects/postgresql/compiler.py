@@ -31,6 +31,9 @@ from ..protocols import DDL, StatementCompiler
 from .filters import rendered
 from .ordering import literal, value_at
 
+OLDEST_CITUS: Final = 12
+"""The first version that distributes schemas."""
+_SHARD_NAMES: Final = ("Index Name", "Relation Name")
 _DIALECT: Final[sa.Dialect] = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 
 
@@ -56,7 +59,8 @@ def _has_integer(element: HasInteger, body: str) -> str:
 def _increased(element: Increased, body: str, by: str) -> str:
     path = f"ARRAY[{', '.join(map(literal, element.keys))}]"
     number = f"CAST(CAST({value_at(body, element.keys)} AS TEXT) AS BIGINT)"
-    return f"jsonb_set({body}, {path}, to_jsonb({number} + {by}))"
+    # Citus takes no to_jsonb where rows are in conflict: it is not immutable
+    return f"jsonb_set({body}, {path}, CAST(CAST({number} + {by} AS TEXT) AS JSONB))"
 
 
 def _list_of(element: ListOf) -> str:
@@ -65,8 +69,11 @@ def _list_of(element: ListOf) -> str:
 
 
 def _table_size(element: TableSize) -> str:
-    name = table_name(element.table).replace("'", "''")
-    return f"pg_total_relation_size('{name}')"
+    name = table_name(element.table)
+    if element.is_sharded:  # the table here is empty: a row of the worker's names that one
+        size = f"SELECT pg_total_relation_size(tableoid) FROM {name} LIMIT 1"
+        return f"coalesce(({size}), 0)"
+    return "pg_total_relation_size('{}')".format(name.replace("'", "''"))
 
 
 class PostgresCompiler(StatementCompiler):
@@ -98,8 +105,9 @@ class PostgresCompiler(StatementCompiler):
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a tree of steps. Those of the array guard use indexes of their own."""
-        steps = list(_steps(rows[0][0][0]["Plan"], 0))
-        main = [step for _, step in _steps(rows[0][0][0]["Plan"], 0, guard=False)]
+        root = _root(rows[0][0][0]["Plan"])
+        steps = list(_steps(root, 0))
+        main = [step for _, step in _steps(root, 0, guard=False)]
         used = [step["Index Name"] for step in main if "Index Name" in step]
         natural = f"{table.name}_seq_key"
         return Plan(
@@ -113,6 +121,20 @@ class PostgresCompiler(StatementCompiler):
             scans=any(_reads_all(step, str(table.name), natural) for _, step in steps),
             sorts=any(step["Node Type"] == "Sort" for step in main),
         )
+
+
+def _root(plan: Any) -> Any:
+    """Return the plan of the server that has the table: Citus shows the worker's."""
+    if "Distributed Query" not in plan:
+        return plan
+    [task] = plan["Distributed Query"]["Job"]["Tasks"]
+    return _without_shard(task["Remote Plan"][0][0]["Plan"])
+
+
+def _without_shard(step: Any) -> Any:
+    """Return a step with the names of its table and index without the shard's number at their ends."""
+    names = {name: step[name].rpartition("_")[0] for name in _SHARD_NAMES if name in step}
+    return {**step, **names, "Plans": list(map(_without_shard, step.get("Plans", ())))}
 
 
 def _steps(step: Any, depth: int, *, guard: bool = True) -> Iterator[tuple[int, Any]]:
@@ -147,9 +169,27 @@ class PostgresDDL(DDL):
     name_type = sa.Text(collation="C")
     body_type = JSONB()
     has_table = sa.text("SELECT 1 WHERE to_regclass(:reference) IS NOT NULL")
+    schema_probe = (
+        "SELECT EXISTS (SELECT FROM pg_dist_schema WHERE schemaid = oid) FROM pg_namespace "
+        "WHERE nspname = coalesce(CAST(%(schema)s AS TEXT), current_schema())"
+    )
+
+    def distributes(self, version: str | None) -> bool:
+        return version is not None and int(version.split("-")[0].split(".")[0]) >= OLDEST_CITUS
+
+    def sharding_problem(
+        self, schema: str | None, version: str | None, is_distributed: bool | None
+    ) -> str | None:
+        if not is_distributed:
+            return None
+        return f"must be 'schema', since {schema or 'the default schema'!r} is distributed"
 
     def reference(self, table: sa.Table) -> str:
         return table_name(table)
+
+    def create_schema(self, name: str) -> Sequence[str]:
+        creating = sa.schema.CreateSchema(name, if_not_exists=True)
+        return [str(creating.compile(dialect=_DIALECT))]
 
     def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
         """Ids compare by code point, as on SQLite."""

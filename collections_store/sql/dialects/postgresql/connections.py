@@ -27,7 +27,7 @@ from ....errors import (
     ReadOnlyDatabase,
     TransactionConflict,
 )
-from ....options import Isolation, Options
+from ....options import URL_OPTIONS, Isolation, Options
 from ..protocols import (
     Connections,
     Errors,
@@ -78,7 +78,9 @@ _NO_STANDBY: Final = (
     "durability='replicated' needs a synchronous standby, and the server has none: set its "
     "synchronous_standby_names, or choose durability='full'"
 )
-_OUR_INDEX: Final = re.compile(r"\$i[0-9]+$")
+_OUR_INDEX: Final = re.compile(r"[\w$]+\$i[0-9]+$")
+_OUR_REMOTE_INDEX: Final = re.compile(r"[\w$]+\$i[0-9]+(?=_[0-9]+\b)")
+"""In a message: Citus passes on nothing else of a worker's error, and a shard's index ends in the shard's number."""
 _LOST: Final = ("08", "57P")
 IDLE_TIMEOUT: Final = 300
 """Seconds without use after which the server ends a session: other processes need its place. `PING_AFTER` of the pool is
@@ -109,8 +111,8 @@ class PostgresUrls(Urls):
         return url.set(drivername="postgresql+psycopg")
 
     def connect_url(self, url: sa.URL) -> sa.URL:
-        """Return the URL without `pooler`, which is an option of the store."""
-        return url.difference_update_query(["pooler"])
+        """Return the URL without options of the store."""
+        return url.difference_update_query(URL_OPTIONS)
 
 
 def _check_options(url: sa.URL) -> None:
@@ -119,12 +121,12 @@ def _check_options(url: sa.URL) -> None:
 
     known = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}
     for option in url.query:
-        if option not in {*known, _PREPARE, "pooler"}:
+        if option not in {*known, _PREPARE, *URL_OPTIONS}:
             close = get_close_matches(option, known, 1)
             hint = f": did you mean {close[0]!r}?" if close else "."
             raise InvalidUrl(
-                f"a PostgreSQL URL has no option {option!r}{hint} It takes those of libpq, pooler and "
-                "prepare_threshold; others, such as busy_timeout, are arguments of the store"
+                f"a PostgreSQL URL has no option {option!r}{hint} It takes those of libpq, {', '.join(URL_OPTIONS)} "
+                f"and {_PREPARE}; others, such as busy_timeout, are arguments of the store"
             )
     _prepare_threshold(url)
 
@@ -144,7 +146,10 @@ def _prepare_threshold(url: sa.URL) -> int | None:
 class PostgresConnections(Connections):
     """Settings of a session."""
 
-    encoding_probe = "SELECT current_setting('server_encoding')"
+    probe = (
+        "SELECT current_setting('server_encoding'), "
+        "(SELECT extversion FROM pg_extension WHERE extname = 'citus')"
+    )
     """LATIN1 lacks most characters, and SQL_ASCII returns bytes."""
 
     def problem_probe(self, options: Options) -> str | None:
@@ -173,8 +178,10 @@ class PostgresConnections(Connections):
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         return [_settings(options, busy_timeout, local=False)]
 
-    def local_settings(self, options: Options, *, busy_timeout: float) -> str:
-        return _settings(options, busy_timeout, local=True)
+    def local_settings(
+        self, options: Options, *, busy_timeout: float, is_pooled: bool
+    ) -> Sequence[str]:
+        return [_settings(options, busy_timeout, local=True)] if is_pooled else []
 
     def is_pooled(self, connection: Any, process: object) -> bool:
         """A pooler reports a process of its own at login."""
@@ -213,8 +220,7 @@ def _settings(options: Options, busy_timeout: float, *, local: bool) -> str:
     """Return the statement of a session's settings, or of a transaction's. The server ends an idle session, unless it has
     a limit of its own; before version 14 it cannot.
     """
-    # a wait for a lock must end before the limit of silence ends the connection; the operation then runs again
-    timeout = max(1, int(min(busy_timeout, (options.reply_timeout or math.inf) / 2) * 1000))
+    timeout = lock_timeout(options, busy_timeout)
     settings = [f"set_config('lock_timeout', '{timeout}', {local})", _commit(options, local)]
     if not local:
         ends = f"set_config('idle_session_timeout', '{IDLE_TIMEOUT}s', false)"
@@ -234,6 +240,13 @@ def _commit(options: Options, local: bool) -> str:
     waits = f"set_config('synchronous_commit', 'on', {local})"
     too_weak = _TOO_WEAK[options.durability]
     return f"CASE WHEN current_setting('synchronous_commit') IN ({too_weak}) THEN {waits} END"
+
+
+def lock_timeout(options: Options, busy_timeout: float) -> int:
+    """Return the milliseconds to wait for a lock: it must end before the limit of silence ends the connection; the
+    operation then runs again.
+    """
+    return max(1, int(min(busy_timeout, (options.reply_timeout or math.inf) / 2) * 1000))
 
 
 class PostgresTransactions(Transactions):
@@ -288,8 +301,8 @@ class PostgresErrors(Errors):
         message = getattr(diagnosis, "message_primary", None) or str(cause).strip()
         if state == "42P01":
             return TableVanished(message)
-        if state == "23505" and _OUR_INDEX.search(cause.diag.constraint_name or ""):
-            return UniqueViolated(cause.diag.constraint_name)
+        if state == "23505" and (index := _index_of(cause.diag.constraint_name, message)):
+            return UniqueViolated(index)
         if state == "23505" and (cause.diag.table_name or "").startswith("pg_"):
             return TransactionConflict(message)  # two created something of the same name
         if state == "54000" and getattr(diagnosis, "source_function", "") == _STORES_ROW:
@@ -313,6 +326,14 @@ class PostgresErrors(Errors):
         )
         kind = DatabaseUnavailable if lost else DatabaseError
         return kind(message)
+
+
+def _index_of(constraint: str | None, message: str) -> str | None:
+    """Return our unique index that was violated, None if it was another's."""
+    found = (
+        _OUR_REMOTE_INDEX.search(message) if constraint is None else _OUR_INDEX.search(constraint)
+    )
+    return found[0] if found else None
 
 
 def _is_read_only(state: str, message: str) -> bool:
