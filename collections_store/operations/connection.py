@@ -177,7 +177,7 @@ class RemoteSettings(LocalSettings):
 
     def execute(self, sql: str, parameters: Parameters = NONE) -> Any:
         """Execute a statement, within a transaction if it may wait there; a write takes 2.3 times as long so (measured)."""
-        waits = self._is_pooled or self._database.connections.waits_remotely(sql)
+        waits = self._is_pooled or self._database.transactions.waits_remotely(sql)
         if not waits or self._state(self._driver) != "none":
             return self._driver.execute(sql, parameters)
         begin = self._database.transactions.begin(write=True, isolation="read committed")

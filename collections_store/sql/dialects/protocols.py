@@ -165,10 +165,6 @@ class Connections(Protocol):
         """Return the statements that prepare a transaction; none where those of `settings` do."""
         return ()
 
-    def waits_remotely(self, sql: str) -> bool:
-        """Return whether a statement may wait for locks of a server behind the one that a sharded store is connected to."""
-        return False
-
     def is_pooled(self, connection: Any, process: object) -> bool:
         """Return whether another process of the server than `process` accepted a driver's connection."""
         return False
@@ -223,6 +219,10 @@ class Transactions(Protocol):
 
     def state(self, connection: Any) -> State:
         """Return the state of the transaction of a driver's connection."""
+
+    def waits_remotely(self, sql: str) -> bool:
+        """Return whether a statement may wait for locks of a server behind the one that a sharded store is connected to."""
+        return False
 
     def lock_schema(self, table: sa.Table) -> str | None:
         """Return the statement that excludes other migrations; None: BEGIN does."""

@@ -13,7 +13,7 @@ from typing import Final
 from ....options import Options
 from . import DATABASE as POSTGRESQL
 from .compiler import OLDEST_CITUS, PostgresDDL
-from .connections import PostgresConnections, lock_timeout
+from .connections import PostgresConnections, PostgresTransactions, lock_timeout
 
 
 class CitusConnections(PostgresConnections):
@@ -33,6 +33,10 @@ class CitusConnections(PostgresConnections):
         if options.durability == "normal":
             local.append("SET LOCAL synchronous_commit = off")
         return [*own, *local]
+
+
+class CitusTransactions(PostgresTransactions):
+    """What waits for locks of the worker."""
 
     def waits_remotely(self, sql: str) -> bool:
         """Readers wait for changes of the schema only, whose locks the coordinator has too."""
@@ -62,5 +66,9 @@ class CitusDDL(PostgresDDL):
 
 
 DATABASE: Final = replace(
-    POSTGRESQL, connections=CitusConnections(), ddl=CitusDDL(), is_sharded=True
+    POSTGRESQL,
+    connections=CitusConnections(),
+    transactions=CitusTransactions(),
+    ddl=CitusDDL(),
+    is_sharded=True,
 )
