@@ -264,7 +264,7 @@ def read_url(url: str | sa.URL) -> sa.URL:
 
 
 _LIBPQ_HOSTS: Final = re.compile(
-    "(postgres[^/]*://(?:[^@/?]*@)?)([^@/?]*[,%][^@/?]*)((?:[/?].*)?)", re.DOTALL
+    "(postgres[^/]*://(?:[^@/?]*@)?)([^@/?]*[,%][^@/?]*)((?:/[^@?]*)?(?:[?].*)?)", re.DOTALL
 )
 _HOST: Final = re.compile(r"(\[[^]]*\]|[^:]*)(?::([0-9]*))?")
 

@@ -25,6 +25,7 @@ def connect_arguments(url: str) -> dict[str, Any]:
         ("postgres://me:x@h:1/db", {"host": "h", "port": 1, "user": "me", "password": "x"}),
         ("postgresql://h1:1,h2:2/db", {"host": "h1,h2", "port": "1,2"}),
         ("postgresql://me:a,b@h/db", {"host": "h", "user": "me", "password": "a,b"}),
+        ("postgresql://me:1,2/x@h/db", {"host": "h", "user": "me", "password": "1,2/x"}),
         ("postgres://me:x%40y@h1,h2:5433/db?sslmode=require",
          {"host": "h1,h2", "port": ",5433", "user": "me", "password": "x@y", "sslmode": "require"}),
         ("postgresql://[::1]:1,[fe80::2]/db", {"host": "::1,fe80::2", "port": "1,"}),
