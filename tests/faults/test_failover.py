@@ -35,7 +35,8 @@ def test_a_fault_under_heavy_load(postgres_cluster: Cluster, fault: str, by_prox
     load, seconds = fail_over(postgres_cluster, FAULTS[fault], threads=20, tasks=64, **options)
     in_doubt = sum(notes.in_doubt for notes in load.notes.values())
     print(f"{fault}: {load.acknowledged} acknowledged, {in_doubt} in doubt, {seconds:.2f} s")
-    assert seconds < 2
+    noticed = options.get("reply_timeout", 0)  # a server that hangs is noticed by its silence
+    assert seconds < 2 + noticed
 
 
 def test_a_standby_only_reads(postgres_cluster: Cluster) -> None:
