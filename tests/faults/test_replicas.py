@@ -118,6 +118,21 @@ def test_a_store_that_reads_on_a_primary(postgres_url: str) -> None:
         store.drop("things")
 
 
+def test_a_refused_write_changes_no_order_of_hosts(postgres_cluster: Cluster) -> None:
+    primary = postgres_cluster.add()
+    with Store(primary.url) as store:
+        store["things"].put("a", 1)
+    standby = postgres_cluster.add(primary)
+    primary.wait_for(standby)
+    where = f"host={standby.address}&host={primary.address}"
+    url = primary.url.replace(primary.address, "") + f"?{where}"
+    with Store(url, read_only=True) as store:
+        for _ in range(2):  # the second time on a new connection
+            assert store.run(Setting("primary_conninfo")) != ""
+            with pytest.raises(ReadOnlyDatabase):
+                store["things"].put("a", 2)
+
+
 @pytest.mark.parametrize(("option", "value"), [("read_only", True), ("durability", "replicated")])
 def test_options_of_servers(option: Any, value: Any) -> None:
     with pytest.raises(InvalidOption, match=f"option {option}: .*sqlite"):

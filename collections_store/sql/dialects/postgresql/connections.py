@@ -171,6 +171,7 @@ class PostgresConnections(Connections):
         limits = {
             "connect_timeout": options.busy_timeout,
             "failed_at": {},
+            "is_read_only": options.read_only,
             "reply_timeout": options.reply_timeout or math.inf,
         }
         return type(StoreConnection.__name__, (StoreConnection,), limits)

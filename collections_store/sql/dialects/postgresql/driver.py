@@ -62,6 +62,8 @@ class StoreConnection(Connection[Any]):
     """Seconds for each address, unless the URL has others."""
     failed_at: ClassVar[dict[Address, float]] = {}
     """When it was that an address refused a connection or a write, or was silent."""
+    is_read_only: ClassVar[bool] = False
+    """Whether an address that refuses a write is as good as any other."""
     reply_timeout: ClassVar[float] = math.inf
     """Seconds for which the server may be silent during a statement that changes no schema."""
 
@@ -104,7 +106,8 @@ class StoreConnection(Connection[Any]):
         try:
             result = super().wait(watched(gen, self._look), *arguments, **options)
         except ReadOnlySqlTransaction:
-            self._avoid_address()
+            if not self.is_read_only:
+                self._avoid_address()
             raise
         if not self.is_replicated:
             self.is_replicated = True
