@@ -3,6 +3,7 @@
 The Python versions are those of the classifiers in `pyproject.toml`.
 """
 
+import os
 from pathlib import Path
 
 import nox
@@ -86,6 +87,16 @@ def poolers(session: nox.Session) -> None:
     """Run contract tests through the tests' own transaction pooler, and through PgBouncer if it is installed."""
     _install(session)
     session.run("python", "tests/each_pooler.py", *session.posargs)
+
+
+@nox.session(python=OLDEST)
+def citus(session: nox.Session) -> None:
+    """Run contract tests on the coordinator of Citus that COLLECTIONS_STORE_TEST_CITUS_URL names."""
+    if "COLLECTIONS_STORE_TEST_CITUS_URL" not in os.environ:
+        session.skip("COLLECTIONS_STORE_TEST_CITUS_URL is not set")
+    _install(session)
+    tests = ("-k", "postgresql or citus", "tests/contract", *session.posargs)
+    session.run("python", "-m", "pytest", *tests)
 
 
 @nox.session(python=OLDEST)

@@ -98,6 +98,8 @@ def touched_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Touched
 
 @pytest.fixture(scope="module")
 def touched_postgresql(module_postgres_backend: Backend) -> Iterator[Touched]:
+    if "sharding" in module_postgres_backend.options:
+        pytest.skip("a worker of Citus reads the rows, and the coordinator counts none")
     yield from large(module_postgres_backend)
 
 
