@@ -49,6 +49,7 @@ from .records import (
     Address,
     at_checkpoint,
     checkpoint_of,
+    config_of,
     digest,
     join,
     pack,
@@ -57,6 +58,7 @@ from .records import (
     typed,
     under,
     unpack,
+    value_id,
     version_key,
 )
 from .running import InTransaction, Steps, call, steps_of
@@ -139,10 +141,12 @@ class BoundedCache(Generic[V]):
 
     def get(self, ids: Iterable[str]) -> dict[str, V]:
         """Return those of some ids that are here."""
+        found: dict[str, V] = {}
         with self._lock:
-            found = {id: self._values[id] for id in ids if id in self._values}
-            for id in found:
-                self._values.move_to_end(id)
+            for id in ids:
+                if id in self._values:
+                    found[id] = self._values[id]
+                    self._values.move_to_end(id)
         return found
 
     def add(self, values: Mapping[str, V]) -> None:
@@ -173,7 +177,7 @@ class Caches(NamedTuple):
         return cls(values, BoundedCache(CACHED_CHECKPOINTS, lambda _: 1))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Checkpoints:
     """The procedures, with LangGraph's serializer."""
 
@@ -202,14 +206,18 @@ class Checkpoints:
         if referred:
             body, large = self._draft(checkpoint, new_versions, referred)
             with suppress(DocumentNotFound, DuplicateKey):  # as if there were nothing to refer to
-                insert = call("insert_one", about | body, id=id, beside=above)
-                yield from _with_values(insert, self._documents(at, large))
+                insert: Any = call("insert_one", about | body, id=id, beside=above)
+                if large:
+                    insert = InTransaction(
+                        partial(_with_values, insert, self._documents(at, large))
+                    )
+                yield insert
                 self._remember(id, body)
                 return at.config()
         body, large = self._draft(checkpoint, new_versions, {})
-        values = self._documents(at, large)
-        if values:
-            yield call("put_many", {**values, id: about | body}, atomic=True)
+        if large:
+            values = {**self._documents(at, large), id: about | body}
+            yield call("put_many", values, atomic=True)
         else:
             yield call("put", id, about | body)
         self._remember(id, body)
@@ -240,26 +248,28 @@ class Checkpoints:
             for channel, value in checkpoint["channel_values"].items()
             if channel not in referred
         }
-        changed = {channel: value for channel, value in values.items() if channel in new_versions}
-        large = self._large({each: value for each, value in values.items() if each not in changed})
+        large: dict[str, tuple[str, bytes]] = {}
         written = self._written(checkpoint, values, large)
-        if len(written[1]) > INLINE:
-            large |= self._large(changed)
-            written = self._written(checkpoint, values, large)
-        named = {channel: digest(value) for channel, value in large.items()}
-        channels = {**referred, **dict.fromkeys(values)} | {
-            channel: {"version": version_key(versions.get(channel)), "digest": name}
-            for channel, name in named.items()
-        }
-        shared = {name: large[channel] for channel, name in named.items()}
+        for size, changed in ((LARGE, False), (INLINE, True)):
+            if len(written[1]) > size and (more := self._large(values, new_versions, changed)):
+                large |= more
+                written = self._written(checkpoint, values, large)
+        channels: dict[str, Any] = {**referred, **dict.fromkeys(values)}
+        shared: dict[str, tuple[str, bytes]] = {}
+        for channel, value in large.items():
+            name = digest(value)
+            channels[channel] = {"version": version_key(versions.get(channel)), "digest": name}
+            shared[name] = value
         return {"channels": channels, **packed(written)}, shared
 
-    def _large(self, values: Mapping[str, Any]) -> dict[str, tuple[str, bytes]]:
-        """Return those of some values that get documents of their own, as the serializer writes them."""
+    def _large(
+        self, values: Mapping[str, Any], new_versions: Mapping[str, Any], changed: bool
+    ) -> dict[str, tuple[str, bytes]]:
+        """Return the large ones of the changed values, or of the others, as the serializer writes them."""
         found = {
             channel: self.serde.dumps_typed(value)
             for channel, value in values.items()
-            if not _is_small(value)
+            if (channel in new_versions) is changed and not _is_small(value)
         }
         return {channel: each for channel, each in found.items() if len(each[1]) > LARGE}
 
@@ -340,7 +350,9 @@ class Checkpoints:
         seen = None
         while found := (yield from self._read(at)):
             document, writes = found
-            [each] = yield from self.tuples([document], {document.id: writes})
+            large = _value_ids(document)
+            values = yield from self._values(large.values())
+            each = self._tuple(document.body, large, values, writes)
             if isinstance(each, CheckpointTuple):
                 return each if at.checkpoint is None else each._replace(config=config)
             if document == seen:
@@ -392,8 +404,8 @@ class Checkpoints:
         """Return the tuples of stored checkpoints with their writes, by id; of one without all its values, the channel of a
         missing one.
         """
-        large = [_value_ids(document.body) for document in found]
-        values = yield from self._values({id for each in large for id in each.values()})
+        large = [_value_ids(document) for document in found]
+        values = yield from self._values(chain.from_iterable(each.values() for each in large))
         return [
             self._tuple(document.body, ids, values, writes.get(document.id, ()))
             for document, ids in zip(found, large, strict=True)
@@ -403,7 +415,7 @@ class Checkpoints:
         self,
         body: Mapping[str, Any],
         large: Mapping[str, str],
-        values: Mapping[str, tuple[str, bytes]],
+        values: Values,
         writes: Sequence[Document],
     ) -> CheckpointTuple | str:
         """Return the tuple of a stored checkpoint, or the channel of a missing value."""
@@ -412,17 +424,20 @@ class Checkpoints:
             if id not in values:
                 return channel
             checkpoint["channel_values"][channel] = self.serde.loads_typed(values[id])
-        at = Address.of_body(body)
-        parent = at.at(body["parent"]).config() if body["parent"] else None
-        pending = self._pending(writes) if writes else []
-        return CheckpointTuple(at.config(), checkpoint, body["metadata"], parent, pending)
+        thread, namespace, parent = body["thread"], body["namespace"], body["parent"]
+        return CheckpointTuple(
+            config_of(thread, namespace, body["id"]),
+            checkpoint,
+            body["metadata"],
+            config_of(thread, namespace, parent) if parent else None,
+            self._pending(writes) if writes else [],
+        )
 
-    def _values(self, ids: set[str]) -> Steps[dict[str, tuple[str, bytes]]]:
+    def _values(self, ids: Iterable[str]) -> Steps[Values]:
         """Return large values, as the serializer wrote them."""
-        if not ids:
-            return {}
-        values = self.caches.values.get(ids)
-        if missing := ids - values.keys():
+        wanted = set(ids)
+        values = self.caches.values.get(wanted)
+        if missing := wanted - values.keys():
             bodies = yield call("get_many", missing)
             read = {id: typed(body) for id, body in bodies.items()}
             self.caches.values.add(read)
@@ -472,7 +487,7 @@ class Checkpoints:
 
     def _value(self, document: Document, channel: str) -> Steps[Any]:
         """Return the value of a channel."""
-        id = _value_ids(document.body).get(channel)
+        id = _value_ids(document).get(channel)
         if id is None:
             return unpack(self.serde, document.body)["channel_values"][channel]
         values = yield from self._values({id})
@@ -580,7 +595,7 @@ class Checkpoints:
         """Delete the values of a thread, or of a namespace of it, that no checkpoint has."""
         checkpoints = {"$id": under(join(CHECKPOINTS, *space)), **_NO_WRITE}
         left = yield call("find", checkpoints, projection=["thread", "namespace", "channels"])
-        used = set(chain.from_iterable(_value_ids(each.body).values() for each in left))
+        used = set(chain.from_iterable(_value_ids(each).values() for each in left))
         values = {"$id": under(join(VALUES, *space))}
         stored = yield call("find", values, projection=["type"])
         unused = [each.id for each in stored if each.id not in used]
@@ -616,15 +631,8 @@ def _read_down(
 
 def _with_values(insert: Callable[[Any], Any], values: Mapping[str, Any]) -> Steps[None]:
     """Insert a checkpoint, and write values of its own."""
-    if not values:
-        yield insert
-        return
-
-    def both() -> Steps[None]:
-        yield insert
-        yield call("put_many", values, atomic=True)
-
-    yield InTransaction(both)
+    yield insert
+    yield call("put_many", values, atomic=True)
 
 
 def _deleted(document: Document, channel: str) -> LookupError:
@@ -663,11 +671,13 @@ def _is_small(value: Any) -> bool:
     return isinstance(value, _SCALARS) and (not isinstance(value, str) or len(value) <= LARGE // 4)
 
 
-def _value_ids(body: Mapping[str, Any]) -> dict[str, str]:
+def _value_ids(document: Document) -> dict[str, str]:
     """Return the ids of the large values of a stored checkpoint, by channel."""
-    stored = {name: each["digest"] for name, each in body["channels"].items() if each is not None}
-    prefix = join(VALUES, body["thread"], body["namespace"]) if stored else ""
-    return {channel: f"{prefix}/{digest}" for channel, digest in stored.items()}
+    found = {}
+    for channel, place in document.body["channels"].items():
+        if place:
+            found[channel] = value_id(document.id, place["digest"])
+    return found
 
 
 def _space(document: Document) -> tuple[str, str]:

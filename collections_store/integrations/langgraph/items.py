@@ -16,6 +16,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from operator import eq, ge, gt, le, lt, mul, ne
 from typing import Any, Final, TypeAlias
 
@@ -177,6 +178,7 @@ def _path(namespace: Namespace) -> str:
     return join(*namespace)
 
 
+@lru_cache(maxsize=4096)
 def _namespace(path: str) -> Namespace:
     return split(path) if path else ()
 
@@ -193,14 +195,16 @@ def _get(op: GetOp) -> Steps[Item | None]:
 
 def _fields(document: Document) -> dict[str, Any]:
     body = document.body
-    return {
+    fields = {
         "value": body["value"],
         "key": body["key"],
         "namespace": _namespace(body["namespace"]),
         "created_at": document.created_at,
         "updated_at": document.updated_at,
-        **{name: datetime.fromisoformat(text) for name, text in body.get("times", {}).items()},
     }
+    for name, text in body.get("times", {}).items():
+        fields[name] = datetime.fromisoformat(text)
+    return fields
 
 
 def _search(op: SearchOp, query: Vector | None) -> Steps[list[SearchItem]]:

@@ -17,8 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from base64 import b64encode
-from binascii import a2b_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -53,7 +52,6 @@ def _escape(found: re.Match[str]) -> str:
     return f"%{ord(found[0]):02X}"
 
 
-@lru_cache(maxsize=4096)
 def split(path: str) -> tuple[str, ...]:
     """Return the parts that were joined.
 
@@ -86,6 +84,15 @@ def checkpoint_of(id: str) -> str:
     return id.partition(" ")[0]
 
 
+def value_id(checkpoint: str, digest: str) -> str:
+    """Return the id of a large value of a stored checkpoint.
+
+    >>> value_id("c/t//1ef", "5feceb66")
+    'b/t//5feceb66'
+    """
+    return f"{VALUES}{checkpoint[len(CHECKPOINTS) : checkpoint.rindex('/')]}/{digest}"
+
+
 def pack(serde: Any, value: Any) -> dict[str, str]:
     """Return the body of a value that the serializer writes."""
     return packed(serde.dumps_typed(value))
@@ -94,7 +101,7 @@ def pack(serde: Any, value: Any) -> dict[str, str]:
 def packed(written: tuple[str, bytes]) -> dict[str, str]:
     """Return the body of what the serializer wrote."""
     kind, data = written
-    return {"type": kind, "data": b64encode(data).decode("ascii")}
+    return {"type": kind, "data": b2a_base64(data, newline=False).decode()}
 
 
 def digest(written: tuple[str, bytes]) -> str:
@@ -110,9 +117,10 @@ def typed(body: Mapping[str, Any]) -> tuple[str, bytes]:
 
 def unpack(serde: Any, body: Mapping[str, Any]) -> Any:
     """Return the value of a body that `pack` made."""
-    return serde.loads_typed(typed(body))
+    return serde.loads_typed((body["type"], a2b_base64(body["data"])))
 
 
+@lru_cache(maxsize=4096, typed=True)
 def version_key(version: Any) -> str:
     """Return the version of a channel as text: those of 1, 1.0 and "1" differ."""
     return json.dumps(version)
@@ -124,7 +132,7 @@ def plain(value: Any) -> Any:
     >>> plain({"counters": {"channel": (1, 2)}})
     {'counters': {'channel': [1, 2]}}
     """
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         return {key: plain(below) for key, below in value.items()}
     return [plain(below) for below in value] if isinstance(value, list | tuple) else value
 
@@ -166,10 +174,10 @@ class Address(NamedTuple):
 
     def config(self) -> dict[str, Any]:
         """Return the config that leads here."""
-        return {
-            "configurable": {
-                "thread_id": self.thread,
-                "checkpoint_ns": self.namespace or "",
-                "checkpoint_id": self.checkpoint,
-            }
-        }
+        return config_of(self.thread, self.namespace or "", self.checkpoint)
+
+
+def config_of(thread: str, namespace: str, checkpoint: str | None) -> dict[str, Any]:
+    """Return the config that leads to a checkpoint."""
+    where = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}
+    return {"configurable": where}

@@ -11,22 +11,16 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from operator import methodcaller
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ... import AsyncStore, CollectionExists, Store
 from ..stores import open_store
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Any, Any, T]
-
-
-def call(method: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
-    """Return the function that calls a method of a collection.
-
-    >>> call("count", {"country": "de"})(store["cities"])
-    0
-    """
-    return lambda collection: getattr(collection, method)(*arguments, **options)
+call: Final = methodcaller
+"""A step: `call("count", {"country": "de"})` calls this method of the collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +116,10 @@ def _follow(collection: Any, steps: Steps[T], store: Store | None = None) -> T:
         step = next(steps)
         while True:
             try:
-                result = _do(collection, step, store)
+                if isinstance(step, InTransaction):
+                    result = _transact(collection, step, store)
+                else:
+                    result = step(collection)
             except Exception as error:  # noqa: BLE001 - the steps handle it
                 step = steps.throw(error)
             else:
@@ -132,9 +129,7 @@ def _follow(collection: Any, steps: Steps[T], store: Store | None = None) -> T:
         return found
 
 
-def _do(collection: Any, step: Any, store: Store | None) -> Any:
-    if not isinstance(step, InTransaction):
-        return step(collection)
+def _transact(collection: Any, step: InTransaction, store: Store | None) -> Any:
     if store is None:
         return _follow(collection, step.procedure())
     return store.run_transaction(lambda tx: _follow(tx[collection.name], step.procedure()))
@@ -145,7 +140,10 @@ async def _follow_async(collection: Any, steps: Steps[T], store: AsyncStore | No
         step = next(steps)
         while True:
             try:
-                result = await _do_async(collection, step, store)
+                if isinstance(step, InTransaction):
+                    result = await _transact_async(collection, step, store)
+                else:
+                    result = await step(collection)
             except Exception as error:  # noqa: BLE001 - the steps handle it
                 step = steps.throw(error)
             else:
@@ -155,9 +153,7 @@ async def _follow_async(collection: Any, steps: Steps[T], store: AsyncStore | No
         return found
 
 
-async def _do_async(collection: Any, step: Any, store: AsyncStore | None) -> Any:
-    if not isinstance(step, InTransaction):
-        return await step(collection)
+async def _transact_async(collection: Any, step: InTransaction, store: AsyncStore | None) -> Any:
     if store is None:
         return await _follow_async(collection, step.procedure())
     return await store.run_transaction(
