@@ -126,10 +126,8 @@ def large(shared_backend: Backend) -> Iterator[Touched]:
 @pytest.mark.parametrize("sort", SORTS[:: -sampled(2)], ids=str)
 def test_page_400_reads_as_many_rows_as_page_2(touched: Touched, sort: Any) -> None:
     things = touched.store["things"]
-    cursors = [things.page(sort=sort, limit=10).cursor]
-    while len(cursors) < 399:
-        cursors.append(things.page(sort=sort, limit=10, after=cursors[-1]).cursor)
-    costs = [touched.by(sort=sort, after=cursors[page - 2]) for page in (2, 3, 200, 399, 400)]
+    ends = [things.page(sort=sort, limit=10 * (page - 1)).cursor for page in (2, 3, 200, 399, 400)]
+    costs = [touched.by(sort=sort, after=end) for end in ends]
     assert max(costs) <= 1.25 * min(costs)
     assert max(costs) <= 4 * touched.by(sort=sort)
 
@@ -142,10 +140,8 @@ def test_skip_reads_more_rows_the_further_it_goes(touched: Touched) -> None:
 @pytest.mark.parametrize("sort", ["n", [("n", -1)]][:: sampled(2)], ids=str)
 def test_pages_of_a_filter_read_equally_many_rows(touched: Touched, sort: Any) -> None:
     things, filter = touched.store["things"], {"kind": {"$ne": 3}}
-    cursors = [things.page(filter, sort=sort, limit=10).cursor]
-    while len(cursors) < 399:
-        cursors.append(things.page(filter, sort=sort, limit=10, after=cursors[-1]).cursor)
-    costs = [touched.by(filter=filter, sort=sort, after=cursors[page - 2]) for page in (2, 30, 400)]
+    ends = [things.page(filter, sort=sort, limit=10 * (page - 1)).cursor for page in (2, 30, 400)]
+    costs = [touched.by(filter=filter, sort=sort, after=end) for end in ends]
     assert max(costs) <= 2 * min(costs)
 
 
