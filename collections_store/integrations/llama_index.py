@@ -9,6 +9,7 @@ LlamaIndex is needed: `pip install 'collections-store[llama-index]'`.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -436,7 +437,12 @@ def _body(key: str, message: ChatMessage, status: MessageStatus | None = None) -
 def _replacing(
     key: str, messages: Iterable[ChatMessage], status: MessageStatus | None = None
 ) -> list[DeleteMany | InsertOne]:
-    return [DeleteMany(_of(key)), *(InsertOne(_body(key, each, status)) for each in messages)]
+    """Return the requests of a transaction. The id of the first message depends on the key alone: of two such transactions
+    that both find no messages, one conflicts and runs again.
+    """
+    every, first = _of(key), hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
+    bodies = enumerate(_body(key, each, status) for each in messages)
+    return [DeleteMany(every), *(InsertOne(each, id=None if n else first) for n, each in bodies)]
 
 
 def _messages(found: Iterable[Document]) -> list[ChatMessage]:

@@ -7,11 +7,13 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from conftest import Backend
 from llama_index.core.base.llms.types import (
@@ -497,6 +499,36 @@ def test_messages_that_threads_take_are_taken_once(shared_backend: Backend) -> N
             taken = list(pool.map(lambda n: chats.delete_message("ada", -(n % 2)), range(30)))
         assert sorted(int(str(each and each.content)) for each in taken) == list(range(30))
         assert chats.get_keys() == []
+
+
+@pytest.mark.parametrize("kind", [LlamaIndexChatStore, LlamaIndexMemoryStore])
+def test_of_lists_that_are_set_at_once_one_stays(postgres_backend: Backend, kind: Any) -> None:
+    """The lock lets both calls take their snapshots before either writes."""
+    url, options = postgres_backend.url, postgres_backend.options
+    with kind(url, **options) as messages, ThreadPoolExecutor(2) as pool:
+
+        def set_messages(key: str, *contents: str) -> None:
+            done = messages.set_messages(key, [said(each) for each in contents])
+            if done is not None:
+                asyncio.run(done)
+
+        set_messages("other", "creates the index")
+        with psycopg.connect(url) as connection:
+            connection.execute(f"SET search_path = {options['schema']}")
+            [(table,)] = connection.execute("SELECT table_name FROM cs_collections").fetchall()
+            connection.execute(f"LOCK TABLE {table}")
+            calls = [pool.submit(set_messages, "ada", *each) for each in ("ab", "cd")]
+            waiting = f"SELECT count(*) FROM pg_locks WHERE relation = '{table}'::regclass AND NOT granted"
+            while connection.execute(waiting).fetchall() != [(2,)]:
+                assert not any(each.done() for each in calls)
+                time.sleep(0.01)
+        for each in calls:
+            each.result()
+        found = messages.get_messages("ada")
+        assert texts(found if isinstance(found, list) else asyncio.run(found)) in (
+            ["a", "b"],
+            ["c", "d"],
+        )
 
 
 def test_processes_lose_nothing_and_a_killed_one_leaves_whole_batches(
