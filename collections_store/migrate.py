@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -273,14 +273,17 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
 
 
 def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
-    database, tables = pooled.connection.database, _tables(pooled)
+    store = pooled.connection.store
     if names.schema == pooled.sa.dialect.default_schema_name:
         names = replace(names, schema=None)  # as alembic names it
     models = sa.MetaData(schema=names.schema)
-    feeds = (feed_table(physical, names, database) for physical in _feeds(pooled))
-    documents = (documents_table(table, names, database) for table in tables)
-    for table in (catalogue_table(names, database), *documents, *feeds):
-        table.to_metadata(models)
+    catalogue_table(names, store.database).to_metadata(models)
+    for _, physical, _, text in pooled.connection.rows(store.listing):
+        entry = CollectionOptions.from_text(text)
+        database = store.dialect_of(distributed=entry.distributed)
+        documents_table(physical, names, database).to_metadata(models)
+        if entry.feed is not None:
+            feed_table(entry.feed.physical, names, database).to_metadata(models)
     wanted = {table.name for table in models.tables.values()}
 
     def concerns(name: str | None, kind: str, parents: Any) -> bool:  # noqa: ARG001
@@ -306,17 +309,6 @@ def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
 
 def _tables(pooled: PooledConnection) -> list[str]:
     return [table for (table,) in pooled.connection.rows(pooled.connection.store.tables)]
-
-
-def _feeds(pooled: PooledConnection) -> Iterator[str]:
-    """Yield the tables of recorded changes, if there is a catalogue to list them."""
-    connection, rows = pooled.connection, []
-    with suppress(*connection.database.errors.types()):
-        rows = connection.rows(connection.store.listing)
-    for _, _, _, text in rows:
-        feed = CollectionOptions.from_text(text).feed
-        if feed is not None:
-            yield feed.physical
 
 
 def _read(url: str | sa.URL, options: Options, work: Callable[[PooledConnection, Names], T]) -> T:

@@ -43,7 +43,7 @@ Isolation: TypeAlias = Literal["repeatable read", "serializable"]
 Nul: TypeAlias = Literal["error", "replace"]
 Upgrade: TypeAlias = Literal["auto", "manual"]
 Pooler: TypeAlias = Literal["transaction", "session"]
-Sharding: TypeAlias = Literal["schema"]
+Sharding: TypeAlias = Literal["schema", "collections"]
 Ttl: TypeAlias = float | timedelta | None
 Changes: TypeAlias = bool | Literal["after", "both"] | None
 
@@ -92,9 +92,10 @@ class StoreOptions(TypedDict, total=False):
     * `pooler`: what stands before a PostgreSQL server. "transaction": a pooler such as PgBouncer, which may give each
       transaction another connection of the server. "session": no pooler, or one that keeps the connection of the server
       for a session. Default: found out for each connection. Also as `?pooler=transaction` in the URL. Not with `engine`.
-    * `sharding`: "schema": the tables of the store's `schema` are on one of the workers of a Citus cluster, and other
-      schemas on others. The store creates the schema as a distributed one; Citus 12 or newer. Also as `?sharding=schema`
-      in the URL. Default: the tables are where the URL leads.
+    * `sharding`: how a Citus cluster (12 or newer) shares the work. "schema": the tables of the store's `schema` are on
+      one of the workers, and other schemas on others. "collections": the collections that are created with
+      `distributed=True` are on all workers, a part of the documents on each, and the others on the coordinator. The store
+      creates its tables that way. Also as `?sharding=schema` in the URL. Default: the tables are where the URL leads.
     """
 
     pool_size: int | None
@@ -184,7 +185,7 @@ class Options:
         check_choice("upgrade", self.upgrade, (None, *get_args(Upgrade)))
         check_choice("pooler", self.pooler, (None, *get_args(Pooler)))
         check_choice("sharding", self.sharding, (None, *get_args(Sharding)))
-        if self.sharding is not None and self.schema in {None, "public"}:
+        if self.sharding == "schema" and self.schema in {None, "public"}:
             problem = "name the schema to distribute by schema=, another than public"
             raise InvalidOption("sharding", problem)
         if self.sharding is not None and self.durability == "replicated":
@@ -365,14 +366,15 @@ class Names:
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies that a change is recorded with: none, the new one, or the new and the old one."""
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""The newest form of a stored entry: that of a distributed collection. The entry of any other has the format 1."""
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
 _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
 _KEYS: Final = (
     "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
-    "versions",
+    "versions", "distributed",
 )  # fmt: skip
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
 """Keys that a copy of the collection does not take over; of a feed and an index these are `_LOCAL_NAMES`."""
@@ -529,7 +531,7 @@ class CollectionOptions:
     document expires after `ttl` microseconds unless its write has a `ttl` (None: never), again with each update if
     `sliding`. `feed`: how changes are recorded; None: they are not. `jsonb`: SQLite stores bodies as JSONB. `copy_of` identifies
     what is being copied into the collection, until the copy is complete. `versions` are the declared schema versions, with
-    the names of the indexes of the documents that have others.
+    the names of the indexes of the documents that have others. `distributed`: the documents are on several servers.
 
     The JSON has a format; that of older versions has none and is of format 1. `unknown` are keys of a newer version,
     which are preserved. A change that older versions must not ignore takes a higher format.
@@ -546,13 +548,14 @@ class CollectionOptions:
     jsonb: bool = False
     copy_of: str = ""
     versions: tuple[tuple[int, str], ...] = ()
+    distributed: bool = False
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_text(self) -> str:
         """Return the stored form, JSON."""
         stored = {
             **self.unknown,
-            "format": FORMAT,
+            "format": FORMAT if self.distributed else 1,
             "cursor_key": self.cursor_key or secrets.token_hex(16),
             "body_index": self.body_index,
             "indexes": [index.to_json() for index in self.indexes],
@@ -567,6 +570,8 @@ class CollectionOptions:
             stored["copy_of"] = self.copy_of
         if self.versions:
             stored["versions"] = self.versions
+        if self.distributed:
+            stored["distributed"] = True
         return _CODEC.encode(_lists(stored))
 
     @classmethod
@@ -586,6 +591,7 @@ class CollectionOptions:
             stored.get("jsonb", False),
             stored.get("copy_of", ""),
             tuple((version, physical) for version, physical in stored.get("versions", ())),
+            stored.get("distributed", False),
             unknown_keys(stored, _KEYS),
         )
 

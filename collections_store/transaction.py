@@ -162,21 +162,25 @@ class Collections(ABC):
         *,
         body_index: bool = True,
         jsonb: bool = False,
+        distributed: bool = False,
         **settings: Unpack[CollectionSettings],
     ) -> Collection:
         """Create a collection with options, and return it. Without options the first write creates it.
 
         `body_index`: PostgreSQL maintains an index over whole bodies, which serves equality at any depth and through
         arrays; without it writes are cheaper. SQLite has no such index. `jsonb`: SQLite (3.45 or newer) stores bodies as
-        JSONB: scans are faster, `get` is slower. PostgreSQL always does. For the others see `collection`. Raise
-        `InvalidName`, `InvalidOption` and `CollectionExists`.
+        JSONB: scans are faster, `get` is slower. PostgreSQL always does. `distributed`: the documents are on all workers of
+        a Citus cluster, each where the hash of its id says, in a store that was opened with `sharding="collections"`. Such
+        a collection has no unique indexes. For the others see `collection`. Raise `InvalidName`, `InvalidOption` and
+        `CollectionExists`.
 
         >>> store.create_collection("log", body_index=False, ttl=86_400)
         Collection('log')
         """
         wanted = Settings.parse(settings)
         bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
-        self.run(catalogue.CreateCollection(check_name(name), *bodies, True))
+        is_distributed = check_flag("distributed", distributed)
+        self.run(catalogue.CreateCollection(check_name(name), *bodies, True, is_distributed))
         return self[name]
 
     def collections(self) -> list[CollectionInfo]:

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -32,12 +32,21 @@ from psycopg import sql
 from transaction_pooler import POOLER_VARIABLE
 
 import collections_store
-from collections_store import AsyncChangeStream, AsyncCollection, AsyncStore, Store, document
+from collections_store import (
+    AsyncChangeStream,
+    AsyncCollection,
+    AsyncStore,
+    InvalidIndex,
+    Store,
+    document,
+)
 from collections_store.dialogues import AsyncDialogues, AsyncDialogueStore, Dialogues, DialogueStore
 from collections_store.integrations import kdeps
 from collections_store.integrations.soul_machines import AsyncSkillMemory
 from collections_store.memory import AsyncMemory
-from collections_store.operations.catalogue import AS_IT_IS, CreateCollection
+from collections_store.operations import catalogue, copying
+from collections_store.operations.catalogue import AS_IT_IS, CreateCollection, create
+from collections_store.options import CollectionOptions
 
 os.environ.pop(
     "PYTHONDONTWRITEBYTECODE", None
@@ -55,7 +64,7 @@ def _import_all(package: ModuleType) -> None:
 
 _import_all(collections_store)
 if "COLLECTIONS_STORE_TEST_JSONB" in os.environ:  # see tests/contract/test_jsonb.py
-    CreateCollection.__init__.__defaults__ = (True, AS_IT_IS, True, False)
+    CreateCollection.__init__.__defaults__ = (True, AS_IT_IS, True, False, False)
 _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.randrange(2**32))))
 """In the environment, so that all worker processes of xdist have the same seed."""
 
@@ -199,6 +208,12 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 CITUS_VARIABLE = "COLLECTIONS_STORE_TEST_CITUS_URL"
 """The URL of a coordinator of Citus, on which the tests of PostgreSQL then run: see `nox -s citus`."""
+CITUS_WAY = os.environ.get("COLLECTIONS_STORE_TEST_CITUS_WAY", "schema")
+"""How they are sharded there: by "schema", with all "collections" on the coordinator, or each of them "distributed"."""
+NOT_DISTRIBUTED = {
+    "test_deleted_bodies_are_read_only_if_they_are_recorded": "executes statements that lock rows of several shards",
+}
+"""Tests of what a distributed collection does otherwise, with the reasons."""
 SHARED = Path(__file__).parents[2] / "shared"
 _numbers = itertools.count(1)
 
@@ -610,9 +625,35 @@ def things(lasting_store: Any) -> Iterator[Any]:
 
 def _postgres_backend(url: str) -> Iterator[Backend]:
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    options = {"schema": name, **({"sharding": "schema"} if CITUS_VARIABLE in os.environ else {})}
+    options = {"schema": name}
+    if CITUS_VARIABLE in os.environ:
+        options["sharding"] = "schema" if CITUS_WAY == "schema" else "collections"
     yield Backend("postgresql", os.environ.get(POOLER_VARIABLE, url), options)
     _drop_schema(url, name)
+
+
+if CITUS_WAY == "distributed":
+
+    def _create(connection: Any, name: str, options: CollectionOptions, created: int) -> bool:
+        """Create a collection, distributed where that is possible, whoever creates it."""
+        is_possible = connection.database.distributed is not None
+        options = replace(options, distributed=options.distributed or is_possible)
+        return create(connection, name, options, created)
+
+    for module in (catalogue, copying):
+        vars(module)["create"] = _create
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+        """Skip what a distributed collection does not have: unique indexes, and the tests of `NOT_DISTRIBUTED`."""
+        if item.name.partition("[")[0] in NOT_DISTRIBUTED:
+            pytest.skip(NOT_DISTRIBUTED[item.name.partition("[")[0]])
+        try:
+            return (yield)
+        except InvalidIndex as error:
+            if "in a distributed collection" in str(error):
+                pytest.skip("a distributed collection has no unique indexes")
+            raise
 
 
 def _drop_schema(url: str, name: str) -> None:
@@ -628,4 +669,6 @@ def _drop_schema(url: str, name: str) -> None:
 @cache
 def _cleaner(url: str) -> psycopg.Connection[Any]:
     options = "-c client_min_messages=error"  # no list of what CASCADE drops
+    if CITUS_VARIABLE in os.environ:  # nor locks of the tables of other tests
+        options += " -c citus.enable_local_reference_table_foreign_keys=off"
     return psycopg.connect(url, autocommit=True, options=options)

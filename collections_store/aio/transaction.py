@@ -116,12 +116,14 @@ class AsyncCollections:
         *,
         body_index: bool = True,
         jsonb: bool = False,
+        distributed: bool = False,
         **settings: Unpack[CollectionSettings],
     ) -> AsyncCollection:
         """Async counterpart of `Store.create_collection`."""
         wanted = Settings.parse(settings)
         bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
-        await self.run(catalogue.CreateCollection(check_name(name), *bodies, True))
+        is_distributed = check_flag("distributed", distributed)
+        await self.run(catalogue.CreateCollection(check_name(name), *bodies, True, is_distributed))
         return self[name]
 
     async def collections(self) -> list[CollectionInfo]:

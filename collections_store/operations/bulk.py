@@ -75,13 +75,11 @@ class PutBatch(Operation[PutManyResult]):
         """Write documents, all at one moment; returns also those that others inserted at the same time."""
         life = lifetime(self.ttl, writer.statements.options.ttl)
         ids, sql = [each.id for each in given], writer.statements.by_id
-        [(some,)] = connection.rows(sql.has_expired, {"now": life["now"]})
-        if some:
+        if connection.rows(sql.has_expired, {"now": life["now"]}):
             writer.purge(ids, life["now"])
         if self.mode == "replace" and writer.may_overwrite_blindly:
             return self._overwrite(connection, writer, given, life), ()
-        listed = {"ids": connection.database.compiler.list_parameter(ids), "now": life["now"]}
-        rows = connection.rows(sql.bodies if writer.keeps_before else sql.versions, listed)
+        rows = connection.lock(sql, sql.bodies if writer.keeps_before else sql.versions, ids)
         there = {row[0]: row[1:] for row in rows}
         accepted, refused = self._accepted(given, there)
         self._remember(accepted)

@@ -143,9 +143,8 @@ class LockMany(Operation[set[str]]):
     empty = set
 
     def __call__(self, connection: Connection) -> set[str]:
-        listed = connection.database.compiler.list_parameter(self.ids)
-        sql = connection.collection(self.collection).by_id.versions
-        return {row[0] for row in connection.rows(sql, {"ids": listed, "now": now()})}
+        statements = connection.collection(self.collection).by_id
+        return {row[0] for row in connection.lock(statements, statements.versions, self.ids)}
 
 
 @value_class

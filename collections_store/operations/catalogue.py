@@ -189,10 +189,13 @@ class CreateCollection(Operation[None]):
     settings: Settings = AS_IT_IS
     jsonb: bool = False
     must_be_new: bool = False
+    distributed: bool = False
     writes = True
 
     def __call__(self, connection: Connection) -> None:
-        options = CollectionOptions(body_index=self.body_index, jsonb=self.jsonb)
+        options = CollectionOptions(
+            body_index=self.body_index, jsonb=self.jsonb, distributed=self.distributed
+        )
         options = self.settings.apply(options)
         if not create(connection, self.collection, options, now()) and self.must_be_new:
             raise CollectionExists(self.collection)
@@ -205,10 +208,13 @@ def create(
     store = connection.store
     if options.jsonb and (problem := jsonb_problem(connection)):
         raise InvalidOption("jsonb", problem)
+    if options.distributed and connection.database.distributed is None:
+        problem = "needs a cluster of Citus: open the store with sharding='collections'"
+        raise InvalidOption("distributed", problem)
     row = {"name": collection, "now": created, "options": options.to_text()}
     entered = connection.rows(store.insert, row)
     if entered:
-        table = _name_table(connection, entered[0][0], collection, None)
+        table = _name_table(connection, entered[0][0], collection, None, options)
         indexes = store.indexes(table)
         connection.changed(indexes.create_over_expiry())
         for statement in indexes.create_over_body(0) if options.body_index else ():
@@ -245,7 +251,7 @@ class Configure(Operation[None]):
         [(table, _, created)] = connection.rows(store.delete, {"name": self.collection})
         row = {"name": self.collection, "now": created, "options": wanted.to_text()}
         [(number,)] = connection.rows(store.insert, row)
-        table = _name_table(connection, number, self.collection, table)
+        table = _name_table(connection, number, self.collection, table, options)
         if options.feed is not None and wanted.feed is None:
             _drop_feed(connection, self.collection, options.feed)
         elif options.feed is None and wanted.feed is not None:
@@ -297,7 +303,7 @@ class Rename(Operation[None]):
         number, table = entered[0]
         if entry is None or not connection.rows(store.delete, {"name": self.collection}):
             raise CollectionNotFound(self.collection)  # another process renamed or dropped it
-        table = _name_table(connection, number, self.new, table)
+        table = _name_table(connection, number, self.new, table, entry[1])
         _rename_feed(connection, self.new, table, entry[1])
         for name in (self.collection, self.new):
             connection.catalogue.forget(name)
@@ -353,11 +359,18 @@ class FindTable(Operation[Statements]):
         return connection.collection(self.collection)
 
 
-def _name_table(connection: Connection, number: int, name: str, old: str | None) -> str:
+def _name_table(
+    connection: Connection, number: int, name: str, old: str | None, options: CollectionOptions
+) -> str:
     store = connection.store
     table = store.names.documents(number, name)
-    sql = store.create_table(table) if old is None else store.rename_table(old, table)
-    connection.changed(sql)
+    naming: Iterable[str] = (
+        (store.rename_table(old, table),)
+        if old is not None
+        else (store.create_table(table, distributed=options.distributed))
+    )
+    for sql in naming:
+        connection.changed(sql)
     connection.changed(store.set_table, {"number": number, "table": table})
     return table
 
@@ -367,7 +380,9 @@ def _with_feed(connection: Connection, table: str, options: CollectionOptions) -
     assert options.feed is not None
     store = connection.store
     feed = replace(options.feed, physical=store.names.feed(table))
-    connection.changed(store.feed(feed).create)
+    statements = store.feed(feed)
+    for sql in (statements.create, *connection.database.ddl.place(statements.table)):
+        connection.changed(sql)
     return replace(options, feed=feed)
 
 
@@ -413,8 +428,7 @@ def _is_purgeable(connection: Connection, table: str, text: str) -> bool:
     if options.jsonb and jsonb_problem(connection):
         return False
     statements = connection.store.documents(table, options)
-    [(some,)] = connection.rows(statements.by_id.has_expired, {"now": now()})
-    return bool(some) or (
+    return bool(connection.rows(statements.by_id.has_expired, {"now": now()})) or (
         statements.feed is not None and last_surplus(connection, statements.feed) > 0
     )
 
@@ -470,11 +484,12 @@ def _check_database(connection: Connection) -> None:
             f"the database's encoding must be UTF8, got {encoding}: use another database, made by "
             "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
         )
-    is_distributed = None
+    found = None
     if database.ddl.distributes(version):
-        rows = connection.rows(database.ddl.schema_probe, {"schema": schema})
-        is_distributed = rows[0][0] if rows else None
-    problem = database.ddl.sharding_problem(schema, version, is_distributed)
+        catalogue = database.ddl.reference(connection.store.catalogue)
+        where = {"schema": schema, "catalogue": catalogue}
+        found = next(iter(connection.rows(database.ddl.sharding_probe, where)), None)
+    problem = database.ddl.sharding_problem(schema, version, found)
     if problem is not None:
         raise InvalidOption("sharding", problem)
 

@@ -17,10 +17,11 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from ..document import now
 from ..errors import DatabaseUnavailable
 from ..options import Isolation
 from ..query.filter import Filter
-from ..sql.by_id import FeedStatements
+from ..sql.by_id import FeedStatements, IdStatements
 from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database
 from ..sql.select import Query, Statements
 from .catalogue import Catalogue
@@ -41,6 +42,8 @@ class Connection:
     __slots__ = ("catalogue", "committing", "database", "recorder", "store")
     grouped: bool = False
     """Whether the transaction is a group of independent statements."""
+    sees_one_moment: bool = False
+    """Whether all statements of the open transaction are known to see one moment."""
     is_lost: bool = False
     """Whether the connection broke in maintenance after a commit, whose errors nobody receives."""
 
@@ -66,12 +69,30 @@ class Connection:
         """Execute a compiled statement with the values of a filter; return its rows without the array guard. Raise
         `Inexact` if that is set.
         """
+        if query.arrays is not None:
+            with self.transaction(write=False):
+                if not self.sees_one_moment or self.finds(query.arrays, filter):
+                    raise Inexact
+                return self.rows(query.sql, query.parameters(filter, **window))
         rows = self.rows(query.sql, query.parameters(filter, **window))
         if not query.guard:
             return rows
         if rows[0][0]:
             raise Inexact
         return rows[1:] if query.guard == "row" else [row[1:] for row in rows if row[1] is not None]
+
+    def finds(self, query: Query, filter: Filter) -> bool:
+        """Execute a compiled array guard; return whether a document has an array where none is expected."""
+        rows = self.rows(query.sql, query.parameters(filter))
+        return bool(rows and rows[0][0])
+
+    def lock(self, statements: IdStatements, sql: str, ids: Sequence[str]) -> list[Row]:
+        """Execute a statement that selects and locks the rows of `:ids`."""
+        groups = [self.database.compiler.list_parameter(ids)]
+        if statements.lock_groups is not None:
+            groups = [group for (group,) in self.rows(statements.lock_groups, {"ids": groups[0]})]
+        time = now()
+        return [row for some in groups for row in self.rows(sql, {"ids": some, "now": time})]
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         """Execute a statement, and return the number of rows that it changed."""
@@ -209,7 +230,9 @@ class DriverConnection(Connection):
     session has none.
     """
 
-    __slots__ = ("_begin", "_depth", "_execute", "before_commit", "driver", "grouped", "is_lost")
+    __slots__ = (
+        "_begin", "_depth", "_execute", "before_commit", "driver", "grouped", "is_lost", "sees_one_moment",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -228,7 +251,7 @@ class DriverConnection(Connection):
             self._execute, self._begin = local.execute, local.begin
         self.before_commit: list[Callable[[], None]] = []
         """Called before each COMMIT; one that raises prevents it."""
-        self.grouped = self.is_lost = False
+        self.grouped = self.is_lost = self.sees_one_moment = False
         self._depth = 0
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
@@ -274,7 +297,7 @@ class DriverConnection(Connection):
 
     def begin(self, *, write: bool, snapshot: bool = True) -> None:
         """Begin the transaction of an operation."""
-        self.committing = False
+        self.committing, self.sees_one_moment = False, snapshot
         isolation = "repeatable read" if snapshot else "read committed"
         self._begin(self.database.transactions.begin(write=write, isolation=isolation))
 
@@ -285,7 +308,7 @@ class DriverConnection(Connection):
 
     def begin_transaction(self, isolation: Isolation) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
-        self.committing, self._depth = False, 0
+        self.committing, self.sees_one_moment, self._depth = False, True, 0
         self._begin(self.database.transactions.begin(write=True, isolation=isolation))
         self.catalogue = Catalogue(self.store, self.catalogue)
 

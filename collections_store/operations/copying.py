@@ -207,6 +207,8 @@ class BeginCopy(Copies):
         if self.replace:
             DropCollection(entry.name)(connection)
         options = replace(entry.parsed(), indexes=(), copy_of=entry.source)
+        if connection.database.distributed is None:
+            options = replace(options, distributed=False)
         if not create(connection, entry.name, options, entry.created_at):
             raise CollectionExists(entry.name)
 

@@ -397,6 +397,8 @@ class Explain(Operation[Explanation]):
         raise CollectionNotFound(self.collection)
 
     def _has_arrays(self, connection: Connection, query: Query) -> bool:
+        if query.arrays is not None:
+            return connection.finds(query.arrays, self.filter)
         rows = connection.rows(query.sql, query.parameters(self.filter, skip=0, limit=0))
         return bool(rows[0][0])
 
@@ -439,9 +441,9 @@ class Explain(Operation[Explanation]):
         existing = statements.options.indexes
         keys = next(indexable_keys(self.filter), None)
         if keys is not None and connection.database.ordering.can_order(keys):
-            some = statements.has_array(self.filter, keys)
-            [(found,)] = connection.select(some, self.filter)
-            arrays = arrays or bool(found)
+            arrays = arrays or connection.finds(
+                statements.has_array(self.filter, keys), self.filter
+            )
         if arrays and not connection.database.indexes_arrays:
             return None
         return advise(self.filter, self.sort, existing, arrays=arrays)

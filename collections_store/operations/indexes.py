@@ -40,15 +40,22 @@ class CreateIndex(Operation[str]):
     creates_collection = True
 
     def __call__(self, connection: Connection) -> str:
-        if self._exists(_read(connection, self.collection)[1]):
+        present = _read(connection, self.collection)[1]
+        if self._exists(present):
             return self.index.name  # without waiting for a lock
-        self._check(connection.database)
+        self._check(connection.database, present)
         table, options = _lock(connection, self.collection, readers=False)
         if not self._exists(options):
             _Indexes(connection, self.collection, table, options).add(self.index)
         return self.index.name
 
-    def _check(self, database: Database) -> None:
+    def _check(self, database: Database, options: CollectionOptions) -> None:
+        if self.index.unique and options.distributed:
+            problem = (
+                "must not be unique in a distributed collection, whose ids alone are: put the value "
+                "into the id, or create the collection without distributed=True"
+            )
+            raise InvalidIndex(self.index.fields[0][0], problem)
         keys = [*prefixes_of(self.index), *(path.keys for path in self.index.paths)]
         if not all(map(database.ordering.can_order, keys)):
             problem = "SQLite 3.40 cannot address a key that holds a double quote"

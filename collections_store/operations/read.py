@@ -27,7 +27,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from ..codec import Decode, decode, spell
-from ..document import Document, new_document, now
+from ..document import Document, new_document
 from ..query.cursor import Position
 from ..query.filter import Filter
 from ..query.matcher import matches
@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 Positioned: TypeAlias = tuple[int, Document]
 """A document behind its position in natural order."""
 
-NO_LIMIT: Final = 2**63 - 1
+NO_LIMIT: Final = 2**62
+"""The sum of two has 64 bits: Citus adds the number of rows to skip to the limit."""
 BEFORE_ALL: Final = -(2**63)
 FIRST_BATCH: Final = 50
 MAX_BATCH: Final = 2000
@@ -235,8 +236,8 @@ def locked(
     database = connection.database
     if database.single_writer or not found:
         return found
-    ids = {"ids": database.compiler.list_parameter([each.id for each in found]), "now": now()}
-    rows = connection.rows(connection.collection(collection).by_id.lock_many, ids)
+    statements = connection.collection(collection).by_id
+    rows = connection.lock(statements, statements.lock_many, [each.id for each in found])
     current = {row[0]: as_document(row, collection) for row in rows}
     same = (current[each.id] for each in found if each.id in current)
     return [each for each in same if matches(filter, each, ordered=database.ordered_keys)]

@@ -463,19 +463,17 @@ class DeleteMatching(Operation[DeleteResult]):
     def __call__(self, connection: Connection) -> DeleteResult:
         writer = Writer(connection, self.collection)
         query = writer.statements.delete(self.filter, indexed=not self._has_arrays(connection))
-        if query.residual:
+        has_feed = writer.statements.feed is not None
+        if query.residual or (has_feed and writer.statements.database.is_distributed):
             return DeleteResult(self._by_ids(connection, writer))
-        if writer.statements.feed is not None:
+        if has_feed:
             return DeleteResult(self._recorded(connection, writer, query))
         return DeleteResult(connection.changed(query.sql, query.parameters(self.filter)))
 
     def _has_arrays(self, connection: Connection) -> bool:
         """Return whether the statement would be wrong in the indexed form."""
         guard = connection.collection(self.collection).guard(self.filter)
-        if guard is None:
-            return False
-        [(some,)] = connection.select(guard, self.filter)
-        return bool(some)
+        return guard is not None and connection.finds(guard, self.filter)
 
     def _by_ids(self, connection: Connection, writer: Writer) -> int:
         """Delete what the matcher finds, in batches."""

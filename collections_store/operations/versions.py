@@ -201,9 +201,8 @@ class WriteUpgraded(Operation[list[Refused]]):
     def _all_unchanged(self, connection: Connection) -> bool:
         """Lock the documents, and return whether they are as they were read."""
         ids = [each.id for each, _ in self.upgraded]
-        parameters = {"ids": connection.database.compiler.list_parameter(ids), "now": now()}
-        sql = connection.collection(self.collection).by_id.lock_many
-        rows: list[Row] = connection.rows(sql, parameters)
+        statements = connection.collection(self.collection).by_id
+        rows: list[Row] = connection.lock(statements, statements.lock_many, ids)
         found = {(row[0], row[2], row[3]) for row in rows}
         return found >= {(each.id, each.version, each.created_us) for each, _ in self.upgraded}
 

@@ -93,7 +93,7 @@ class Writer:
     def _insert_beside(
         self, id: str, text: str, ttl: int | None, collection: str, other: str
     ) -> bool:
-        """Lock the other document first: Citus has no INSERT with a SELECT that locks."""
+        """Lock the other document first: Citus has no INSERT with a SELECT that locks, or of another server."""
         share = self._connection.collection(collection).by_id.share
         with self._connection.transaction(write=True):
             is_there = bool(self._connection.rows(share, {"id": other, "now": now()}))
@@ -181,6 +181,9 @@ class Writer:
     def purge_some(self) -> int:
         """Delete up to `PURGE_BATCH` documents that have expired; returns how many."""
         parameters = {"limit": PURGE_BATCH, "now": now()}
+        if self.statements.database.is_distributed:
+            ids = [id for (id,) in self._connection.rows(self._sql.expired, parameters)]
+            return self.purge(ids) if ids else 0
         return self.removed(self._connection.rows(self._sql.purge_some, parameters), "expire")
 
     def record(

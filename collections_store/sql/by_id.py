@@ -120,6 +120,8 @@ class IdStatements:
         self.is_version = table.c.version == integer("expected")
         created: Any = sa.type_coerce(table.c.created_at, sa.BigInteger)
         self.is_same: sa.ColumnElement[bool] = created == integer("created")
+        self.lock_groups = database.transactions.lock_groups(table)
+        """Select lists of `:ids`, each of which one statement can lock; None: one can lock all."""
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -154,9 +156,11 @@ class IdStatements:
     )
     """Count the rows past the position `:seq`."""
     has_expired = Statement(
-        lambda s: sa.select(sa.exists(sa.select(ONE).select_from(s.table).where(s.is_expired)))
+        lambda s: sa.select(ONE).select_from(s.table).where(s.is_expired).limit(ONE).offset(ZERO)
     )
-    """Select whether any row has expired."""
+    """Select a row if any row has expired."""
+    expired = Statement(lambda s: s.some_expired(s.c.id))
+    """Select the ids of expired rows, `:limit` at most, the first expired first."""
 
     def select(self, *columns: sa.ColumnElement[Any]) -> Any:
         return sa.select(*columns).where(self.is_id)
@@ -364,10 +368,13 @@ class IdStatements:
     @Statement
     def purge_some(self) -> Any:
         """Delete expired rows, `:limit` at most, the first expired first."""
-        c = self.c
-        expired = sa.select(c.seq).where(self.is_expired).order_by(c.expires_at, c.seq)
-        locked = expired.limit(integer("limit")).offset(ZERO).with_for_update(skip_locked=True)
-        return self.deleted(c.seq.in_(locked.scalar_subquery()), self.is_expired)
+        locked = self.some_expired(self.c.seq).with_for_update(skip_locked=True)
+        return self.deleted(self.c.seq.in_(locked.scalar_subquery()), self.is_expired)
+
+    def some_expired(self, *columns: sa.ColumnElement[Any]) -> Any:
+        expired = sa.select(*columns).where(self.is_expired)
+        ordered = expired.order_by(self.c.expires_at, self.c.seq)
+        return ordered.limit(integer("limit")).offset(ZERO)
 
     def deleted(self, *clauses: sa.ColumnElement[bool]) -> Any:
         deleted = sa.delete(self.table).where(*clauses)

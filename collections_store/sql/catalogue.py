@@ -105,11 +105,21 @@ class CatalogueStatements:
         """Create the store's own tables."""
         tables = (self.catalogue, self.revisions)
         schema = self.database.ddl.create_schema(self.names.schema) if self.names.schema else ()
-        return [*schema, *(compiled(sa.schema.CreateTable(each), self.database) for each in tables)]
+        ddl = self.database.ddl
+        creating = [compiled(sa.schema.CreateTable(each), self.database) for each in tables]
+        return [*schema, *creating, *(sql for each in tables for sql in ddl.place(each))]
 
-    def create_table(self, table: str) -> str:
+    def create_table(self, table: str, *, distributed: bool = False) -> Sequence[str]:
         """Create a collection's table."""
-        return on_table(_creating(self.database), self._table(table), self.database)
+        database = self.dialect_of(distributed=distributed)
+        named = self._table(table)
+        return [on_table(_creating(database), named, database), *database.ddl.place(named)]
+
+    def dialect_of(self, *, distributed: bool) -> Database:
+        """Return the dialect of the statements of a collection."""
+        found = self.database.distributed if distributed else self.database
+        assert found is not None
+        return found
 
     def find_table(self, table: str) -> dict[str, str]:
         """Return the parameter with which `has_table` looks for a collection's table."""
@@ -135,8 +145,9 @@ class CatalogueStatements:
     def documents(self, table: str, options: CollectionOptions) -> Statements:
         """Return the statements of a collection's table."""
         feed = None if options.feed is None else self.feed(options.feed)
-        documents = documents_table(table, self.names, self.database, jsonb=options.jsonb)
-        return Statements(documents, options, self.database, feed)
+        database = self.dialect_of(distributed=options.distributed)
+        documents = documents_table(table, self.names, database, jsonb=options.jsonb)
+        return Statements(documents, options, database, feed)
 
     def feed(self, feed: Feed) -> FeedStatements:
         """Return the statements of the recorded changes of a collection."""

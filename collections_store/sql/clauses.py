@@ -228,6 +228,7 @@ class Conditions:
         if isinstance(condition, Field) and is_in_arrays(condition, self._arrays):
             return self._array_test(condition, name)
         if self._filters.can_render(condition):
+            condition = self._filters.simplified(condition)
             binding = self._filters.binding(condition, name, _positions(condition))
             parameters = [_untyped(each) for each in binding.names]
             return Rendered(BodyMatches(self._table.c.body, condition, parameters), (binding,))

@@ -84,9 +84,9 @@ class TableSize(_Element):
 
     type = sa.BigInteger()
 
-    def __init__(self, table: sa.Table, *, is_sharded: bool) -> None:
+    def __init__(self, table: sa.Table, *, is_sharded: bool, is_distributed: bool) -> None:
         super().__init__()
-        self.table, self.is_sharded = table, is_sharded
+        self.table, self.is_sharded, self.is_distributed = table, is_sharded, is_distributed
 
 
 class SortPart(_Element):

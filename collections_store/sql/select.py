@@ -72,13 +72,15 @@ class Query:
 
     The matcher decides the conditions at the positions `residual`. `guard`: the array guard is the first column of the
     first row, and there always is such a row; if it is true, the rest is wrong. What was found comes after that "row",
-    or is in the other columns of all rows, beside a "column".
+    or is in the other columns of all rows, beside a "column". "apart": `arrays` is the guard, and this has no column of it;
+    both must see one moment.
     """
 
     sql: str
     bindings: tuple[Binding, ...] = ()
     residual: tuple[int, ...] = ()
-    guard: Literal["", "row", "column"] = ""
+    guard: Literal["", "row", "column", "apart"] = ""
+    arrays: Query | None = None
 
     def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
         """Return the statement's parameters for the values of `filter`."""
@@ -216,6 +218,9 @@ class Statements:
     def count(self, shape: Condition, implied: Implied, *, indexed: bool = True) -> Query:
         """Count rows."""
         where = self._where(shape, implied, indexed)
+        if self.database.is_distributed:
+            counted = sa.select(sa.func.count()).select_from(self.table).where(*where.clauses)
+            return self._apart(counted, where, shape, where.prefixes)
         number, guard = self._number(where), self._array_guard(shape, where.prefixes)
         if guard is None:
             return self._query(sa.select(number), where)
@@ -232,10 +237,8 @@ class Statements:
     @PerShape
     def guard(self, shape: Condition, implied: Implied) -> Query | None:
         """Select the array guard of `delete`; None: the indexed form is right."""
-        guard = self._array_guard(shape, self._where(shape, implied, True).prefixes)
-        if guard is None:
-            return None
-        return Query(self._sql(sa.select(guard)), self._conditions.where(shape).bindings)
+        prefixes = self._where(shape, implied, True).prefixes
+        return self._arrays(shape, prefixes) if prefixes else None
 
     @PerShape
     def delete(self, shape: Condition, implied: Implied, *, indexed: bool) -> Query:
@@ -278,9 +281,7 @@ class Statements:
     @PerShape
     def has_array(self, shape: Condition, implied: Implied, keys: Keys) -> Query:  # noqa: ARG002
         """Select whether a matching row has an array on a path."""
-        guard = self._array_guard(shape, path_prefixes(keys))
-        assert guard is not None
-        return Query(self._sql(sa.select(guard)), self._conditions.where(shape).bindings)
+        return self._arrays(shape, path_prefixes(keys))
 
     @PerShape
     def group(self, shape: Condition, implied: Implied, paths: tuple[Keys, ...]) -> Query:
@@ -308,7 +309,11 @@ class Statements:
     statistics = Statement(
         lambda s: sa.select(
             s._number(s._conditions.where(EVERYTHING)),
-            TableSize(s.table, is_sharded=s.database.is_sharded),
+            TableSize(
+                s.table,
+                is_sharded=s.database.is_sharded,
+                is_distributed=s.database.is_distributed,
+            ),
         )
     )
     """Select the number of documents and the bytes on disk."""
@@ -343,7 +348,8 @@ class Statements:
         """Return a query of the template over this table."""
         if query is None:
             return None
-        return replace(query, sql=on_table(query.sql, self.table, self.database))
+        sql = on_table(query.sql, self.table, self.database)
+        return replace(query, sql=sql, arrays=self.on_table(query.arrays))
 
     def _where(
         self,
@@ -389,6 +395,8 @@ class Statements:
         An outer join of the guard's one row keeps the rows on its right in their order. SQLite copies the rows of such a
         join, and keeps their order in a UNION ALL too.
         """
+        if self.database.is_distributed:
+            return self._apart(statement, where, shape, where.prefixes | prefixes)
         guard = self._array_guard(shape, where.prefixes | prefixes)
         if guard is None:
             return self._query(statement, where)
@@ -409,7 +417,7 @@ class Statements:
         that have expired, which the index of expiry times has.
         """
         rows = sa.select(sa.func.count()).select_from(self.table)
-        if where.tests and not self.database.counts_in_index:
+        if self.database.is_distributed or (where.tests and not self.database.counts_in_index):
             return rows.where(*where.clauses).scalar_subquery()
         expired: sa.Select[Any] = sa.select(self.table.c.seq).where(is_expired(self.table))
         expired = expired.correlate(None)
@@ -417,6 +425,28 @@ class Statements:
         not_live = rows.where(*where.tests, self.table.c.seq.in_(expired)).scalar_subquery()
         some_expired = sa.case((sa.exists(expired), not_live), else_=zero)
         return rows.where(*where.tests).scalar_subquery() - some_expired
+
+    def _apart(
+        self, statement: sa.Select[Any], where: Where, shape: Condition, prefixes: Prefixes
+    ) -> Query:
+        """Return a statement whose array guard, if there are any prefixes, is another one: in a subquery, the guard would
+        be executed on all servers, and its result sent to them again, before the rest (measured: 12 ms, not 3).
+        """
+        query = self._query(statement, where)
+        if not prefixes:
+            return query
+        return replace(query, guard="apart", arrays=self._arrays(shape, prefixes))
+
+    def _arrays(self, shape: Condition, prefixes: Iterable[Keys]) -> Query:
+        """Select whether a matching row has an array at one of the positions; no row: none has."""
+        where = self._conditions.where(shape)
+        if self.database.is_distributed:
+            some = sa.select(ONE).select_from(self.table)
+            some = some.where(any_array(self.table.c.body, prefixes), *where.clauses)
+            return self._query(some.limit(ONE).offset(ZERO), where)
+        guard = self._array_guard(shape, prefixes)
+        assert guard is not None
+        return Query(self._sql(sa.select(guard)), where.bindings)
 
     def _array_guard(
         self, shape: Condition, prefixes: Iterable[Keys]

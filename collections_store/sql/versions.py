@@ -41,8 +41,12 @@ class VersionStatements:
         The LIMIT is outside of the CTE: within it, PostgreSQL would read the table until the first row.
         """
         found = ValueText(self.table.c.body, (SCHEMA_VERSION,)).label("found")
-        others = sa.select(self.table.c.id, found).where(*self.where).cte("others")
-        others = others.prefix_with("MATERIALIZED")
+        rows = sa.select(self.table.c.id, found).where(*self.where)
+        if (
+            self.database.is_distributed
+        ):  # the coordinator would read the whole CTE; the index has this order
+            return rows.order_by(self.table.c.seq).limit(ONE).offset(ZERO)
+        others = rows.cte("others").prefix_with("MATERIALIZED")
         return sa.select(others.c.id, others.c.found).limit(ONE).offset(ZERO)
 
     count = Statement(lambda s: sa.select(sa.func.count(s.table.c.seq)).where(*s.where))

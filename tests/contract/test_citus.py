@@ -1,18 +1,28 @@
-"""Stores whose schemas a Citus cluster distributes: those on the coordinator `COLLECTIONS_STORE_TEST_CITUS_URL`."""
+"""Stores on a Citus cluster: those on the coordinator `COLLECTIONS_STORE_TEST_CITUS_URL`."""
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
-from conftest import CITUS_VARIABLE, Backend
+from conftest import CITUS_VARIABLE, CITUS_WAY, Backend
 from psycopg import sql
 
-from collections_store import AsyncStore, DatabaseBusy, InvalidOption, Store, migrate
-from collections_store.sql.dialects.postgresql.citus import CitusDDL
+from collections_store import (
+    AsyncStore,
+    Collection,
+    DatabaseBusy,
+    InvalidIndex,
+    InvalidOption,
+    Store,
+    migrate,
+)
+from collections_store.sql.dialects.postgresql.citus import SchemaDDL
 
 URL = os.environ.get(CITUS_VARIABLE, "")
 needs_citus = pytest.mark.skipif(not URL, reason=f"{CITUS_VARIABLE} is not set")
@@ -56,9 +66,18 @@ def test_sharding_needs_citus_and_creates_nothing(postgres_backend: Backend) -> 
 
 
 def test_older_versions_of_citus_are_refused() -> None:
-    problem = CitusDDL().sharding_problem("agents", "11.3-1", None)
-    assert problem == "Citus 12 or newer distributes schemas, got 11.3-1"
-    assert CitusDDL().sharding_problem("agents", "12.0-1", None) is None
+    problem = SchemaDDL().sharding_problem("agents", "11.3-1", None)
+    assert problem == "Citus 12 or newer distributes tables, got 11.3-1"
+    assert SchemaDDL().sharding_problem("agents", "12.0-1", None) is None
+
+
+def test_a_distributed_collection_needs_a_cluster(open_store: Any) -> None:
+    if open_store.backend.options.get("sharding") == "collections":
+        pytest.skip("the store has one")
+    store = open_store()
+    with pytest.raises(InvalidOption, match="distributed: needs a cluster of Citus: open the"):
+        store.create_collection("things", distributed=True)
+    assert store.collections() == []
 
 
 @needs_citus
@@ -93,7 +112,7 @@ def test_a_schema_that_is_distributed_already_is_used(new_schema: Callable[[], s
     with Store(URL, schema=name, sharding="schema") as store:
         store["things"].put("a", 1)
     assert len(rows(PLACES, name)) == 1
-    must = "sharding: must be 'schema', since 'test_citus"
+    must = "sharding: must be 'schema', as it was when 'test_citus"
     with Store(URL, schema=name) as store, pytest.raises(InvalidOption, match=must):
         store["things"].get("a")
 
@@ -153,3 +172,154 @@ def test_the_size_is_that_of_the_worker(postgres_backend: Backend) -> None:
         [info] = store.collections()
     assert info.count == 1000
     assert info.size > 1_000_000
+
+
+WORKERS = "SELECT DISTINCT nodeport FROM citus_shards WHERE table_name = %s::regclass"
+KIND = "SELECT partmethod FROM pg_dist_partition WHERE logicalrelid = %s::regclass"
+MANAGED, DISTRIBUTED = [("n",)], [("h",)]
+
+
+@pytest.fixture
+def cluster(new_schema: Callable[[], str]) -> Iterator[Store]:
+    """A store with distributed collections."""
+    with Store(URL, schema=new_schema(), sharding="collections") as store:
+        yield store
+
+
+@pytest.fixture
+def spread(cluster: Store) -> Collection:
+    """A distributed collection."""
+    return cluster.create_collection("spread", distributed=True)
+
+
+def table_of(store: Store, collection: str) -> str:
+    """Return the table of a collection, as PostgreSQL names it."""
+    return str(store.model(collection).__table__)
+
+
+@needs_citus
+def test_the_documents_of_a_distributed_collection_are_on_all_workers(
+    cluster: Store, spread: Collection
+) -> None:
+    spread.put_many({str(n): {"n": n} for n in range(100)})
+    cluster["whole"].put("a", 1)
+    nodes = rows("SELECT nodeport FROM pg_dist_node WHERE shouldhaveshards ORDER BY nodeport")
+    assert sorted(rows(WORKERS, table_of(cluster, "spread"))) == nodes
+    assert [each.id for each in spread.list(limit=None)] == [str(n) for n in range(100)]
+    assert rows(KIND, f"{cluster._options.schema}.cs_collections") == MANAGED
+    if CITUS_WAY != "distributed":
+        assert rows(KIND, table_of(cluster, "whole")) == MANAGED
+
+
+@needs_citus
+def test_both_kinds_of_collections_are_written_together(cluster: Store, spread: Collection) -> None:
+    whole = cluster.create_collection("whole", changes="both")
+    fed = cluster.create_collection("fed", distributed=True, changes="both")
+    with pytest.raises(ZeroDivisionError), cluster.transaction() as transaction:
+        for each in (spread, whole, fed):
+            transaction[each.name].put("a", 1)
+        1 / 0  # noqa: B018
+    assert spread.get("a") is whole.get("a") is fed.get("a") is None
+    with cluster.transaction() as transaction:
+        for each in (spread, whole, fed):
+            transaction[each.name].put("a", 1)
+    assert spread.get("a") == whole.get("a") == fed.get("a") == 1
+    for each in (whole, fed):
+        assert [change.id for change in each.watch(after="oldest", timeout=0)] == ["a"]
+
+
+@needs_citus
+def test_a_distributed_collection_refuses_unique_indexes(spread: Collection) -> None:
+    spread.put("a", {"email": "x"})
+    with pytest.raises(InvalidIndex, match="'email': must not be unique in a distributed"):
+        spread.create_index("email", unique=True)
+    assert spread.indexes() == []
+    assert spread.create_index("email") == "email_1"
+
+
+@needs_citus
+def test_a_cluster_is_named_whenever_the_store_is_opened(
+    cluster: Store, spread: Collection
+) -> None:
+    spread.put("a", 1)
+    schema, sharding = cluster._options.schema, "must be 'collections', as it was when 'test_citus"
+    for other in (None, "schema"):
+        store = Store(URL, schema=schema, sharding=other)
+        with store, pytest.raises(InvalidOption, match=sharding):
+            store["spread"].get("a")
+    url = f"{URL}{'&' if '?' in URL else '?'}sharding=collections"
+    with Store(url, schema=schema) as store:
+        assert store["spread"].get("a") == 1
+    assert migrate.check(url, schema=schema) == []
+
+
+@needs_citus
+def test_tables_that_citus_does_not_manage_are_left_alone(new_schema: Callable[[], str]) -> None:
+    name = new_schema()
+    with Store(URL, schema=name) as store:
+        store["things"].put("a", 1)
+    must = "tables exist, and Citus does not manage them"
+    with (
+        Store(URL, schema=name, sharding="collections") as store,
+        pytest.raises(InvalidOption, match=must),
+    ):
+        store["things"].get("a")
+    with Store(URL, schema=name) as store:
+        assert store["things"].get("a") == 1
+
+
+@needs_citus
+def test_a_copy_is_distributed_where_it_can_be(cluster: Store, spread: Collection) -> None:
+    spread.put_many({str(n): n for n in range(20)})
+    spread.create_index("n")
+    with Store("sqlite://") as other:
+        cluster.copy_to(other)
+        assert other["spread"].list(limit=None) == spread.list(limit=None)
+        cluster.drop("spread")
+        other.copy_to(cluster)
+        assert rows(KIND, table_of(cluster, "spread")) == DISTRIBUTED
+
+
+@needs_citus
+def test_a_document_is_found_while_it_changes_between_number_and_array(spread: Collection) -> None:
+    """The array guard and the query are two statements, which must see one moment."""
+    spread.create_index("n")
+    spread.put("a", {"n": 5})
+    stopped = threading.Event()
+
+    def change() -> None:
+        while not stopped.is_set():
+            spread.put("a", {"n": [5]})
+            spread.put("a", {"n": 5})
+
+    with ThreadPoolExecutor(1) as threads:
+        changing = threads.submit(change)
+        try:
+            for _ in range(100):
+                assert spread.count("n", 5) == 1
+                assert [each.id for each in spread.find("n", 5)] == ["a"]
+        finally:
+            stopped.set()
+        changing.result()
+
+
+@needs_citus
+def test_no_update_of_distributed_documents_is_lost(cluster: Store, spread: Collection) -> None:
+    ids = [str(n) for n in range(8)]
+    spread.put_many({id: {"n": 0} for id in ids})
+
+    def add(_: int) -> None:
+        spread.update_many({}, {"$inc": {"n": 1}})
+        for id in ids:
+            spread.update(id, {"$inc": {"n": 1}})
+            spread.increment(id, "n")
+
+        def together(transaction: Any) -> None:
+            found = transaction["spread"].get_many(ids)
+            transaction["spread"].put_many({id: {"n": found[id]["n"] + 1} for id in ids})
+
+        cluster.run_transaction(together)
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(add, range(3)))
+    assert {body["n"] for body in spread.get_many(ids).values()} == {12}

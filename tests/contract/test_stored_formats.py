@@ -12,7 +12,7 @@ from contract.test_dialogues import ADA, RULES, on_disk
 
 from collections_store import InvalidBody, SchemaTooNew, Store
 from collections_store.dialogues import Message
-from collections_store.options import CollectionOptions
+from collections_store.options import FORMAT, CollectionOptions
 
 KEY = "e46df1675a274489024bb3e7089a8f6c"
 HEADER = {
@@ -182,6 +182,12 @@ def test_unknown_keys_of_a_catalogue_entry_are_kept() -> None:
         assert CollectionOptions.from_text(old).feed is None
 
 
+def test_versions_that_know_no_distributed_collections_refuse_them() -> None:
+    stored = CollectionOptions(distributed=True).to_text()
+    assert json.loads(stored)["format"] == 2
+    assert CollectionOptions.from_text(stored).distributed
+
+
 def changed_entry(backend: Backend, **changes: Any) -> dict[str, Any]:
     """Change the entry of the only collection, as another version would; return the new entry."""
     engine = sa.create_engine(backend.url)
@@ -211,11 +217,11 @@ def test_unknown_settings_of_a_collection_are_kept(shared_backend: Backend) -> N
 def test_a_collection_of_a_newer_format_is_rejected(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put("a", 1)
-    before = changed_entry(shared_backend, format=2)
+    before = changed_entry(shared_backend, format=FORMAT + 1)
     with Store(shared_backend.url, **shared_backend.options) as store:
         for call in (lambda: store["things"].get("a"), lambda: store["things"].put("a", 2)):
             with pytest.raises(
-                SchemaTooNew, match="catalogue's entry of a collection is in format 2"
+                SchemaTooNew, match="catalogue's entry of a collection is in format 3"
             ):
                 call()
     assert changed_entry(shared_backend) == before

@@ -22,7 +22,11 @@ def named(name: str, sharding: Sharding | None = None) -> Database:
         case "postgresql" if sharding == "schema":
             from .postgresql import citus
 
-            return citus.DATABASE
+            return citus.SCHEMAS
+        case "postgresql" if sharding == "collections":
+            from .postgresql import citus
+
+            return citus.COLLECTIONS
         case "postgresql":
             from . import postgresql
 

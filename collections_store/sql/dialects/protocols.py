@@ -228,6 +228,12 @@ class Transactions(Protocol):
         """Return the statement that excludes other migrations; None: BEGIN does."""
         return None
 
+    def lock_groups(self, table: sa.Table) -> str | None:
+        """Return the query for lists of ids whose rows one statement can lock, all of `:ids` together; None: one can lock
+        them all.
+        """
+        return None
+
     def lock_table(self, table: sa.Table, *, readers: bool) -> str | None:
         """Return the statement that excludes writers of a table, and `readers`, until the transaction ends; None:
         BEGIN does.
@@ -290,8 +296,10 @@ class DDL(Protocol):
     jsonb_probe: str | None = None
     """The query for the version of a database that may lack JSONB; None: none lacks it."""
 
-    schema_probe: str = ""
-    """The query for whether `:schema` is distributed, null is the default one; no row: it does not exist."""
+    sharding_probe: str = ""
+    """The query for the `sharding` of the tables in `:schema`, null is the default one, and whether there is the table
+    `:catalogue`; no row: there is no such schema.
+    """
 
     def reference(self, table: sa.Table) -> str:
         """Return the table's name as `has_table` takes it."""
@@ -308,10 +316,14 @@ class DDL(Protocol):
         return False
 
     def sharding_problem(
-        self, schema: str | None, version: str | None, is_distributed: bool | None
+        self, schema: str | None, version: str | None, found: tuple[str | None, bool] | None
     ) -> str | None:
-        """Return why a store cannot use a schema, which exists if `is_distributed` is not None; None: it can."""
+        """Return why a store cannot use a schema, of which `sharding_probe` found this row; None: it can."""
         return None
+
+    def place(self, table: sa.Table) -> Sequence[str]:
+        """Return the statements that give a new table its servers."""
+        return ()
 
     def create_schema(self, name: str) -> Sequence[str]:
         """Return the statements that create a schema, unless it exists."""
@@ -335,6 +347,10 @@ class Filters(Protocol):
 
     def can_render(self, condition: Condition) -> bool:
         """Return whether SQL expresses a shape exactly. Where it does not, the matcher decides."""
+
+    def simplified(self, condition: Condition) -> Condition:
+        """Return the shape that is rendered in place of another one of the same meaning and values."""
+        return condition
 
     def groups(self, conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
         """Return the positions of conditions that are faster as one `BodyMatches` each group."""
@@ -385,7 +401,13 @@ class Database:
     counts_in_index: bool = False
     """Counting the entries of indexes, those of expired documents too, is faster than reading the rows."""
     is_sharded: bool = False
-    """The tables are on another server than the one that a store is connected to, and may be on several."""
+    """Tables are on other servers than the one that a store is connected to, and may be on several."""
+    is_distributed: bool = False
+    """The rows of a collection are on several servers, each of which has a snapshot of its own within a transaction. A
+    statement over several of them locks no rows it selects, and has no subquery over other rows.
+    """
+    distributed: Database | None = None
+    """The dialect of distributed collections; None: there are none."""
     orders_union_all: bool = False
     """UNION ALL returns the rows of its first part, then those of its second part in their order."""
 

@@ -1,7 +1,12 @@
-"""PostgreSQL with Citus: the tables of a schema are on one worker, those of other schemas on others.
+"""PostgreSQL with Citus: what differs from one server.
 
-The coordinator sends each statement to the worker as it is, and passes on what that returns. This module has what differs
-from one server.
+`SCHEMAS`: the tables of a schema are on one worker, those of other schemas on others. The coordinator sends each statement
+to the worker as it is, and passes on what that returns.
+
+`COLLECTIONS`: the store's tables are on the coordinator, those of collections too unless they are `DISTRIBUTED`: these have
+a part of the rows, called shard, for each range of the ids' hashes, on all workers. The coordinator sends a statement
+over one id to one shard, others to all of them, and merges what they return. Citus manages the tables on the coordinator
+too: only then is a transaction over both kinds, or over documents and recorded changes, atomic (two-phase commit).
 """
 
 from __future__ import annotations
@@ -10,10 +15,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+import sqlalchemy as sa
+
 from ....options import Options
+from ....query.conditions import And, Condition, Field, Not, OneOf, Or
+from ....query.filter import leaves
 from . import DATABASE as POSTGRESQL
-from .compiler import OLDEST_CITUS, PostgresDDL
+from .compiler import OLDEST_CITUS, PostgresDDL, regclass, table_name
 from .connections import PostgresConnections, PostgresTransactions, lock_timeout
+from .filters import PostgresFilters, is_composite
+
+_NO_KEYS: Final = "citus.enable_local_reference_table_foreign_keys = off"
 
 
 class CitusConnections(PostgresConnections):
@@ -35,6 +47,19 @@ class CitusConnections(PostgresConnections):
         return [*own, *local]
 
 
+class CollectionsConnections(CitusConnections):
+    """No DROP looks for foreign keys: it would lock all tables of the database that Citus manages on the coordinator."""
+
+    def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
+        return [f"SET {_NO_KEYS}", *super().settings(options, busy_timeout=busy_timeout)]
+
+    def local_settings(
+        self, options: Options, *, busy_timeout: float, is_pooled: bool
+    ) -> Sequence[str]:
+        local = super().local_settings(options, busy_timeout=busy_timeout, is_pooled=is_pooled)
+        return [f"SET LOCAL {_NO_KEYS}", *local] if is_pooled else local
+
+
 class CitusTransactions(PostgresTransactions):
     """What waits for locks of the worker."""
 
@@ -43,32 +68,129 @@ class CitusTransactions(PostgresTransactions):
         return not sql.startswith("SELECT")
 
 
+class DistributedTransactions(CitusTransactions):
+    """Locks of rows of several shards: a statement can lock those of one."""
+
+    def lock_groups(self, table: sa.Table) -> str:
+        shard = f"get_shard_id_for_distribution_column({regclass(table)}, id)"
+        ids = "unnest(CAST(%(ids)s AS TEXT[])) AS given(id)"
+        shards = f"SELECT id, {shard} AS shard FROM {ids}"
+        return f"SELECT array_agg(id) FROM ({shards}) AS placed GROUP BY shard ORDER BY shard"
+
+
+class DistributedFilters(PostgresFilters):
+    """Conditions without subqueries: Citus takes none over the values at a path. The matcher compares whole arrays and
+    objects, and a jsonpath tries all that a long list has.
+    """
+
+    def can_render(self, condition: Condition) -> bool:
+        has_composite = any(map(is_composite, leaves(condition)))
+        return not has_composite and super().can_render(self.simplified(condition))
+
+    def simplified(self, condition: Condition) -> Condition:
+        match condition:
+            case And(conditions) | Or(conditions):
+                return type(condition)(tuple(map(self.simplified, conditions)))
+            case Not(inner):
+                return Not(self.simplified(inner))
+            case Field(path, OneOf(lists, many=True)):
+                return Field(path, OneOf(lists))
+        return condition
+
+
 class CitusDDL(PostgresDDL):
-    """Schemas that are distributed when they are created."""
+    """The base class of tables that a cluster has."""
+
+    sharding: str
 
     def sharding_problem(
-        self, schema: str | None, version: str | None, is_distributed: bool | None
+        self, schema: str | None, version: str | None, found: tuple[str | None, bool] | None
     ) -> str | None:
         if version is None:
             return "the database has no extension citus: connect to a coordinator of Citus"
         if not self.distributes(version):
-            return f"Citus {OLDEST_CITUS} or newer distributes schemas, got {version}"
-        if is_distributed is False:
-            return (
-                f"the schema {schema!r} exists, and is not distributed: use another one, or run "
-                f"SELECT citus_schema_distribute('{schema}')"
-            )
-        return None
+            return f"Citus {OLDEST_CITUS} or newer distributes tables, got {version}"
+        sharding, has_tables = found or (self.sharding, False)
+        if sharding == self.sharding:
+            return None
+        if sharding is not None:
+            return super().sharding_problem(schema, version, found)
+        return self.problem_of_existing(schema, has_tables=has_tables)
+
+    def problem_of_existing(self, schema: str | None, *, has_tables: bool) -> str | None:
+        """Return why a schema cannot be used that is not sharded; None: it can."""
+        raise NotImplementedError
+
+
+class SchemaDDL(CitusDDL):
+    """Schemas that are distributed when they are created."""
+
+    sharding = "schema"
+
+    def problem_of_existing(self, schema: str | None, *, has_tables: bool) -> str:
+        return (
+            f"the schema {schema!r} exists, and is not distributed: use another one, or run "
+            f"SELECT citus_schema_distribute('{schema}')"
+        )
 
     def create_schema(self, name: str) -> Sequence[str]:
         enabled = "SET LOCAL citus.enable_schema_based_sharding = on"
         return [enabled, *super().create_schema(name)]
 
 
-DATABASE: Final = replace(
+class CollectionsDDL(CitusDDL):
+    """Tables of the coordinator that Citus manages."""
+
+    sharding = "collections"
+
+    def problem_of_existing(self, schema: str | None, *, has_tables: bool) -> str | None:
+        if not has_tables:
+            return None
+        return (
+            "the store's tables exist, and Citus does not manage them: use another schema or "
+            "prefix, and copy the documents with copy_to"
+        )
+
+    def place(self, table: sa.Table) -> Sequence[str]:
+        return [f"SELECT citus_add_local_table_to_metadata({regclass(table)})"]
+
+
+class DistributedDDL(CollectionsDDL):
+    """Tables with a shard for each range of the ids' hashes. No index but that of the ids can be unique."""
+
+    def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
+        seq, id = super().document_columns()
+        seq.unique = None
+        return seq, id
+
+    def place(self, table: sa.Table) -> Sequence[str]:
+        """No other collection has the same servers: creating one would lock the others. The index of the natural order has
+        the name of the unique one elsewhere: plans show it.
+        """
+        natural = sa.Table(f"{table.name}_seq_key", sa.MetaData())
+        return [
+            f"SELECT create_distributed_table({regclass(table)}, 'id', colocate_with => 'none')",
+            f"CREATE INDEX {table_name(natural)} ON {table_name(table)} (seq)",
+        ]
+
+
+SCHEMAS: Final = replace(
     POSTGRESQL,
     connections=CitusConnections(),
     transactions=CitusTransactions(),
-    ddl=CitusDDL(),
+    ddl=SchemaDDL(),
     is_sharded=True,
+)
+DISTRIBUTED: Final = replace(
+    SCHEMAS,
+    transactions=DistributedTransactions(),
+    ddl=DistributedDDL(),
+    filters=DistributedFilters(),
+    is_distributed=True,
+)
+COLLECTIONS: Final = replace(
+    SCHEMAS,
+    connections=CollectionsConnections(),
+    ddl=CollectionsDDL(),
+    distributed=DISTRIBUTED,
 )

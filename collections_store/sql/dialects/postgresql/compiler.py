@@ -42,6 +42,11 @@ def table_name(table: sa.Table) -> str:
     return str(_DIALECT.identifier_preparer.format_table(table))
 
 
+def regclass(table: sa.Table) -> str:
+    """Return the table as a value, which the functions of the server take."""
+    return "CAST('{}' AS REGCLASS)".format(table_name(table).replace("'", "''"))
+
+
 def _body_text(_: object, body: str) -> str:
     return f"CAST({body} AS TEXT)"
 
@@ -70,10 +75,13 @@ def _list_of(element: ListOf) -> str:
 
 def _table_size(element: TableSize) -> str:
     name = table_name(element.table)
+    if element.is_distributed:  # citus_total_relation_size refuses transactions that have written
+        shards = "citus_shard_sizes() AS s JOIN pg_dist_shard AS d ON d.shardid = s.shard_id"
+        return f"(SELECT sum(size)::BIGINT FROM {shards} WHERE logicalrelid = {regclass(element.table)})"
     if element.is_sharded:  # the table here is empty: a row of the worker's names that one
         size = f"SELECT pg_total_relation_size(tableoid) FROM {name} LIMIT 1"
         return f"coalesce(({size}), 0)"
-    return "pg_total_relation_size('{}')".format(name.replace("'", "''"))
+    return f"pg_total_relation_size({regclass(element.table)})"
 
 
 class PostgresCompiler(StatementCompiler):
@@ -124,11 +132,12 @@ class PostgresCompiler(StatementCompiler):
 
 
 def _root(plan: Any) -> Any:
-    """Return the plan of the server that has the table: Citus shows the worker's."""
-    if "Distributed Query" not in plan:
-        return plan
-    [task] = plan["Distributed Query"]["Job"]["Tasks"]
-    return _without_shard(task["Remote Plan"][0][0]["Plan"])
+    """Return the plan of the server that has the table: Citus shows the worker's, of one shard, below its own steps."""
+    for _, step in _steps(plan, 0):
+        if "Distributed Query" in step:
+            task, *_ = step["Distributed Query"]["Job"]["Tasks"]
+            return _without_shard(task["Remote Plan"][0][0]["Plan"])
+    return plan
 
 
 def _without_shard(step: Any) -> Any:
@@ -169,8 +178,10 @@ class PostgresDDL(DDL):
     name_type = sa.Text(collation="C")
     body_type = JSONB()
     has_table = sa.text("SELECT 1 WHERE to_regclass(:reference) IS NOT NULL")
-    schema_probe = (
-        "SELECT EXISTS (SELECT FROM pg_dist_schema WHERE schemaid = oid) FROM pg_namespace "
+    sharding_probe = (
+        "SELECT CASE WHEN EXISTS (SELECT FROM pg_dist_schema WHERE schemaid = oid) THEN 'schema' "
+        "WHEN EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(%(catalogue)s)) "
+        "THEN 'collections' END, to_regclass(%(catalogue)s) IS NOT NULL FROM pg_namespace "
         "WHERE nspname = coalesce(CAST(%(schema)s AS TEXT), current_schema())"
     )
 
@@ -178,11 +189,14 @@ class PostgresDDL(DDL):
         return version is not None and int(version.split("-")[0].split(".")[0]) >= OLDEST_CITUS
 
     def sharding_problem(
-        self, schema: str | None, version: str | None, is_distributed: bool | None
+        self, schema: str | None, version: str | None, found: tuple[str | None, bool] | None
     ) -> str | None:
-        if not is_distributed:
+        sharding = found and found[0]
+        if sharding is None:
             return None
-        return f"must be 'schema', since {schema or 'the default schema'!r} is distributed"
+        return (
+            f"must be {sharding!r}, as it was when {schema or 'the default schema'!r} was created"
+        )
 
     def reference(self, table: sa.Table) -> str:
         return table_name(table)
