@@ -97,10 +97,10 @@ def _sort(node: Node) -> None:
 
 
 def _in_order(children: dict[Any, Node]) -> dict[Any, Node]:
-    return dict(sorted(children.items(), key=lambda pair: _order(pair[0])))
+    return dict(sorted(children.items(), key=lambda pair: field_order(pair[0])))
 
 
-def _order(piece: Piece) -> tuple[int, int, str]:
+def field_order(piece: Piece) -> tuple[int, int, str]:
     """Return MongoDB's order of fields: numbers by their value, all else as strings."""
     text = str(piece)
     if is_index(text):

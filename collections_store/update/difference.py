@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..codec import spell
+from .apply import field_order
 
 
 def difference(before: Any, after: Any, stored: Any = ...) -> dict[str, Any] | None:
@@ -12,7 +13,8 @@ def difference(before: Any, after: Any, stored: Any = ...) -> dict[str, Any] | N
     names the fields.
 
     Objects are compared key by key, arrays of the same length element by element. A value whose keys changed their
-    order, or whose keys a path cannot name, is set entirely. The update is for `stored`, of which `before` is another
+    order, or whose keys a path cannot name, is set entirely, as is one within the body whose new keys are not in the
+    order in which an update adds them. The update is for `stored`, of which `before` is another
     spelling: a value is also set entirely if it is not an object there, or an array with other elements.
 
     >>> difference({"name": "ada", "tags": ["a", "b"], "old": 1}, {"name": "ada", "tags": ["a", "c"], "new": 2})
@@ -41,7 +43,10 @@ def _compare(
         pairs = {key: (before.get(key, ...), value) for key, value in after.items()}
         there = stored
         removed = [key for key in before if key not in after]
-        if [key for key in before if key in after] != list(after)[: len(before) - len(removed)]:
+        added = [key for key in after if key not in before]
+        if [key for key in before if key in after] + added != list(after):
+            return False
+        if path and added != sorted(added, key=field_order):
             return False
     pairs = {
         key: pair

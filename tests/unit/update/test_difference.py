@@ -26,6 +26,10 @@ def test_the_update_makes_one_of_the_other(before: Any, after: Any) -> None:
     if update is None:
         return
     made = Update.parse(update).apply(Document("a", before), now=0) if update else before
+    if (
+        isinstance(made, dict) and made.keys() == after.keys()
+    ):  # an update adds fields in its own order
+        after = {key: after[key] for key in made}
     assert json.dumps(made) == json.dumps(after)
 
 
@@ -46,6 +50,18 @@ def test_equal_bodies(body: Any) -> None:
         ({"a": {"b.c": 1}}, {"a": {"b.c": 2}}, {"$set": {"a": {"b.c": 2}}}),
         ({"a": {"x": 1, "y": 2}}, {"a": {"y": 2, "x": 1}}, {"$set": {"a": {"y": 2, "x": 1}}}),
         ({"x": 1, "y": 2}, {"y": 2, "x": 1}, None),
+        ({}, {"b": 1, "a": 2}, {"$set": {"b": 1, "a": 2}}),
+        ({"x": {"y": 1}}, {"x": {"y": 1, "a": 2, "b": 3}}, {"$set": {"x.a": 2, "x.b": 3}}),
+        (
+            {"x": {"y": 1}},
+            {"x": {"y": 1, "b": 3, "a": 2}},
+            {"$set": {"x": {"y": 1, "b": 3, "a": 2}}},
+        ),
+        (
+            {"x": {"y": 1}},
+            {"x": {"y": 1, "a": 2, "10": 3}},
+            {"$set": {"x": {"y": 1, "a": 2, "10": 3}}},
+        ),
         ({"a": 1, "b": 2}, {"b": 2, "c": 3}, {"$set": {"c": 3}, "$unset": {"a": ""}}),
         ({"a.b": 1}, {"a.b": 2}, None),
         ([1], [2], None),
