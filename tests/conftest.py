@@ -151,8 +151,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Run each test on each backend either sync or async (or with one value of its other parameter of two), and one in
     four in memory. Run each case of a test that has cases, and each test of the command line, the integrations and the projects of
     users, on one database, in turns. `cases_on_each_backend` marks tests of what the databases answer to each case: these run on both.
-    Tests that are selected by `-k` or by their ids all run.
+    Tests that are selected by `-k` or by their ids all run. The longest test, that of the types, begins first.
     """
+    items.sort(key=lambda item: "test_lint.py" not in item.nodeid)
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if "lasting_store" in parameters and {"backend", "open_store"} & {*parameters}:
