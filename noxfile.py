@@ -90,6 +90,15 @@ def poolers(session: nox.Session) -> None:
 
 
 @nox.session(python=OLDEST)
+def replicas(session: nox.Session) -> None:
+    """Run contract tests with stores that read from a streaming replica, and 10,000 reads after writes."""
+    _install(session)
+    session.run("python", "tests/each_replica.py", *session.posargs)
+    reads = ("-k", "stale", "tests/faults/test_replica_reads.py")
+    session.run("python", "-m", "pytest", "--whole-matrix", "-n", "0", *reads)
+
+
+@nox.session(python=OLDEST)
 def citus(session: nox.Session) -> None:
     """Run contract tests on the coordinator of Citus that COLLECTIONS_STORE_TEST_CITUS_URL names."""
     if "COLLECTIONS_STORE_TEST_CITUS_URL" not in os.environ:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, get_args, overload
 
 from .aggregation.expressions.evaluation import MEMORY_LIMIT
 from .changes import ChangeNotifier, ChangeReader, ChangeStream, check_notifier
@@ -38,7 +39,7 @@ from .operations.operation import Operation, Steps, follow
 from .operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from .operations.requests import OperationBuilder, ReturnDocument
 from .operations.upgrades import Progress, upgrade_documents, versioned_steps
-from .options import Ttl, check_version
+from .options import Consistency, Ttl, check_choice, check_version
 from .query.change import ChangeFilter, ChangeKind
 from .query.filter import FilterLike
 from .query.index import Explanation, Index, read_index_name
@@ -62,7 +63,7 @@ class Untyped:
 class Runner(Protocol):
     """Runs an operation: a store or a transaction."""
 
-    def __call__(self, operation: Operation[T]) -> T:
+    def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
 
 
@@ -72,9 +73,10 @@ class VersionedRunner:
     def __init__(self, run: Runner, codec: VersionedCodec) -> None:
         self._inner, self._codec = run, codec
 
-    def __call__(self, operation: Operation[T]) -> T:
+    def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
-        result: T = follow(self._inner, versioned_steps(operation, self._codec))
+        run = partial(self._inner, consistency=consistency)
+        result: T = follow(run, versioned_steps(operation, self._codec))
         return result
 
 
@@ -99,12 +101,30 @@ class Collection(OperationBuilder, Generic[Body]):
     it. The examples below use a store, `store`.
     """
 
-    __slots__ = ("_notifier", "_run")
+    __slots__ = ("_notifier", "_read", "_run")
 
     def __init__(
-        self, run: Runner, codec: Codec, name: str, notifier: ChangeNotifier | None = None
+        self,
+        run: Runner,
+        codec: Codec,
+        name: str,
+        notifier: ChangeNotifier | None = None,
+        consistency: Consistency = "strong",
     ) -> None:
         self._run, self._codec, self.name, self._notifier = run, codec, name, notifier
+        self._read = run if consistency == "strong" else partial(run, consistency=consistency)
+
+    def with_options(self, *, consistency: Consistency) -> Collection[Body]:
+        """Return this collection with another consistency of its reads, in a store with `replicas`; see `StoreOptions`.
+
+        In other stores, and in a transaction, all reads are "strong". Raise `InvalidOption`.
+
+        >>> version = store["cities"].put("berlin", {"country": "de"})
+        >>> store["cities"].with_options(consistency="eventual").count()
+        1
+        """
+        checked = check_choice("consistency", consistency, get_args(Consistency))
+        return Collection(self._run, self._codec, self.name, self._notifier, checked)
 
     def put(
         self,
@@ -145,7 +165,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].get("atlantis", "no such city")
         'no such city'
         """
-        return self._run(by_id.Get(self.name, check_id(id), default, self._codec.decode_body))
+        return self._read(by_id.Get(self.name, check_id(id), default, self._codec.decode_body))
 
     def document(self, id: str) -> Document[Body] | None:
         """Return the document with its version and times, or None.
@@ -154,7 +174,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].document("berlin").version
         1
         """
-        return self._run(by_id.GetDocument(self.name, check_id(id), self._codec.decode_body))
+        return self._read(by_id.GetDocument(self.name, check_id(id), self._codec.decode_body))
 
     def exists(self, id: str) -> bool:
         """Return whether there is a document under an id.
@@ -162,7 +182,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].exists("atlantis")
         False
         """
-        return self._run(by_id.DocumentExists(self.name, check_id(id)))
+        return self._read(by_id.DocumentExists(self.name, check_id(id)))
 
     def remove(self, id: str, *, if_version: int | None = None) -> bool:
         """Delete the document under an id; return whether there was one.
@@ -453,7 +473,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].get_many(["atlantis", "berlin"])
         {'berlin': {'country': 'de'}}
         """
-        return self._run(by_id.GetMany(self.name, check_ids(ids), self._codec.decode_body))
+        return self._read(by_id.GetMany(self.name, check_ids(ids), self._codec.decode_body))
 
     def remove_many(self, ids: Iterable[str]) -> int:
         """Delete the documents under those ids in one transaction; return their number.
@@ -470,7 +490,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [id for id, body in store["cities"].list()]
         ['paris', 'berlin']
         """
-        return self._run(self._find(None, ..., None, skip, limit, None))
+        return self._read(self._find(None, ..., None, skip, limit, None))
 
     def find(
         self,
@@ -499,7 +519,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
         ['berlin']
         """
-        return self._run(self._find(filter, equals, sort, skip, limit, projection))
+        return self._read(self._find(filter, equals, sort, skip, limit, projection))
 
     def find_one(
         self,
@@ -516,7 +536,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> print(store["cities"].find_one("rivers", "Seine"))
         None
         """
-        found = self._run(self._find(filter, equals, sort, skip, 1, projection))
+        found = self._read(self._find(filter, equals, sort, skip, 1, projection))
         return found[0] if found else None
 
     def page(
@@ -540,7 +560,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [number.body for number in store["numbers"].page(sort="$body", after=page.cursor)]
         [3, 4]
         """
-        return self._run(self._page(filter, equals, sort, limit, after, projection))
+        return self._read(self._page(filter, equals, sort, limit, after, projection))
 
     def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Return the number of matching documents, or of all without a filter.
@@ -548,7 +568,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].count({"country": "de"})
         0
         """
-        return self._run(self._count(filter, equals))
+        return self._read(self._count(filter, equals))
 
     def distinct(self, field: str | Path, filter: FilterLike | None = None) -> Values:
         """Return the different values of a field in the matching documents, sorted; an array contributes its elements.
@@ -557,7 +577,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].distinct("rivers")
         ['Danube', 'Iller']
         """
-        return self._run(self._distinct(field, filter))
+        return self._read(self._distinct(field, filter))
 
     def delete_one(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
         """Delete the first matching document in natural order.
@@ -656,7 +676,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
         [{'_id': 'de', 'cities': 2}]
         """
-        return self._run(self._aggregate(pipeline, memory_limit))
+        return self._read(self._aggregate(pipeline, memory_limit))
 
     def stream(
         self,
@@ -681,7 +701,7 @@ class Collection(OperationBuilder, Generic[Body]):
         """
         batches = self._stream(filter, equals, sort, projection)
         while (page := batches.next()) is not None:
-            yield from batches.advance(self._run(page))
+            yield from batches.advance(self._read(page))
 
     def upgrade_documents(
         self,

@@ -44,6 +44,7 @@ Nul: TypeAlias = Literal["error", "replace"]
 Upgrade: TypeAlias = Literal["auto", "manual"]
 Pooler: TypeAlias = Literal["transaction", "session"]
 Sharding: TypeAlias = Literal["schema", "collections"]
+Consistency: TypeAlias = Literal["session", "strong", "eventual"]
 Ttl: TypeAlias = float | timedelta | None
 Changes: TypeAlias = bool | Literal["after", "both"] | None
 
@@ -96,6 +97,12 @@ class StoreOptions(TypedDict, total=False):
       one of the workers, and other schemas on others. "collections": the collections that are created with
       `distributed=True` are on all workers, a part of the documents on each, and the others on the coordinator. The store
       creates its tables that way. Also as `?sharding=schema` in the URL. Default: the tables are where the URL leads.
+    * `replicas`: the URL of streaming replicas of a PostgreSQL server, from which the collections of the store read.
+      Also as `?replicas=…` in the URL. Not with `engine`, `read_only` or `sharding`. Default: reads go to the server that
+      writes.
+    * `consistency`: with `replicas`, what a read sees. "session", the default: what the store has written and read before.
+      "eventual": what a replica has replayed. "strong": what is committed; it reads where it writes. Also
+      as `?consistency=…` in the URL, and for one collection by its `with_options`.
     """
 
     pool_size: int | None
@@ -114,6 +121,8 @@ class StoreOptions(TypedDict, total=False):
     page_cache: int | None
     pooler: Pooler | None
     sharding: Sharding | None
+    replicas: str | sa.URL | None
+    consistency: Consistency | None
 
 
 def option_types() -> dict[str, type]:
@@ -137,11 +146,12 @@ _NOT_EVERYWHERE: Final = {
     "pooler": "{} has no server",
     "read_only": "not for {}: open its file with ?mode=ro in the URL",
     "reply_timeout": "{} is no server",
+    "replicas": "{} has no replicas",
 }
 """Options that a database may lack: `Database.options` has those that it supports."""
 _EVERYWHERE: Final = (None, False, "full", "normal")
 """Their values that no database lacks."""
-URL_OPTIONS: Final = ("pooler", "sharding")
+URL_OPTIONS: Final = ("pooler", "sharding", "replicas", "consistency")
 """Options of a store that a URL may name, too."""
 _NOT_WITH_ENGINE: Final = {
     "pool_size": "the engine that was given has a pool of its own",
@@ -150,6 +160,13 @@ _NOT_WITH_ENGINE: Final = {
     "pooler": "the engine that was given has settings of its own",
     "read_only": "the engine that was given has settings of its own",
     "reply_timeout": "the engine that was given has settings of its own",
+    "replicas": "give the store a URL instead of an engine",
+}
+
+
+_NOT_WITH_REPLICAS: Final = {
+    "read_only": "not with read_only: a store that only reads takes the URL of the replicas as its own",
+    "sharding": "not with sharding: each worker has replicas of its own",
 }
 
 
@@ -173,6 +190,8 @@ class Options:
     page_cache: int | None = None
     pooler: Pooler | None = None
     sharding: Sharding | None = None
+    replicas: str | sa.URL | None = field(default=None, repr=False)
+    consistency: Consistency | None = None
 
     def __post_init__(self) -> None:
         check_seconds("busy_timeout", self.busy_timeout)
@@ -185,6 +204,7 @@ class Options:
         check_choice("upgrade", self.upgrade, (None, *get_args(Upgrade)))
         check_choice("pooler", self.pooler, (None, *get_args(Pooler)))
         check_choice("sharding", self.sharding, (None, *get_args(Sharding)))
+        check_choice("consistency", self.consistency, (None, *get_args(Consistency)))
         if self.sharding == "schema" and self.schema in {None, "public"}:
             problem = "name the schema to distribute by schema=, another than public"
             raise InvalidOption("sharding", problem)
@@ -222,6 +242,36 @@ class Options:
         for option, problem in _NOT_EVERYWHERE.items():
             if getattr(self, option) not in _EVERYWHERE and option not in database.options:
                 raise InvalidOption(option, problem.format(database.name))
+        self.replica_url(database)
+
+    def replica_url(self, database: Database) -> sa.URL | None:
+        """Return the URL of the replicas; raises `InvalidOption`, which never shows a password."""
+        if self.replicas is None:
+            if self.consistency is not None:
+                problem = "needs replicas, the URL of the servers to read from"
+                raise InvalidOption("consistency", problem)
+            return None
+        for option in ("read_only", "sharding"):
+            if getattr(self, option):
+                raise InvalidOption("replicas", _NOT_WITH_REPLICAS[option])
+        try:
+            url = read_url(self.replicas)
+            if url.get_backend_name() != database.name:
+                must = f"must be a URL of {database.name}, as the store's"
+                raise InvalidOption("replicas", f"{must}, got one of {url.drivername}")
+            self.of_replicas(url)
+            return database.urls.normal_url(url)
+        except InvalidUrl as error:
+            raise InvalidOption("replicas", str(error)) from None
+
+    def of_replicas(self, url: sa.URL) -> Self:
+        """Return the options of connections to the replicas of this URL, which may name a pooler."""
+        pooler: Any = url.query.get("pooler")
+        return replace(self, read_only=True, pooler=pooler)
+
+    def default_consistency(self) -> Consistency:
+        """Return what the reads of a collection see."""
+        return "strong" if self.replicas is None else self.consistency or "session"
 
     def check_for_engine(self) -> None:
         """Raise `InvalidOption` for an option that a caller's engine decides."""
@@ -286,13 +336,15 @@ def _with_hosts_as_options(url: str) -> sa.URL | str:
 
 
 def safe_url(url: sa.URL) -> str:
-    """Return a URL without its passwords: the one before the host, and those of its options.
+    """Return a URL without its passwords: the one before the host, those of its options, and of its replicas.
 
     >>> import sqlalchemy as sa
     >>> safe_url(sa.make_url("postgresql://me:secret@host/db?sslpassword=secret&sslmode=require"))
     'postgresql://me:***@host/db?sslmode=require&sslpassword=...'
     """
-    hidden = {option: "..." for option in url.query if "passw" in option.lower()}
+    hidden = {
+        option: "..." for option in url.query if "passw" in option.lower() or option == "replicas"
+    }
     return url.update_query_dict(hidden).render_as_string(hide_password=True)
 
 

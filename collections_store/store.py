@@ -57,6 +57,7 @@ from .operations.connection import SharedConnection
 from .operations.copying import ListStored
 from .operations.operation import Operation
 from .options import (
+    Consistency,
     Isolation,
     Options,
     StoreOptions,
@@ -125,6 +126,7 @@ class Store(Collections):
             check_engine(self._given, self._options, self._database)
         self._catalogue = Catalogue(catalogue_statements(self._options.names(), self._database))
         self._catalogue.changed = notify_all
+        self._consistency = self._options.default_consistency()
         # A private database is not polled: only this store writes to it, and a poll on its one connection would
         # disturb a caller's transaction.
         private = self._database.urls.is_private(self._url)
@@ -219,9 +221,9 @@ class Store(Collections):
         if self._backend is not None:
             self._backend.close_transactions(timeout)
 
-    def run(self, operation: Operation[T]) -> T:
+    def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result; every method of a collection calls this."""
-        return (self._backend or self._open()).run(operation)
+        return (self._backend or self._open()).run(operation, consistency)
 
     def transaction(
         self, *, isolation: Isolation = "repeatable read"

@@ -25,6 +25,7 @@ from .operations.operation import Operation, Steps
 from .operations.procedures import declare
 from .options import (
     CollectionSettings,
+    Consistency,
     Isolation,
     ModelSettings,
     Settings,
@@ -60,9 +61,11 @@ class Collections(ABC):
     _codec: Codec
     _notifier: ChangeNotifier | None = None
     """A transaction has none."""
+    _consistency: Consistency = "strong"
+    """What the reads of its collections see."""
 
     @abstractmethod
-    def run(self, operation: Operation[T]) -> T:
+    def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
 
     @abstractmethod
@@ -112,7 +115,8 @@ class Collections(ABC):
         """
         if model is None and not settings and type(name) is str:  # the usual call, sooner
             return self[name]
-        return sync_collection(self.run, self._codec, self._notifier, name, model, settings)
+        parts = self.run, self._codec, self._notifier, self._consistency
+        return sync_collection(*parts, name, model, settings)
 
     get_sync_collection = collection
     """The same as `collection`, by the name that AEA gives it."""
@@ -154,7 +158,8 @@ class Collections(ABC):
         return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> Collection:
-        return Collection(self.run, self._codec, check_name(name), self._notifier)
+        checked = check_name(name)
+        return Collection(self.run, self._codec, checked, self._notifier, self._consistency)
 
     def create_collection(
         self,
@@ -240,6 +245,7 @@ def sync_collection(  # noqa: PLR0917 - as the callers have them
     run: Runner,
     codec: Codec,
     notifier: ChangeNotifier | None,
+    consistency: Consistency,
     name: Any,
     model: Any,
     settings: Mapping[str, Any],
@@ -247,7 +253,7 @@ def sync_collection(  # noqa: PLR0917 - as the callers have them
     """Return a collection, and store what is declared."""
     name, codec, steps = opened(name, codec, model, settings)
     run = VersionedRunner(run, codec) if isinstance(codec, VersionedCodec) else run
-    collection: Collection[Any] = Collection(run, codec, name, notifier)
+    collection: Collection[Any] = Collection(run, codec, name, notifier, consistency)
     collection._follow(steps)
     return collection
 
@@ -321,8 +327,8 @@ class Transaction(Collections):
     def __repr__(self) -> str:
         return f"<Transaction {'over' if self._is_over else self._scope.state}>"
 
-    def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result; its writes take effect at the commit."""
+    def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:  # noqa: ARG002
+        """Return the operation's result; its writes take effect at the commit. Each read is one of the transaction."""
         if self._is_over:
             raise TransactionEnded(SAVEPOINT_ENDED)
         return self._scope.run(operation)

@@ -25,6 +25,7 @@ from zlib import crc32
 
 import psycopg
 import pytest
+from each_replica import REPLICAS_VARIABLE
 from hypothesis import core
 from postgres_cluster import Cluster, Template, cluster, template
 from postgres_server import NoPostgres, postgres_server
@@ -629,6 +630,8 @@ def _postgres_backend(url: str) -> Iterator[Backend]:
     options = {"schema": name}
     if CITUS_VARIABLE in os.environ:
         options["sharding"] = "schema" if CITUS_WAY == "schema" else "collections"
+    if REPLICAS_VARIABLE in os.environ:
+        options["replicas"] = os.environ[REPLICAS_VARIABLE]
     yield Backend("postgresql", os.environ.get(POOLER_VARIABLE, url), options)
     _drop_schema(url, name)
 

@@ -13,8 +13,9 @@ from collections.abc import (
     Mapping,
 )
 from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from inspect import isawaitable
-from typing import Any, Generic, Protocol, Self, TypeVar, overload
+from typing import Any, Generic, Protocol, Self, TypeVar, get_args, overload
 
 from ..aggregation.expressions.evaluation import MEMORY_LIMIT
 from ..changes import ChangeNotifier, ChangeReader, Wait, check_notifier
@@ -48,7 +49,7 @@ from ..operations.operation import Operation, Steps
 from ..operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from ..operations.requests import OperationBuilder, ReturnDocument
 from ..operations.upgrades import Progress, upgrade_documents, versioned_steps
-from ..options import Ttl, check_version
+from ..options import Consistency, Ttl, check_choice, check_version
 from ..query.change import Change, ChangeFilter, ChangeKind
 from ..query.filter import FilterLike
 from ..query.index import Explanation, read_index_name
@@ -63,7 +64,7 @@ T = TypeVar("T")
 class AsyncRunner(Protocol):
     """What runs an operation: a store, or a transaction."""
 
-    async def __call__(self, operation: Operation[T]) -> T:
+    async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
 
 
@@ -73,9 +74,10 @@ class AsyncVersionedRunner:
     def __init__(self, run: AsyncRunner, codec: VersionedCodec) -> None:
         self._inner, self._codec = run, codec
 
-    async def __call__(self, operation: Operation[T]) -> T:
+    async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
-        return await follow(self._inner, versioned_steps(operation, self._codec))
+        run = partial(self._inner, consistency=consistency)
+        return await follow(run, versioned_steps(operation, self._codec))
 
 
 class _AsyncEditContext:
@@ -107,12 +109,23 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     {'country': 'de'}
     """
 
-    __slots__ = ("_notifier", "_run")
+    __slots__ = ("_notifier", "_read", "_run")
 
     def __init__(
-        self, run: AsyncRunner, codec: Codec, name: str, notifier: ChangeNotifier | None = None
+        self,
+        run: AsyncRunner,
+        codec: Codec,
+        name: str,
+        notifier: ChangeNotifier | None = None,
+        consistency: Consistency = "strong",
     ) -> None:
         self._run, self._codec, self.name, self._notifier = run, codec, name, notifier
+        self._read = run if consistency == "strong" else partial(run, consistency=consistency)
+
+    def with_options(self, *, consistency: Consistency) -> AsyncCollection[Body]:
+        """Async counterpart of `Collection.with_options`. It is not awaited."""
+        checked = check_choice("consistency", consistency, get_args(Consistency))
+        return AsyncCollection(self._run, self._codec, self.name, self._notifier, checked)
 
     async def put(
         self,
@@ -134,15 +147,17 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     async def get(self, id: str, default: Default) -> Body | Default: ...
     async def get(self, id: str, default: Any = None) -> Any:
         """Async counterpart of `Collection.get`."""
-        return await self._run(by_id.Get(self.name, check_id(id), default, self._codec.decode_body))
+        return await self._read(
+            by_id.Get(self.name, check_id(id), default, self._codec.decode_body)
+        )
 
     async def document(self, id: str) -> Document[Body] | None:
         """Async counterpart of `Collection.document`."""
-        return await self._run(by_id.GetDocument(self.name, check_id(id), self._codec.decode_body))
+        return await self._read(by_id.GetDocument(self.name, check_id(id), self._codec.decode_body))
 
     async def exists(self, id: str) -> bool:
         """Async counterpart of `Collection.exists`."""
-        return await self._run(by_id.DocumentExists(self.name, check_id(id)))
+        return await self._read(by_id.DocumentExists(self.name, check_id(id)))
 
     async def remove(self, id: str, *, if_version: int | None = None) -> bool:
         """Async counterpart of `Collection.remove`."""
@@ -298,7 +313,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     async def get_many(self, ids: Iterable[str]) -> dict[str, Body]:
         """Async counterpart of `Collection.get_many`."""
-        return await self._run(by_id.GetMany(self.name, check_ids(ids), self._codec.decode_body))
+        return await self._read(by_id.GetMany(self.name, check_ids(ids), self._codec.decode_body))
 
     async def remove_many(self, ids: Iterable[str]) -> int:
         """Async counterpart of `Collection.remove_many`."""
@@ -306,7 +321,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
         """Async counterpart of `Collection.list`."""
-        return await self._run(self._find(None, ..., None, skip, limit, None))
+        return await self._read(self._find(None, ..., None, skip, limit, None))
 
     async def find(
         self,
@@ -319,7 +334,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         projection: Any = None,
     ) -> Documents[Body]:
         """Async counterpart of `Collection.find`."""
-        return await self._run(self._find(filter, equals, sort, skip, limit, projection))
+        return await self._read(self._find(filter, equals, sort, skip, limit, projection))
 
     async def find_one(
         self,
@@ -331,7 +346,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         projection: Any = None,
     ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one`."""
-        found = await self._run(self._find(filter, equals, sort, skip, 1, projection))
+        found = await self._read(self._find(filter, equals, sort, skip, 1, projection))
         return found[0] if found else None
 
     async def page(
@@ -345,15 +360,15 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         projection: Any = None,
     ) -> Page[Body]:
         """Async counterpart of `Collection.page`."""
-        return await self._run(self._page(filter, equals, sort, limit, after, projection))
+        return await self._read(self._page(filter, equals, sort, limit, after, projection))
 
     async def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Async counterpart of `Collection.count`."""
-        return await self._run(self._count(filter, equals))
+        return await self._read(self._count(filter, equals))
 
     async def distinct(self, field: str | Path, filter: FilterLike | None = None) -> Values:
         """Async counterpart of `Collection.distinct`."""
-        return await self._run(self._distinct(field, filter))
+        return await self._read(self._distinct(field, filter))
 
     async def delete_one(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
         """Async counterpart of `Collection.delete_one`."""
@@ -398,7 +413,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     async def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
         """Async counterpart of `Collection.aggregate`."""
-        return await self._run(self._aggregate(pipeline, memory_limit))
+        return await self._read(self._aggregate(pipeline, memory_limit))
 
     async def stream(
         self,
@@ -411,7 +426,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         """Async counterpart of `Collection.stream`. It is an async generator: `async for document in cities.stream()`."""
         batches = self._stream(filter, equals, sort, projection)
         while (page := batches.next()) is not None:
-            for document in batches.advance(await self._run(page)):
+            for document in batches.advance(await self._read(page)):
                 yield document
 
     async def upgrade_documents(

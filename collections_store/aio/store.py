@@ -36,6 +36,7 @@ from ..errors import (
 from ..operations.catalogue import FindTable
 from ..operations.operation import Operation
 from ..options import (
+    Consistency,
     Isolation,
     ModelSettings,
     StoreOptions,
@@ -99,7 +100,7 @@ class AsyncStore(AsyncCollections):
     ) -> None:
         self._store = Store(url, engine=engine, **options)
         self._codec = self._store._codec
-        self._notifier = self._store._notifier
+        self._notifier, self._consistency = self._store._notifier, self._store._consistency
         self._mailbox: Mailbox | None = None
         self._expiring: asyncio.AbstractEventLoop | None = None
         self._components: Components[AsyncComponent] = Components()
@@ -174,7 +175,7 @@ class AsyncStore(AsyncCollections):
         finally:
             self._finished.set()
 
-    async def run(self, operation: Operation[T]) -> T:
+    async def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Async counterpart of `Store.run`. A cancelled call returns after the operation has ended: see `was_committed`."""
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
@@ -183,6 +184,7 @@ class AsyncStore(AsyncCollections):
             job, queue = Job(operation, self._store._run_job, mailbox), None
         else:
             job, queue = Job(operation, backend.run_job, mailbox), backend.queue_of(operation)
+        job.consistency = consistency
         if queue is None:
             self._workers.submit(job)
         else:
@@ -367,11 +369,13 @@ class AsyncStore(AsyncCollections):
         >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
         Collection('my_collection')
         """
-        parts = self._run_here, self._codec, self._notifier
+        parts = self._run_here, self._codec, self._notifier, self._consistency
         return sync_collection(*parts, name, model, settings)
 
-    def _run_here(self, operation: Operation[T]) -> T:
-        return self._store.run(operation)  # a bound method of this store keeps it alive meanwhile
+    def _run_here(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
+        return self._store.run(
+            operation, consistency
+        )  # a bound method of this store keeps it alive meanwhile
 
     def _forked(self) -> None:
         """Forget the parent's threads, which do not exist in the child."""

@@ -18,7 +18,15 @@ from ..errors import Outcome, TransactionEnded, note_outcome
 from ..models.versioned import VersionedCodec
 from ..operations import catalogue
 from ..operations.operation import Operation
-from ..options import CollectionSettings, ModelSettings, Settings, Ttl, VersionSettings, check_flag
+from ..options import (
+    CollectionSettings,
+    Consistency,
+    ModelSettings,
+    Settings,
+    Ttl,
+    VersionSettings,
+    check_flag,
+)
 from ..query.values import lazy_type
 from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, opened, remove_savepoint
 from .bridge import abandon, note_job, wait_uncancellably
@@ -44,8 +52,10 @@ class AsyncCollections:
     _codec: Codec
     _notifier: ChangeNotifier | None = None
     """A transaction has none."""
+    _consistency: Consistency = "strong"
+    """What the reads of its collections see."""
 
-    async def run(self, operation: Operation[T]) -> T:
+    async def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Async counterpart of `Store.run`."""
         raise NotImplementedError
 
@@ -79,7 +89,8 @@ class AsyncCollections:
         run = (
             AsyncVersionedRunner(self.run, codec) if isinstance(codec, VersionedCodec) else self.run
         )
-        collection: AsyncCollection[Any] = AsyncCollection(run, codec, name, self._notifier)
+        options = self._notifier, self._consistency
+        collection: AsyncCollection[Any] = AsyncCollection(run, codec, name, *options)
         await collection._follow(steps)
         return collection
 
@@ -108,7 +119,8 @@ class AsyncCollections:
         return AsyncSkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> AsyncCollection:
-        return AsyncCollection(self.run, self._codec, check_name(name), self._notifier)
+        checked = check_name(name)
+        return AsyncCollection(self.run, self._codec, checked, self._notifier, self._consistency)
 
     async def create_collection(
         self,
@@ -252,7 +264,7 @@ class AsyncTransaction(AsyncCollections):
     def __repr__(self) -> str:
         return f"<AsyncTransaction {'over' if self._is_over else self._scope.state}>"
 
-    async def run(self, operation: Operation[T]) -> T:
+    async def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:  # noqa: ARG002
         """Async counterpart of `Transaction.run`."""
         if self._is_over:
             raise TransactionEnded(SAVEPOINT_ENDED)

@@ -6,15 +6,17 @@ Rules:
    next.
 2. In memory all share one connection. Nobody uses it while a transaction is open.
 3. On PostgreSQL every connection writes. Atomic writes of tasks go through a write queue of their own, as groups.
-4. An operation that would wait for a transaction of its own caller is refused at once.
+4. With replicas, the reads of collections run on one of these: see `replicas`.
+5. An operation that would wait for a transaction of its own caller is refused at once.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 import sqlalchemy as sa
@@ -28,7 +30,7 @@ from ..errors import (
 )
 from ..operations.catalogue import Catalogue
 from ..operations.operation import Operation
-from ..options import Options, read_url
+from ..options import Consistency, Options, read_url
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile
 from .executor import Executor
@@ -45,6 +47,7 @@ from .pool import (
     open_engine,
     open_shared_connection,
 )
+from .replicas import Replicas, Session
 from .retry import Retries
 from .transactions import TransactionManager
 from .workers import pause_at_forks
@@ -94,6 +97,8 @@ class Backend:
     executor: Executor
     transactions: TransactionManager
     write_queue: GroupCommit | None = None
+    readers: Mapping[Consistency, Executor] = MappingProxyType({})
+    """What runs reads on replicas."""
     _pools: list[Pool]
 
     def __init__(
@@ -111,6 +116,7 @@ class Backend:
             where.url if isinstance(where, sa.Engine) else where
         )
         self._own: sa.Engine | None = None
+        self._replicas: Replicas | None = None
         self._file: DatabaseFile | None = None
         self._is_paused = False
         self._hand_over = None if self._single_writer else hand_over
@@ -131,11 +137,17 @@ class Backend:
         options, database, busy_timeout = self._options, self.database, self._options.busy_timeout
         self._own = engine = open_engine(url, database, options)
 
-        def pool(size: int, timeout: float) -> ConnectionPool:
-            details = (engine, self._file, self._catalogue, options, timeout)
-            return ConnectionPool(partial(open_driver_connection, *details), size, busy_timeout)
+        session = None if options.replicas is None else Session()
 
-        main = pool(connection_limit(url, options, database), busy_timeout)
+        def pool(size: int, timeout: float, session: Session | None = session) -> ConnectionPool:
+            details = (engine, self._file, self._catalogue, options, timeout)
+            opened = partial(open_driver_connection, *details)
+            if session is not None:
+                opened = partial(session.follow, opened)
+            return ConnectionPool(opened, size, busy_timeout)
+
+        size = connection_limit(url, options, database)
+        main = pool(size, busy_timeout)
         if self._is_private:
             writing = main
         else:
@@ -146,6 +158,12 @@ class Backend:
         self.write_queue = GroupCommit(writer.run, run, busy_timeout)
         begins = writer if self._single_writer else self.executor
         self.transactions = TransactionManager(begins, self.write_queue, self._permits)
+        if session is not None:
+            self._pools.append(pool(1, busy_timeout, None))
+            asking = self._new_executor(self._pools[-1])
+            parts = options, size, session, self.executor, asking
+            self._replicas = Replicas(*parts)
+            self.readers = self._replicas.readers
 
     def _borrow(self, engine: sa.Engine) -> None:
         engine = engine.execution_options(**self.database.transactions.shared_options)
@@ -170,7 +188,7 @@ class Backend:
         for pool in self._pools:
             pool.discard_idle()
 
-    def run(self, operation: Operation[T]) -> T:
+    def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Run an operation in this thread."""
         needs_writer = self._single_writer and operation.writes
         permits = self._permits
@@ -180,7 +198,7 @@ class Backend:
             if needs_writer and self.write_queue is not None:
                 result: T = self.write_queue.run(operation)
                 return result
-            return self.executor.run(operation)
+            return self.readers.get(consistency, self.executor).run(operation)
         except DatabaseBusy as error:
             self.note_own_transaction(error)
             raise
@@ -208,7 +226,7 @@ class Backend:
             while not job.done and self.write_queue.waiting:
                 self.write_queue.advance()
         else:
-            self.executor.run_job(job)
+            self.readers.get(job.consistency, self.executor).run_job(job)
 
     def close(self, timeout: float) -> None:
         """Wait for the operations that run, and close the connections.
@@ -229,6 +247,8 @@ class Backend:
         deadline = time.monotonic() + timeout
         for pool in self._pools:
             pool.close(deadline - time.monotonic())
+        if self._replicas is not None:
+            self._replicas.close(deadline - time.monotonic())
         if self._own is not None:
             self._own.dispose()
 

@@ -68,7 +68,7 @@ class Executor:
         lost: Callable[[], None],
     ) -> None:
         self.database, self.pool, self.catalogue = database, pool, catalogue
-        self.timeout, self._retries, self._lost = timeout, retries, lost
+        self.timeout, self.retries, self._lost = timeout, retries, lost
 
     def run(
         self, operation: Operation[T], started: float | None = None, job: Job | None = None
@@ -82,7 +82,7 @@ class Executor:
         for attempt in count():
             begun = time.monotonic()
             try:
-                return self._attempt(operation, job)
+                return self.attempt(operation, job)
             except CollectionAbsent as error:
                 if not operation.creates_collection:
                     return operation.absent()
@@ -94,7 +94,7 @@ class Executor:
                     self.catalogue.forget(name)
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 _raise_abandoned(job, error)
-                retries = retries or self._retries(started)
+                retries = retries or self.retries(started)
                 time.sleep(retries.pause(error, time.monotonic() - begun))
             except UniqueViolated as error:
                 _raise_abandoned(job, error)
@@ -104,7 +104,8 @@ class Executor:
                 raise
         raise AssertionError("unreachable")
 
-    def _attempt(self, operation: Operation[T], job: Job | None) -> T:
+    def attempt(self, operation: Operation[T], job: Job | None) -> T:
+        """Run an operation once."""
         pooled = self.pool.acquire()
         permits, lost, finished = pooled.permits, False, False
         try:
@@ -169,7 +170,7 @@ class Executor:
                             raise
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 _raise_abandoned(job, error)
-                retries = retries or self._retries(started)
+                retries = retries or self.retries(started)
                 time.sleep(retries.pause(error))
 
     def release(self, pooled: PooledConnection, lost: bool) -> None:

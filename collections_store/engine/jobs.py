@@ -21,6 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from ..operations.operation import Operation
+from ..options import Consistency
 
 
 class Flag:
@@ -76,6 +77,7 @@ class Job:
         "abandoned",
         "before_finish",
         "committed",
+        "consistency",
         "created",
         "done",
         "error",
@@ -95,6 +97,8 @@ class Job:
     ) -> None:
         self.operation, self.run, self.mailbox = operation, run, mailbox
         self.created = time.monotonic()
+        self.consistency: Consistency = "strong"
+        """Where a read runs."""
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = self.committed = self.abandoned = False

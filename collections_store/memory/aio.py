@@ -14,7 +14,7 @@ from ..aio.collection import AsyncChangeStream, AsyncCollection
 from ..changes import ChangeNotifier, check_notifier
 from ..codec import Codec
 from ..operations.operation import Operation
-from ..options import ChangeSettings, Ttl, check_function
+from ..options import ChangeSettings, Consistency, Ttl, check_function
 from .encoding import after_block, value_of
 from .memory import Entries, Strings
 from .procedures import Namespace, Procedures
@@ -28,7 +28,7 @@ class AsyncMemoryHost(Protocol):
     _codec: Codec
     _notifier: ChangeNotifier | None
 
-    async def run(self, operation: Operation[T]) -> T:
+    async def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:

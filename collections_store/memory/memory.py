@@ -11,7 +11,7 @@ from ..changes import ChangeNotifier, ChangeStream, check_notifier
 from ..codec import Codec
 from ..collection import Collection
 from ..operations.operation import Operation
-from ..options import ChangeSettings, Ttl
+from ..options import ChangeSettings, Consistency, Ttl
 from .encoding import after_block
 from .procedures import Entry, Namespace, Procedures
 
@@ -26,7 +26,7 @@ class MemoryHost(Protocol):
     _codec: Codec
     _notifier: ChangeNotifier | None
 
-    def run(self, operation: Operation[T]) -> T:
+    def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
 
     def transaction(self) -> AbstractContextManager[Any]:

@@ -284,3 +284,20 @@ def test_statement_cache_is_bounded_by_collections(
         assert len(store._catalogue._tables) <= 4
         assert len(store._catalogue.known) <= 8
         assert [store[f"c{number}"].get("x") for number in range(20)] == list(range(20))
+
+
+def test_the_consistency_of_reads(store: Any) -> None:
+    """Where no replicas are, all reads are strong."""
+    store["things"].put("a", {"old": 1})
+    upgrades = {1: lambda body: {"new": body["old"]}}
+    things = store.collection("things", schema_version=2, upgrades=upgrades)
+    for n, consistency in enumerate(("eventual", "session", "strong")):
+        same = things.with_options(consistency=consistency)
+        assert same.get("a") == {"new": 1}
+        same.put("b", {"new": n})
+        assert same.get("b") == {"new": n}
+        with store.transaction() as tx:
+            tx["things"].put("b", 2)
+            assert tx["things"].with_options(consistency=consistency).get("b") == 2
+    with pytest.raises(InvalidOption, match="option consistency: must be 'session' or"):
+        things.with_options(consistency="fresh")

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import cycle
 from typing import Any
 
 import sqlalchemy as sa
@@ -22,16 +23,16 @@ class Proxy:
     """A proxy for PostgreSQL. When armed, it drops the connection whose write was just committed."""
 
     def __init__(self, url: str) -> None:
-        self._target = sa.make_url(url)
+        self.lead_to(url)
         self._listener = socket.create_server(("127.0.0.1", 0))
         host, port = self._listener.getsockname()
-        self.url = self._target.set(host=host, port=port).render_as_string(hide_password=False)
+        self.url = sa.make_url(url).set(host=host, port=port).render_as_string(hide_password=False)
         self._armed = threading.Event()
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def lead_to(self, url: str) -> None:
-        """Lead new connections to another server."""
-        self._target = sa.make_url(url)
+    def lead_to(self, *urls: str) -> None:
+        """Lead new connections to another server, or to several in turns."""
+        self._targets = cycle(map(sa.make_url, urls))
 
     @contextmanager
     def dropping(self) -> Iterator[None]:
@@ -49,8 +50,9 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            target = next(self._targets)
             try:
-                server = socket.create_connection((self._target.host, self._target.port or 5432))
+                server = socket.create_connection((target.host, target.port or 5432))
             except OSError:
                 client.close()
                 continue

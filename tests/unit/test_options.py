@@ -4,6 +4,7 @@ from dataclasses import MISSING, fields
 from typing import Any, get_type_hints
 
 import pytest
+import sqlalchemy as sa
 
 from collections_store import (
     AsyncStore,
@@ -14,6 +15,8 @@ from collections_store import (
     StoreOptions,
 )
 from collections_store.options import Options, Settings, option_types
+
+URL = "postgresql://me:secret@h1,h2/d"
 
 
 def test_every_option_of_a_store_is_declared_documented_and_has_a_default() -> None:
@@ -89,3 +92,47 @@ def test_the_types_of_options_in_a_configuration() -> None:
     kinds = option_types()
     assert kinds.keys() == get_type_hints(StoreOptions).keys() - {"default", "read_only"}
     assert (kinds["pool_size"], kinds["busy_timeout"], kinds["upgrade"]) == (int, float, str)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "option", "problem"),
+    [
+        ("sqlite://", {"replicas": "sqlite://"}, "replicas", "sqlite has no replicas"),
+        (URL, {"replicas": "sqlite://"}, "replicas", "must be a URL of postgresql"),
+        (URL, {"replicas": "mysql://h/d"}, "replicas", "must be a URL of postgresql.* got one of mysql"),
+        (URL, {"replicas": 7}, "replicas", "a URL must be a string"),
+        (URL, {"replicas": "h1,h2"}, "replicas", "the URL cannot be read"),
+        (f"{URL}?replicas=nonsense", {}, "replicas", "the URL cannot be read"),
+        (URL, {"replicas": f"{URL}?pool_size=3"}, "replicas", "no option 'pool_size'"),
+        (URL, {"replicas": f"{URL}?pooler=some"}, "pooler", "'transaction' or 'session', got 'some'"),
+        (URL, {"replicas": URL, "read_only": True}, "replicas", "not with read_only"),
+        (URL, {"replicas": URL, "sharding": "schema", "schema": "s"}, "replicas", "not with sharding"),
+        (URL, {"replicas": URL, "consistency": "fresh"}, "consistency", "'strong' or 'eventual', got 'fresh'"),
+        (URL, {"consistency": "eventual"}, "consistency", "needs replicas"),
+        (f"{URL}?consistency=strong", {}, "consistency", "needs replicas"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", [Store, AsyncStore])
+def test_replicas_that_cannot_be_used_are_refused(
+    kind: Any, url: str, options: Any, option: str, problem: str
+) -> None:
+    with pytest.raises(InvalidOption, match=f"option {option}: .*{problem}") as caught:
+        kind(url, **options)
+    assert "secret" not in str(caught.value)
+
+
+def test_replicas_are_no_option_beside_an_engine() -> None:
+    engine = sa.create_engine("postgresql+psycopg://h/d")
+    with pytest.raises(InvalidOption, match="option replicas: give the store a URL"):
+        Store(engine=engine, replicas=URL)
+
+
+@pytest.mark.parametrize("kind", [Store, AsyncStore])
+def test_replicas_in_a_url(kind: Any) -> None:
+    url = sa.make_url(URL).update_query_dict({"replicas": URL, "consistency": "eventual"})
+    for given in (url, url.render_as_string(hide_password=False)):
+        store = kind(given)
+        assert "secret" not in repr(store)
+        assert store._consistency == "eventual"
+    assert kind(URL, replicas=URL)._consistency == "session"
+    assert kind(URL)._consistency == kind("sqlite://")._consistency == "strong"

@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from ... import AsyncStore, Collection, InvalidUrl, MissingExtra, Store, StoreClosed
-from ...options import option_types
+from ...options import Consistency, option_types
 from .formats import decoded, encoded, filter_of, is_name, name_of, text_of
 
 try:
@@ -149,12 +149,13 @@ class StoreOffMainThread(Store):
         self.__dict__ = store.__dict__  # it is the same store, open or closed
         self._original, self._worker = store, worker
 
-    def run(self, operation: Any) -> Any:
+    def run(self, operation: Any, consistency: Consistency = "strong") -> Any:
         """Return the operation's result."""
+        run = partial(self._original.run, consistency=consistency)
         is_main = threading.current_thread() is threading.main_thread()
         if is_main and not self._permits.has_own_transaction():  # transactions belong to threads
-            return self._worker.run(self._original.run, operation)
-        return self._original.run(operation)
+            return self._worker.run(run, operation)
+        return run(operation)
 
     def _open(self) -> Any:
         return self._original._open()  # whose finalizer closes the connections

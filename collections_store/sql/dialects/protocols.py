@@ -188,6 +188,19 @@ class Connections(Protocol):
         """Stop the statement that a driver's connection runs; called from another thread."""
 
 
+class Replication(Protocol):
+    """Queries to servers that have replicas, and to these. The defaults are those of a database that cannot have any."""
+
+    server: str = ""
+    """The query for a server's database system, which its replicas share, whether it is a replica, and when it was started."""
+    has_replayed: str = ""
+    """The query for whether a server is a replica that has replayed the log up to `:position`."""
+
+    def position(self, options: Options) -> str:
+        """Return the query for the position in the log behind all that connections with these options have committed."""
+        return ""
+
+
 class Transactions(Protocol):
     """Statements of transactions, and their state on a driver's connection."""
 
@@ -372,6 +385,7 @@ class Database:
     """Connections that a store opens by default."""
     urls: Urls
     connections: Connections
+    replication: Replication
     transactions: Transactions
     errors: Errors
     compiler: StatementCompiler

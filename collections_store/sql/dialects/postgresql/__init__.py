@@ -9,7 +9,13 @@ from typing import Final
 
 from ..protocols import Database
 from .compiler import PostgresCompiler, PostgresDDL
-from .connections import PostgresConnections, PostgresErrors, PostgresTransactions, PostgresUrls
+from .connections import (
+    PostgresConnections,
+    PostgresErrors,
+    PostgresReplication,
+    PostgresTransactions,
+    PostgresUrls,
+)
 from .filters import PostgresFilters
 from .ordering import PostgresIndexedForm, PostgresOrdering
 
@@ -19,6 +25,7 @@ DATABASE: Final = Database(
     pool_size=10,
     urls=PostgresUrls(),
     connections=PostgresConnections(),
+    replication=PostgresReplication(),
     transactions=PostgresTransactions(),
     errors=PostgresErrors(),
     compiler=PostgresCompiler(),
@@ -26,6 +33,8 @@ DATABASE: Final = Database(
     filters=PostgresFilters(),
     ordering=PostgresOrdering(),
     indexed_form=PostgresIndexedForm(),
-    options=frozenset({"durability", "pooler", "read_only", "reply_timeout", "schema", "sharding"}),
+    options=frozenset(
+        {"durability", "pooler", "read_only", "replicas", "reply_timeout", "schema", "sharding"}
+    ),
 )
 DATABASE.register()

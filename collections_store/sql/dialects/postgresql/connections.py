@@ -31,6 +31,7 @@ from ....options import URL_OPTIONS, Isolation, Options
 from ..protocols import (
     Connections,
     Errors,
+    Replication,
     State,
     TableVanished,
     Transactions,
@@ -51,7 +52,8 @@ _TOO_MANY: Final = re.compile(
 _PROTOCOL: Final = "08P01"
 _ONLY_STANDBYS: Final = re.compile("session is read-only|server is in hot standby mode")
 """The text of libpq, where `target_session_attrs` of the URL asks for a server that can write."""
-_RECOVERY: Final = re.compile("during recovery|in a hot standby")
+_RECOVERY: Final = re.compile("during recovery|in a hot standby|recovery is in progress")
+_RECOVERY_STATES: Final = frozenset({"0A000", "55000"})
 _READ_ONLY: Final = (
     "the server lets this session read only (default_transaction_read_only, or a standby): "
     "connect to one that may write"
@@ -86,6 +88,8 @@ IDLE_TIMEOUT: Final = 300
 """Seconds without use after which the server ends a session: other processes need its place. `PING_AFTER` of the pool is
 less, so that no statement meets the end.
 """
+_REPLICA_TIMEOUT: Final = 2.0
+"""Seconds in which a replica must accept a connection: the read that waits for it could run on the primary."""
 _PREPARE: Final = "prepare_threshold"
 _PREPARE_AFTER: Final = 5
 """psycopg's own default."""
@@ -168,10 +172,14 @@ class PostgresConnections(Connections):
     def connection_class(self, options: Options) -> Any:
         from .driver import StoreConnection
 
+        is_any_replica = options.read_only and options.replicas is not None
         limits = {
-            "connect_timeout": options.busy_timeout,
+            "connect_timeout": min(
+                options.busy_timeout, _REPLICA_TIMEOUT if is_any_replica else math.inf
+            ),
             "failed_at": {},
             "is_read_only": options.read_only,
+            "is_any_replica": is_any_replica,
             "reply_timeout": options.reply_timeout or math.inf,
         }
         return type(StoreConnection.__name__, (StoreConnection,), limits)
@@ -248,6 +256,23 @@ def lock_timeout(options: Options, busy_timeout: float) -> int:
     operation then runs again.
     """
     return max(1, int(min(busy_timeout, (options.reply_timeout or math.inf) / 2) * 1000))
+
+
+class PostgresReplication(Replication):
+    """Positions in the write-ahead log (LSN)."""
+
+    server = (
+        "SELECT system_identifier::text, pg_is_in_recovery(), "
+        "extract(epoch FROM pg_postmaster_start_time())::text FROM pg_control_system()"
+    )
+    has_replayed = "SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= %(position)s::pg_lsn"
+
+    def position(self, options: Options) -> str:
+        """A commit has been flushed when it returns, and what is flushed is sent to replicas at once; one of durability "normal"
+        has only been inserted.
+        """
+        place = "insert" if options.durability == "normal" else "flush"
+        return f"SELECT pg_current_wal_{place}_lsn()::text"
 
 
 class PostgresTransactions(Transactions):
@@ -341,4 +366,5 @@ def _is_read_only(state: str, message: str) -> bool:
     """Return whether a server refused a statement, or libpq a server, because it cannot write."""
     if not state:
         return _ONLY_STANDBYS.search(message) is not None
-    return state == "25006" or (state == "0A000" and _RECOVERY.search(message) is not None)
+    is_recovering = state in _RECOVERY_STATES and _RECOVERY.search(message) is not None
+    return state == "25006" or is_recovering

@@ -14,6 +14,7 @@ import math
 import weakref
 from collections.abc import Callable, Generator
 from functools import partial
+from random import random
 from time import monotonic
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -64,6 +65,8 @@ class StoreConnection(Connection[Any]):
     """When it was that an address refused a connection or a write, or was silent."""
     is_read_only: ClassVar[bool] = False
     """Whether an address that refuses a write is as good as any other."""
+    is_any_replica: ClassVar[bool] = False
+    """Whether the addresses are those of replicas: each store then has another order of them."""
     reply_timeout: ClassVar[float] = math.inf
     """Seconds for which the server may be silent during a statement that changes no schema."""
 
@@ -76,6 +79,10 @@ class StoreConnection(Connection[Any]):
         self.is_ready = False
         """Whether a first statement was executed: a pooler logs a client in, and then makes it wait for the server."""
         self.is_replicated = True
+        self.server = ""
+        """Which replica the connection leads to, once that was asked."""
+        self.replied: Callable[[], None] | None = None
+        """Called after each statement, before its caller learns the result, and after its failure."""
         if self.reply_timeout != math.inf:
             self.cursor_factory = StoreCursor
         # weak: a connection that an interrupted caller lost must be closed at once, not when cycles are collected
@@ -85,9 +92,13 @@ class StoreConnection(Connection[Any]):
     def arranged(cls, parameters: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters of a connection with its timeout; of several addresses those last that failed last."""
         parameters = {"connect_timeout": math.ceil(cls.connect_timeout), **parameters}
+        if cls.is_any_replica:
+            parameters = {"target_session_attrs": "standby", **parameters}
         addresses = _addresses(parameters)
         if len(addresses) > 1 and "hostaddr" not in parameters:
-            addresses.sort(key=lambda each: cls.failed_at.get(each, 0.0))
+            for each in addresses:
+                cls.failed_at.setdefault(each, random() if cls.is_any_replica else 0.0)
+            addresses.sort(key=lambda each: cls.failed_at[each])
             hosts, ports = zip(*addresses, strict=True)
             parameters |= {"host": ",".join(hosts), "port": ",".join(ports)}
         return parameters
@@ -109,10 +120,18 @@ class StoreConnection(Connection[Any]):
             if not self.is_read_only:
                 self._avoid_address()
             raise
+        finally:
+            if self.replied is not None:
+                self.replied()
         if not self.is_replicated:
             self.is_replicated = True
             raise OperationalError("the wait for a synchronous standby was cancelled")
         return result
+
+    @property
+    def address(self) -> str:
+        """Host and port of the server."""
+        return f"{self.info.host}:{self.info.port}"
 
     def _avoid_address(self) -> None:
         self.failed_at[self.info.host, str(self.info.port)] = monotonic()

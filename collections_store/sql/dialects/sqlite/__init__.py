@@ -9,7 +9,13 @@ from typing import Final
 
 from ..protocols import Database
 from .compiler import SqliteCompiler, SqliteDDL
-from .connections import SqliteConnections, SqliteErrors, SqliteTransactions, SqliteUrls
+from .connections import (
+    SqliteConnections,
+    SqliteErrors,
+    SqliteReplication,
+    SqliteTransactions,
+    SqliteUrls,
+)
 from .filters import SqliteFilters
 from .ordering import SqliteIndexedForm, SqliteOrdering
 
@@ -19,6 +25,7 @@ DATABASE: Final = Database(
     pool_size=4,
     urls=SqliteUrls(),
     connections=SqliteConnections(),
+    replication=SqliteReplication(),
     transactions=SqliteTransactions(),
     errors=SqliteErrors(),
     compiler=SqliteCompiler(),

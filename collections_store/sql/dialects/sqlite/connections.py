@@ -25,6 +25,7 @@ from ..protocols import (
     Connections,
     Errors,
     Function,
+    Replication,
     State,
     TableVanished,
     Transactions,
@@ -175,6 +176,10 @@ class SqliteConnections(Connections):
     def interrupt(self, connection: Any) -> None:
         """Harmless if no statement runs."""
         connection.interrupt()
+
+
+class SqliteReplication(Replication):
+    """A file has no replicas."""
 
 
 class SqliteTransactions(Transactions):

@@ -1,0 +1,301 @@
+"""Reads from streaming replicas: on which connection, and what the servers are asked before.
+
+Rules:
+
+1. What cannot be read on a replica is read on the primary: a collection that is not replayed yet, a conflict with the
+   replay, a lost connection. A write always runs on the primary.
+2. A "session" read sees what the store has written and read before. Each reply of the primary moves the session: its caller
+   may have written or seen something. A read after that asks the primary for the position in its log, and a replica whether
+   it has replayed that. Once it has, reads ask nothing until the session moves again.
+3. The session moves before a caller learns the reply: nobody reads what is older than what he knows.
+4. All connections lead to one replica, for the next read must not be behind the last one. A connection that leads to another,
+   as those of a load balancer do, is closed. If all lead to others, the store changes to another one, and the session moves.
+   A replica that was started again is another one: it may be behind what it had replayed before.
+5. While one read waits for the replica, others wait for it. If they read on the primary, they would move the session, and the
+   replica would never have replayed all where others write without a pause. Nobody holds a lock meanwhile: two that ask at
+   a time only ask twice.
+6. Servers that cannot be reached, or are no replicas of the primary, are left alone for a while.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from itertools import count
+from typing import Any, Final, TypeVar
+
+from ..errors import DatabaseError, DatabaseUnavailable
+from ..operations.catalogue import Catalogue
+from ..operations.operation import CollectionAbsent, Operation
+from ..operations.servers import HasReplayed, IdentifyServer, ReadPosition
+from ..options import Consistency, Options
+from ..sql.dialects.protocols import TableVanished
+from .executor import Executor, raise_if_abandoned, translated
+from .jobs import Job
+from .pool import ConnectionPool, Pool, PooledConnection, open_driver_connection, open_engine
+
+T = TypeVar("T")
+
+LOG: Final = logging.getLogger("collections_store")
+TRIED_AFTER: Final = 5.0
+"""Seconds after which replicas that could not be used are tried again, and the one in use is asked whether it still is one."""
+TRIES: Final = 10
+"""Connections to other replicas, one after the other, before the store changes to the last of these."""
+WAIT: Final = 0.02
+"""Seconds for which reads wait until a replica has replayed what the store has seen."""
+ANSWER: Final = 1.0
+"""Seconds for which they wait for the position of the primary."""
+POLL: Final = 0.0005
+"""Seconds."""
+PAUSE: Final = 0.005
+"""Seconds between two questions whether the replica has replayed all; doubled while it has not, up to `LONGEST_PAUSE`."""
+LONGEST_PAUSE: Final = 1.0
+
+
+class Session:
+    """What a store has written and seen: `mark` is another number after each reply of the primary."""
+
+    def __init__(self) -> None:
+        self._marks = count(1)
+        self.mark = 0
+        self.replayed = -1
+        """The mark up to which the replica has replayed all."""
+
+    def move(self) -> None:
+        """Note that something may have been written or seen."""
+        self.mark = next(self._marks)  # no sum: another thread could undo that
+
+    def follow(self, open: Callable[[], PooledConnection]) -> PooledConnection:
+        """Open a connection to the primary; from then on its replies move the session."""
+        pooled = open()
+        _driver(pooled).replied = self.move
+        return pooled
+
+
+def _driver(pooled: PooledConnection) -> Any:
+    return pooled.connection.driver
+
+
+class ReplicaPool(ConnectionPool):
+    """Connections to one replica. `system` returns the primary's database system."""
+
+    def __init__(
+        self,
+        connect: Callable[[], PooledConnection],
+        size: int,
+        timeout: float,
+        session: Session,
+        system: Callable[[], str],
+    ) -> None:
+        super().__init__(self._open_one, size, timeout)
+        self._connect, self._session, self._system = connect, session, system
+        self._server = ""
+        """When the replica was started: no two were at the same microsecond."""
+        self._checked_until = self._away_until = 0.0
+        self._is_away = False
+
+    def acquire(self) -> PooledConnection:
+        """Return a connection for the caller alone; raises `DatabaseUnavailable`, `DatabaseBusy` and `StoreClosed`."""
+        while True:
+            now = time.monotonic()
+            if now < self._away_until:
+                raise DatabaseUnavailable("no replica can be used")
+            if self._is_away:
+                self._away_until = now + TRIED_AFTER  # one caller tries
+            pooled = super().acquire()
+            try:
+                if now > self._checked_until:
+                    self._identify(pooled)
+                if _driver(pooled).server == self._server:
+                    if self._is_away:
+                        self._is_away, self._away_until = False, 0.0
+                        LOG.info("reads go to a replica again")
+                    return pooled
+            except DatabaseError:
+                self.discard_idle()
+            self.discard(pooled)
+
+    def _open_one(self) -> PooledConnection:
+        try:
+            return self._connect_to_one()
+        except DatabaseError as error:
+            if not self._is_away:
+                LOG.warning("no replica can be used, reads go to the primary: %s", error)
+            self._is_away, self._away_until = True, time.monotonic() + TRIED_AFTER
+            raise
+
+    def _connect_to_one(self) -> PooledConnection:
+        """Open a connection to the replica that the others lead to, or after some attempts to another one."""
+        for left in reversed(range(TRIES)):
+            pooled = self._connect()
+            try:
+                server = self._identify(pooled)
+            except BaseException:
+                pooled.close(is_broken=True)
+                raise
+            if server != self._server and (not self._server or not left):
+                self._session.move()  # first: `CurrentPool` looks at it last
+                self._server = server
+                self.discard_idle()
+            if server == self._server:
+                return pooled
+            pooled.close()
+        raise AssertionError("unreachable")
+
+    def _identify(self, pooled: PooledConnection) -> str:
+        """Return the server that a connection leads to; raise `DatabaseUnavailable` if it is no replica of the primary."""
+        driver = _driver(pooled)
+        with translated(pooled.connection.database):
+            found = IdentifyServer()(pooled.connection)
+        if not found.is_replica:
+            raise DatabaseUnavailable(f"the server at {driver.address} is no replica")
+        if found.system != self._system():
+            raise DatabaseUnavailable(f"the server at {driver.address} is a replica of another one")
+        driver.server = found.started
+        self._checked_until = time.monotonic() + TRIED_AFTER
+        return found.started
+
+
+class CurrentPool(Pool):
+    """The connections to the replica while that has replayed what a session has seen."""
+
+    def __init__(self, replica: ReplicaPool, session: Session) -> None:
+        super().__init__(replica.acquire, 0.0)
+        self._replica, self._session = replica, session
+
+    def acquire(self) -> PooledConnection:
+        """Return a connection for the caller alone; raises `DatabaseUnavailable`, `DatabaseBusy` and `StoreClosed`."""
+        pooled = self._open()
+        if self._session.replayed == self._session.mark:
+            return pooled
+        self.release(pooled)
+        raise DatabaseUnavailable("the replica is behind")
+
+    def release(self, pooled: PooledConnection) -> None:
+        """Return a connection to the pool."""
+        self._replica.release(pooled)
+
+    def discard(self, pooled: PooledConnection) -> None:
+        """Return a connection that must not be used again."""
+        self._replica.discard(pooled)
+
+
+class ReplicaReader(Executor):
+    """Runs reads on the replica, whatever it has replayed; and on the primary what cannot run there."""
+
+    def __init__(
+        self, pool: Pool, primary: Executor, catalogue: Catalogue, lost: Callable[[], None]
+    ) -> None:
+        super().__init__(
+            primary.database,
+            pool,
+            catalogue,
+            timeout=primary.timeout,
+            retries=primary.retries,
+            lost=lost,
+        )
+        self._primary = primary
+
+    def run(
+        self, operation: Operation[T], started: float | None = None, job: Job | None = None
+    ) -> T:
+        """Run an operation until it succeeds or fails for good; its timeout runs from `started`."""
+        if not operation.writes:
+            try:
+                if self._is_current(job):
+                    return self.attempt(operation, job)
+            except TableVanished:
+                for name in operation.collections:
+                    self.catalogue.forget(name)
+            except (CollectionAbsent, DatabaseError):
+                if job is not None:
+                    raise_if_abandoned(job)
+        return self._primary.run(operation, started, job)
+
+    def _is_current(self, job: Job | None) -> bool:  # noqa: ARG002
+        """Return whether the replica has replayed enough."""
+        return True
+
+
+class SessionReader(ReplicaReader):
+    """Runs reads on the replica while it has replayed what the store has written and seen."""
+
+    def __init__(
+        self,
+        session: Session,
+        eventual: ReplicaReader,
+        position: Callable[[Job | None], str],
+        *parts: Any,
+    ) -> None:
+        super().__init__(*parts)
+        self._session, self._eventual, self._position = session, eventual, position
+        self._asking_until = self._ask_after = 0.0
+        self._pause = PAUSE
+
+    def _is_current(self, job: Job | None) -> bool:
+        session = self._session
+        if session.replayed == session.mark:
+            return True
+        while (now := time.monotonic()) < self._asking_until:
+            time.sleep(POLL)
+        if now < self._ask_after:
+            return session.replayed == session.mark
+        return self._ask(job)
+
+    def _ask(self, job: Job | None) -> bool:
+        """Ask the primary for its position, and the replica whether it has replayed that."""
+        session = self._session
+        self._asking_until = time.monotonic() + ANSWER
+        pause = min(2 * self._pause, LONGEST_PAUSE)
+        try:
+            mark = session.mark
+            position = self._position(job)
+            self._asking_until = until = time.monotonic() + WAIT
+            while not self._eventual.attempt(HasReplayed(position), job):
+                if session.mark != mark:
+                    pause = PAUSE
+                    return False
+                if time.monotonic() > until:
+                    return False
+                time.sleep(POLL)
+            session.replayed, pause = mark, PAUSE
+            return True
+        finally:
+            self._pause = pause
+            self._ask_after, self._asking_until = time.monotonic() + pause, 0.0
+
+
+class Replicas:
+    """The replicas of a store. `primary` runs its operations; `asking` those whose replies must not move the session."""
+
+    def __init__(
+        self, options: Options, size: int, session: Session, primary: Executor, asking: Executor
+    ) -> None:
+        database, timeout = primary.database, options.busy_timeout
+        url = options.replica_url(database)
+        assert url is not None
+        own = options.of_replicas(url)
+        self._engine = open_engine(url, database, own)
+        catalogue = Catalogue(primary.catalogue.statements)  # of another moment than the primary's
+        connect = partial(open_driver_connection, self._engine, None, catalogue, own, timeout)
+        system = cache(lambda: asking.attempt(IdentifyServer(), None).system)
+        self._pool = ReplicaPool(connect, size, timeout, session, system)
+
+        def position(job: Job | None) -> str:
+            return asking.attempt(ReadPosition(options), job)
+
+        parts = primary, catalogue, self._pool.discard_idle
+        eventual = ReplicaReader(self._pool, *parts)
+        current = CurrentPool(self._pool, session)
+        self.readers: Mapping[Consistency, Executor] = {
+            "eventual": eventual,
+            "session": SessionReader(session, eventual, position, current, *parts),
+        }
+        """What runs the reads of each consistency but "strong"."""
+
+    def close(self, timeout: float) -> None:
+        """Close all connections; wait up to `timeout` seconds for those in use."""
+        self._pool.close(timeout)
+        self._engine.dispose()

@@ -1,0 +1,60 @@
+"""Questions to the servers of a database: which one it is, and how far its log and its replicas are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..options import Options
+from ..query.values import value_class
+from .operation import Operation
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+class Server(NamedTuple):
+    """A running server."""
+
+    system: str
+    """The database system, which a primary and its replicas share."""
+    is_replica: bool
+    started: str
+    """When it was started."""
+
+
+@value_class
+class IdentifyServer(Operation[Server]):
+    """Return which server the connection leads to."""
+
+    collection = ""
+    atomic = True
+
+    def __call__(self, connection: Connection) -> Server:
+        return Server(*connection.rows(connection.database.replication.server)[0])
+
+
+@value_class
+class ReadPosition(Operation[str]):
+    """Return the position in the primary's log behind all that was committed before."""
+
+    options: Options
+    collection = ""
+    atomic = True
+
+    def __call__(self, connection: Connection) -> str:
+        [(position,)] = connection.rows(connection.database.replication.position(self.options))
+        return str(position)
+
+
+@value_class
+class HasReplayed(Operation[bool]):
+    """Return whether the server is a replica that has replayed the log up to a position."""
+
+    position: str
+    collection = ""
+    atomic = True
+
+    def __call__(self, connection: Connection) -> bool:
+        sql = connection.database.replication.has_replayed
+        [(has_replayed,)] = connection.rows(sql, {"position": self.position})
+        return has_replayed is True

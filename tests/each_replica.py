@@ -1,0 +1,32 @@
+"""The contract tests, or those that the arguments name, with stores that read from a replica: `python tests/each_replica.py …`."""
+
+import os
+import subprocess
+import sys
+
+from postgres_cluster import cluster, template
+from postgres_server import URL_VARIABLE
+
+REPLICAS_VARIABLE = "COLLECTIONS_STORE_TEST_REPLICAS_URL"
+"""The URL of replicas from which the stores of the tests on PostgreSQL read."""
+CHOSEN = "postgresql and not engine and not caller and not counted"
+"""Engines of their own are left out: they have no replicas."""
+
+
+def main() -> int:
+    """Run the tests; return pytest's exit code."""
+    with template() as data, cluster(data) as nodes:
+        primary = nodes.add()
+        replica = nodes.add(primary)
+        urls = {URL_VARIABLE: primary.url, REPLICAS_VARIABLE: replica.url}
+        tests = sys.argv[1:] or ["tests/contract"]
+        command = (sys.executable, "-m", "pytest", "-k", CHOSEN, *tests)
+        code = subprocess.run(command, env=os.environ | urls, check=False).returncode
+        for node in (primary, replica):
+            [(count,)] = node.query("SELECT sum(xact_commit) FROM pg_stat_database")
+            print(f"{node.name}: {count} transactions")
+        return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
