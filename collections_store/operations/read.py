@@ -352,7 +352,9 @@ class SortedReader:
     ) -> list[Positioned]:
         """Return what SQL finds, one more than is wanted; raises `Inexact` and `Unorderable`."""
         rows = self._connection.select(query, self._filter, **window)
-        found = [self._positioned(row) for row in popped(rows)]
+        positions = [row[0] for row in rows]
+        documents = documents_of(rows, self._collection, decode)
+        found = list(zip(positions, documents, strict=True))
         if any(self._in_body):
             keys = map(self._keys, found)
             self._check(keys if after is None else chain([after.keys], keys))
