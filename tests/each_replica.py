@@ -9,7 +9,9 @@ from postgres_server import URL_VARIABLE
 
 REPLICAS_VARIABLE = "COLLECTIONS_STORE_TEST_REPLICAS_URL"
 """The URL of replicas from which the stores of the tests on PostgreSQL read."""
-CHOSEN = "postgresql and not engine and not caller and not counted"
+CHOSEN = (
+    "postgresql and not engine and not caller and not counted and not many_rows and not more_rows"
+)
 """Engines of their own are left out: they have no replicas."""
 
 

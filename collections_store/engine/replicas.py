@@ -49,7 +49,7 @@ ANSWER: Final = 1.0
 """Seconds for which they wait for the position of the primary."""
 POLL: Final = 0.0005
 """Seconds."""
-PAUSE: Final = 0.005
+PAUSE: Final = 0.01
 """Seconds between two questions whether the replica has replayed all; doubled while it has not, up to `LONGEST_PAUSE`."""
 LONGEST_PAUSE: Final = 1.0
 
@@ -278,7 +278,8 @@ class Replicas:
         assert url is not None
         own = options.of_replicas(url)
         self._engine = open_engine(url, database, own)
-        catalogue = Catalogue(primary.catalogue.statements)  # of another moment than the primary's
+        catalogue = Catalogue(primary.catalogue.statements)
+        primary.catalogue.of_replicas = catalogue
         connect = partial(open_driver_connection, self._engine, None, catalogue, own, timeout)
         system = cache(lambda: asking.attempt(IdentifyServer(), None).system)
         self._pool = ReplicaPool(connect, size, timeout, session, system)

@@ -121,6 +121,8 @@ class Catalogue:
         """Called after each commit that recorded changes, with the collections."""
         self.known: dict[str, tuple[Statements, float]] = {}
         """The statements of collections, and when they are looked up again."""
+        self.of_replicas: Catalogue | None = None
+        """What is cached of replicas, which is of other moments; it forgets the same."""
         self._tables: Tables = {} if parent is None else parent._tables
         self._forgotten: set[str] = set()
 
@@ -151,6 +153,8 @@ class Catalogue:
     def forget(self, name: str) -> None:
         """Look the collection up again, the next time."""
         self.known.pop(name, None)
+        if self.of_replicas is not None:
+            self.of_replicas.forget(name)
         if self._parent is not None:
             self._forgotten.add(name)
         elif self._caches:

@@ -1,10 +1,11 @@
 """The time of reads from a replica, of writes beside it, and of reads after writes: `python tests/benchmarks/replicas.py`.
 
-Starts a primary and a replica on this machine. The rounds of all calls alternate; the times are medians of rounds.
+Starts a primary and a replica on this machine. The rounds of the calls are in random order; the times are medians of rounds.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from collections import Counter
@@ -39,7 +40,8 @@ def timed(calls: dict[str, Callable[[], object]], ready: Callable[[], object]) -
     """Return the microseconds of each call."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
-        for name, call in calls.items():
+        for name in random.sample([*calls], len(calls)):
+            call = calls[name]
             ready()
             begun = time.perf_counter()
             for _ in range(CALLS):

@@ -10,6 +10,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import psycopg
 import pytest
 from conftest import WHOLE
 from faults.losing import Proxy
@@ -150,10 +151,13 @@ def edit(things: Any) -> None:
 
 
 def committed(node: Node) -> int:
-    [(count,)] = node.query(
-        "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
-    )
-    return int(count)
+    """Return the transactions in the stores' database; asked in another one, which does not count them."""
+    other = node.url.rpartition("/")[0] + "/template1"
+    with psycopg.connect(other, autocommit=True) as connection:
+        sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = 'postgres'"
+        row = connection.execute(sql).fetchone()
+    assert row is not None
+    return int(row[0])
 
 
 @pytest.mark.parametrize("consistency", ["session", "eventual"])
@@ -435,6 +439,21 @@ def ports_of_a_read_that_ends(store: Store, replica: Node, end: str) -> list[int
     wait_until(lambda: replica.query(found), "the read runs on the replica")
     reader.join()
     return ports
+
+
+def test_a_replica_that_hangs(pair: Pair) -> None:
+    primary, replica = pair
+    with Store(primary.url, replicas=replica.url, reply_timeout=1) as store:
+        store["things"].put("a", 1)
+        wait_for_reads(store, replica)
+        replica.freeze()
+        try:
+            for consistency in ("session", "eventual"):
+                things = store["things"].with_options(consistency=consistency)
+                assert things.get("a") == 1
+                assert store.run(ServingPort(), consistency) == primary.port
+        finally:
+            replica.thaw()
 
 
 def test_a_cancelled_read_ends_on_the_replica(pair: Pair) -> None:
