@@ -26,7 +26,7 @@ from zlib import crc32
 import psycopg
 import pytest
 from each_replica import REPLICAS_VARIABLE
-from hypothesis import core
+from hypothesis import HealthCheck, Phase, core, settings
 from postgres_cluster import Cluster, Template, cluster, template
 from postgres_server import NoPostgres, postgres_server
 from psycopg import sql
@@ -66,6 +66,14 @@ def _import_all(package: ModuleType) -> None:
 _import_all(collections_store)
 if "COLLECTIONS_STORE_TEST_JSONB" in os.environ:  # see tests/contract/test_jsonb.py
     CreateCollection.__init__.__defaults__ = (True, AS_IT_IS, True, False, False)
+settings.register_profile(
+    "tests",
+    settings.default,  # that of CI, where there is one
+    deadline=None,
+    suppress_health_check=list(HealthCheck),  # they fail where the machine is slow
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+)
+settings.load_profile("tests")
 _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.randrange(2**32))))
 """In the environment, so that all worker processes of xdist have the same seed."""
 

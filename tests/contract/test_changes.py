@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from conftest import Opener, SyncAdapter, sampled
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collections_store import (
@@ -421,8 +421,6 @@ OPERATIONS = st.lists(
 
 @settings(
     max_examples=25 // sampled(2),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(methods=OPERATIONS)
 def test_replaying_the_feed_rebuilds_the_collection(store: Any, clock: Clock, methods: Any) -> None:

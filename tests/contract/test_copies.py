@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import Backend, Clock, Opener, unwrap
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collections_store import (
@@ -385,7 +385,7 @@ BODIES = st.recursive(
 DOCUMENTS = st.dictionaries(TEXTS, BODIES, max_size=12)
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25)
 @given(documents=DOCUMENTS, again=DOCUMENTS)
 def test_any_documents_come_back_from_the_other_database_and_from_a_file(
     postgres_backend: Backend, tmp_path: Path, documents: dict[str, Any], again: dict[str, Any]

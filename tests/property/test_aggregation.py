@@ -8,7 +8,7 @@ from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property.test_orders import BODIES, WILD
-from property.test_sql_is_the_matcher import PROFILE, documents_of
+from property.test_sql_is_the_matcher import documents_of
 from property.test_sql_is_the_matcher import postgres_store as postgres_store
 from property.test_sql_is_the_matcher import sqlite_store as sqlite_store
 
@@ -90,13 +90,13 @@ def outcome(function: Any) -> Any:
         return str(error)
 
 
-@settings(max_examples=100 // sampled(2), **PROFILE)
+@settings(max_examples=100 // sampled(2))
 @given(question=questions())
 def test_on_sqlite(sqlite_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))
 
 
-@settings(max_examples=50 // sampled(2), **PROFILE)
+@settings(max_examples=50 // sampled(2))
 @given(question=questions())
 def test_on_postgresql(postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(postgres_store, question, ordered=False))
@@ -104,7 +104,7 @@ def test_on_postgresql(postgres_store: Store, question: Any) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
-@settings(max_examples=10000, **PROFILE)
+@settings(max_examples=10000)
 @given(question=questions())
 def test_on_both_for_longer(sqlite_store: Store, postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))

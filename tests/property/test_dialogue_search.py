@@ -8,7 +8,7 @@ import pytest
 from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from property.test_sql_is_the_matcher import PROFILE, is_literal, merged, operators_of
+from property.test_sql_is_the_matcher import is_literal, merged, operators_of
 
 from collections_store import Document, Filter, Store
 from collections_store.dialogues import DialogueLabel, DialogueStore
@@ -183,14 +183,14 @@ def whole(talk: Talk) -> Document:
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=40 // sampled(2), **PROFILE)
+@settings(max_examples=40 // sampled(2))
 @given(batch=batches())
 def test_on_sqlite(sqlite_store: Store, batch: tuple[list[Talk], list[dict[str, Any]]]) -> None:
     assert not disagreements(sqlite_store, *batch, ordered=True)
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=20 // sampled(2), **PROFILE)
+@settings(max_examples=20 // sampled(2))
 @given(batch=batches())
 def test_on_postgresql(
     postgres_store: Store, batch: tuple[list[Talk], list[dict[str, Any]]]
@@ -200,7 +200,7 @@ def test_on_postgresql(
 
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
-@settings(max_examples=20000, **PROFILE)
+@settings(max_examples=20000)
 @given(batch=batches())
 def test_on_both_for_longer(
     sqlite_store: Store, postgres_store: Store, batch: tuple[list[Talk], list[dict[str, Any]]]

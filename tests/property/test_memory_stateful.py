@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from conftest import Clock, Opener
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -307,9 +307,6 @@ def test_a_memory_behaves_like_a_dict(open_store: Opener, clock: Clock) -> None:
     profile = settings(
         max_examples=150 if quick else 15,
         stateful_step_count=40,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
         report_multiple_bugs=False,
     )
     opened: list[Any] = []

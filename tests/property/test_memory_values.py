@@ -8,14 +8,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from conftest import Backend
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collections_store import InvalidBody, Store
 from collections_store.codec import Codec, decode
 from collections_store.memory.encoding import Space, collection_of, from_json, to_json
 
-QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 NAMES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Pacific/Apia", "Etc/GMT+5"]
 DAY = 86_400_000_000
 OFFSETS = st.integers(-86_399, 86_399).map(lambda seconds: timezone(timedelta(seconds=seconds)))
@@ -116,14 +115,12 @@ def exact(value: Any) -> Any:
 
 
 @given(VALUES)
-@QUICK
 def test_values_are_restored(value: Any) -> None:
     text = Codec().encode(to_json(value))
     assert exact(from_json(decode(text))) == exact(value)
 
 
 @given(VALUES)
-@QUICK
 def test_each_value_has_one_json_form(value: Any) -> None:
     json = to_json(value)
     assert to_json(from_json(json)) == json or value != value  # noqa: PLR0124 - nan
@@ -143,7 +140,6 @@ JSON = st.recursive(
 
 
 @given(JSON)
-@QUICK
 def test_values_are_never_mistaken_for_tags(json: Any) -> None:
     assert from_json(to_json(json)) == json
     assert from_json(to_json(to_json(json))) == to_json(json)
@@ -161,7 +157,7 @@ def postgres_store(module_postgres_backend: Backend) -> Iterator[Store]:
         yield store
 
 
-FEW = settings(QUICK, max_examples=40)
+FEW = settings(max_examples=40)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5))
@@ -225,7 +221,7 @@ def space_of(parts: tuple[tuple[bool, str], ...]) -> Space:
 
 
 @given(PLACES, PLACES)
-@settings(QUICK, max_examples=200)
+@settings(max_examples=200)
 def test_keys_are_encoded_uniquely(first: Any, second: Any) -> None:
     one, two = (space_of(parts).id_of(key) for parts, key in (first, second))
     assert (one == two) == (first == second)
@@ -233,7 +229,6 @@ def test_keys_are_encoded_uniquely(first: Any, second: Any) -> None:
 
 
 @given(st.text(), st.text())
-@QUICK
 def test_two_namespaces_never_share_a_collection(first: str, second: str) -> None:
     if first and second:
         assert (collection_of(first) == collection_of(second)) == (first == second)

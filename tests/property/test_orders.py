@@ -8,7 +8,7 @@ import pytest
 from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from property.test_sql_is_the_matcher import KEYS, PROFILE, SCALARS, VALUES, documents_of
+from property.test_sql_is_the_matcher import KEYS, SCALARS, VALUES, documents_of
 from property.test_sql_is_the_matcher import postgres_store as postgres_store
 from property.test_sql_is_the_matcher import sqlite_store as sqlite_store
 
@@ -161,13 +161,13 @@ class Key:
         return compare(self.value, other.value, ordered=self.ordered) < 0
 
 
-@settings(max_examples=100 // sampled(2), **PROFILE)
+@settings(max_examples=100 // sampled(2))
 @given(question=questions())
 def test_on_sqlite(sqlite_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))
 
 
-@settings(max_examples=60 // sampled(2), **PROFILE)
+@settings(max_examples=60 // sampled(2))
 @given(question=questions())
 def test_on_postgresql(postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(postgres_store, question, ordered=False))
@@ -175,7 +175,7 @@ def test_on_postgresql(postgres_store: Store, question: Any) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
-@settings(max_examples=20000, **PROFILE)
+@settings(max_examples=20000)
 @given(question=questions())
 def test_on_both_for_longer(sqlite_store: Store, postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))

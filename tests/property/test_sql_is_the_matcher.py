@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import sampled
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collections_store import Document, Filter, Path, Store
@@ -166,20 +166,13 @@ def disagreements(
     return wrong
 
 
-PROFILE: dict[str, Any] = {
-    "deadline": None,
-    "suppress_health_check": list(HealthCheck),
-    "phases": (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
-}
-
-
-@settings(max_examples=100 // sampled(2), **PROFILE)
+@settings(max_examples=100 // sampled(2))
 @given(batch=batches())
 def test_on_sqlite(sqlite_store: Store, batch: tuple[list[Any], list[Filter]]) -> None:
     assert not disagreements(sqlite_store, *batch, ordered=True)
 
 
-@settings(max_examples=60 // sampled(2), **PROFILE)
+@settings(max_examples=60 // sampled(2))
 @given(batch=batches())
 def test_on_postgresql(postgres_store: Store, batch: tuple[list[Any], list[Filter]]) -> None:
     assert not disagreements(postgres_store, *batch, ordered=False)
@@ -187,7 +180,7 @@ def test_on_postgresql(postgres_store: Store, batch: tuple[list[Any], list[Filte
 
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
-@settings(max_examples=20000, **PROFILE)
+@settings(max_examples=20000)
 @given(batch=batches())
 def test_on_both_for_longer(
     sqlite_store: Store, postgres_store: Store, batch: tuple[list[Any], list[Filter]]

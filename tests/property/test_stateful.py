@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import Clock, Opener
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -623,13 +623,9 @@ def without_message(outcome: tuple[str, str]) -> tuple[str, str]:
 
 def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
     spare = [] if opener.backend.is_private else [Victim()]
-    phases = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
     profile = settings(
         max_examples=examples,
         stateful_step_count=steps,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=phases,
         report_multiple_bugs=False,
     )
     try:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from collections_store import InvalidOption
@@ -23,7 +23,6 @@ LABELS = st.builds(DialogueLabel, st.tuples(TEXTS, st.text(max_size=3)), TEXTS, 
 # -- names ----------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(one=st.tuples(NAMES, NAMES), other=st.tuples(NAMES, NAMES))
 def test_no_two_namespaces_share_a_collection(one: tuple[str, str], other: tuple[str, str]) -> None:
     mine, theirs = DialogueNamespace(*one).all, DialogueNamespace(*other).all
@@ -33,7 +32,6 @@ def test_no_two_namespaces_share_a_collection(one: tuple[str, str], other: tuple
     assert one == other or not set(mine) & set(theirs)
 
 
-@settings(deadline=None)
 @given(names=NAMES)
 def test_ambiguous_pairs_have_different_names(names: str) -> None:
     keys = {(names[:cut], names[cut:]) for cut in range(1, len(names))}
@@ -54,7 +52,6 @@ def test_names_are_strings(wrong: Any) -> None:
         DialogueNamespace(*wrong)
 
 
-@settings(deadline=None)
 @given(label=LABELS, positions=st.lists(st.integers(1, 10**9), min_size=2, max_size=2))
 def test_keys_of_messages_sort_in_their_order(label: DialogueLabel, positions: list[int]) -> None:
     first, second = sorted(positions)
@@ -67,7 +64,6 @@ def test_keys_of_messages_sort_in_their_order(label: DialogueLabel, positions: l
 # -- labels ---------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(label=LABELS)
 def test_labels_round_trip_as_json(label: DialogueLabel) -> None:
     assert DialogueLabel.from_json(json.loads(json.dumps(label.json))) == label
@@ -79,7 +75,6 @@ def test_labels_round_trip_as_json(label: DialogueLabel) -> None:
     assert not label.complete("x" + label.dialogue_responder_reference).names(label)
 
 
-@settings(deadline=None)
 @given(one=LABELS, other=LABELS)
 def test_labels_have_unique_keys(one: DialogueLabel, other: DialogueLabel) -> None:
     same = one.get_incomplete_version() == other.get_incomplete_version()
@@ -132,7 +127,6 @@ def test_unknown_keys_of_a_label_are_ignored() -> None:
 # -- messages -------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(
     message=st.builds(
         Message,
