@@ -250,30 +250,32 @@ def test_a_given_store_stays_open(backend: Backend) -> None:
         assert [each.name for each in given.collections()] == ["memories"]
 
 
-WRITER = """
-import asyncio
+WRITERS = """
+import asyncio, os, sys
 from langgraph.store.base import GetOp, PutOp
 from collections_store.integrations.langgraph import AsyncLangGraphStore
 
-async def main():
+async def main(number):
     async with AsyncLangGraphStore({url!r}, **{options!r}) as store:
         async def write(task):
             for n in range(10):
-                name = "{number}-" + str(task)
+                name = f"{{number}}-{{task}}"
                 await store.abatch([GetOp((name,), str(n)), PutOp((name,), str(n), {{"n": n}})])
         await asyncio.gather(*map(write, range(16)))
-asyncio.run(main())
+
+for number in range(4):
+    if not os.fork():
+        asyncio.run(main(number))
+        os._exit(0)
+sys.exit(sum(os.waitstatus_to_exitcode(os.wait()[1]) for _ in range(4)))
 """
 
 
 def test_batches_of_16_tasks_in_4_processes_lose_nothing(shared_backend: Backend) -> None:
     options, url = shared_backend.options, shared_backend.url
-    scripts = [WRITER.format(url=url, options=options, number=number) for number in range(4)]
-    running = [
-        subprocess.Popen([sys.executable, "-c", each], stderr=subprocess.PIPE, env=ENVIRONMENT)
-        for each in scripts
-    ]
-    assert [each.communicate()[1].decode() for each in running] == [""] * 4
+    command = [sys.executable, "-c", WRITERS.format(url=url, options=options)]
+    done = subprocess.run(command, check=False, capture_output=True, env=ENVIRONMENT)
+    assert (done.returncode, done.stderr) == (0, b"")
     with LangGraphStore(url, **options) as store:
         assert len(store.search((), limit=1000)) == 4 * 16 * 10
         assert len(store.list_namespaces()) == 64
