@@ -251,11 +251,8 @@ def _check(pooled: PooledConnection, names: Names) -> list[str]:
 
 
 def _sql(pooled: PooledConnection, names: Names) -> str:
-    found, database, output = (
-        read_revision(pooled.connection),
-        pooled.connection.database,
-        StringIO(),
-    )
+    store, output = pooled.connection.store, StringIO()
+    found, database = read_revision(pooled.connection), store.database
     if found == REVISION:
         return ""
     if found is not None:
@@ -269,6 +266,8 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
         output=output, tables=tables, dialect=database.name, database=pooled.sa
     )
     command.upgrade(config, f"{found or 'base'}:head", sql=True)
+    for table in () if found else (store.catalogue, store.revisions):
+        output.writelines(f"{statement};\n\n" for statement in database.ddl.place(table))
     return output.getvalue()
 
 

@@ -221,6 +221,7 @@ CITUS_VARIABLE = "COLLECTIONS_STORE_TEST_CITUS_URL"
 CITUS_WAY = os.environ.get("COLLECTIONS_STORE_TEST_CITUS_WAY", "schema")
 """How they are sharded there: by "schema", with all "collections" on the coordinator, or each of them "distributed"."""
 NOT_DISTRIBUTED = {
+    "test_hostile_keys_in_unique_indexes": "a distributed collection has no unique indexes",
     "test_deleted_bodies_are_read_only_if_they_are_recorded": "executes statements that lock rows of several shards",
 }
 """Tests of what a distributed collection does otherwise, with the reasons."""

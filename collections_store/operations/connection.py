@@ -88,10 +88,13 @@ class Connection:
 
     def lock(self, statements: IdStatements, sql: str, ids: Sequence[str]) -> list[Row]:
         """Execute a statement that selects and locks the rows of `:ids`."""
-        groups = [self.database.compiler.list_parameter(ids)]
-        if statements.lock_groups is not None:
-            groups = [group for (group,) in self.rows(statements.lock_groups, {"ids": groups[0]})]
-        time = now()
+        listed, time = self.database.compiler.list_parameter(ids), now()
+        groups = [listed]
+        if (
+            statements.lock_groups is not None
+        ):  # most often there are none: new documents are written
+            there = [id for (id,) in self.rows(statements.present, {"ids": listed, "now": time})]
+            groups = [some for (some,) in self.rows(statements.lock_groups, {"ids": there})]
         return [row for some in groups for row in self.rows(sql, {"ids": some, "now": time})]
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:

@@ -133,6 +133,8 @@ class IdStatements:
     """Select when `:id` expires."""
     get_many = Statement(lambda s: s.select_many(s.c.id, s.body))
     """Select id and body of `:ids`."""
+    present = Statement(lambda s: s.select_many(s.c.id))
+    """Select those of `:ids` that exist."""
     versions = Statement(lambda s: s.locked(s.c.id, s.c.version, sa.null()))
     """Select and lock id, version and null of `:ids`, in order."""
     bodies = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body))

@@ -254,6 +254,18 @@ def test_a_cluster_is_named_whenever_the_store_is_opened(
 
 
 @needs_citus
+def test_the_sql_of_an_upgrade_creates_tables_that_citus_manages(
+    new_schema: Callable[[], str],
+) -> None:
+    name = new_schema()
+    url = f"{URL}{'&' if '?' in URL else '?'}sharding=collections"
+    rows(migrate.sql(url, schema=name))
+    with Store(url, schema=name) as store:
+        store.create_collection("spread", distributed=True).put("a", 1)
+        assert store["spread"].get("a") == 1
+
+
+@needs_citus
 def test_tables_that_citus_does_not_manage_are_left_alone(new_schema: Callable[[], str]) -> None:
     name = new_schema()
     with Store(URL, schema=name) as store:
