@@ -80,9 +80,10 @@ _NO_STANDBY: Final = (
     "durability='replicated' needs a synchronous standby, and the server has none: set its "
     "synchronous_standby_names, or choose durability='full'"
 )
-_OUR_INDEX: Final = re.compile(r"[\w$]+\$i[0-9]+$")
+_OUR_INDEX: Final = re.compile(r"[\w$]+\$i[0-9]+(?=(_[0-9]+)?$)")
+"""An index of a table that Citus manages ends in the number of a shard."""
 _OUR_REMOTE_INDEX: Final = re.compile(r"[\w$]+\$i[0-9]+(?=_[0-9]+\b)")
-"""In a message: Citus passes on nothing else of a worker's error, and a shard's index ends in the shard's number."""
+"""In a message: Citus passes on nothing else of a worker's error."""
 _LOST: Final = ("08", "57P")
 IDLE_TIMEOUT: Final = 300
 """Seconds without use after which the server ends a session: other processes need its place. `PING_AFTER` of the pool is
