@@ -383,6 +383,7 @@ class Explain(Operation[Explanation]):
     sort: Sort
     skip: int = 0
     limit: int | None = None
+    atomic = True  # in a transaction that has read a table of its coordinator, Citus explains none
 
     def __call__(self, connection: Connection) -> Explanation:
         statements = connection.collection(self.collection)
