@@ -76,7 +76,7 @@ READS = {
 }
 HARMLESS = {
     *("delete_many", "delete_one", "drop_index", "find_one_and_delete", "purge_expired"),
-    *("remove", "remove_many", "touch"),
+    *("remove", "remove_many", "touch", "with_options"),
 }
 """Methods that no unique index can reject."""
 ELSEWHERE = {"upgrade_documents"}
