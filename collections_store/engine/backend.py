@@ -47,7 +47,7 @@ from .pool import (
     open_engine,
     open_shared_connection,
 )
-from .replicas import Replicas, Session
+from .replicas import ANSWER, Replicas, Session
 from .retry import Retries
 from .transactions import TransactionManager
 from .workers import pause_at_forks
@@ -139,12 +139,17 @@ class Backend:
 
         session = None if options.replicas is None else Session()
 
-        def pool(size: int, timeout: float, session: Session | None = session) -> ConnectionPool:
+        def pool(
+            size: int,
+            timeout: float,
+            session: Session | None = session,
+            patience: float = busy_timeout,
+        ) -> ConnectionPool:
             details = (engine, self._file, self._catalogue, options, timeout)
             opened = partial(open_driver_connection, *details)
             if session is not None:
                 opened = partial(session.follow, opened)
-            return ConnectionPool(opened, size, busy_timeout)
+            return ConnectionPool(opened, size, patience)
 
         size = connection_limit(url, options, database)
         main = pool(size, busy_timeout)
@@ -159,7 +164,7 @@ class Backend:
         begins = writer if self._single_writer else self.executor
         self.transactions = TransactionManager(begins, self.write_queue, self._permits)
         if session is not None:
-            self._pools.append(pool(1, busy_timeout, None))
+            self._pools.append(pool(1, busy_timeout, None, min(busy_timeout, ANSWER)))
             asking = self._new_executor(self._pools[-1])
             parts = options, size, session, self.executor, asking
             self._replicas = Replicas(*parts)

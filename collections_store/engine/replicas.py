@@ -9,12 +9,14 @@ Rules:
    it has replayed that. Once it has, reads ask nothing until the session moves again.
 3. The session moves before a caller learns the reply: nobody reads what is older than what he knows.
 4. All connections lead to one replica, for the next read must not be behind the last one. A connection that leads to another,
-   as those of a load balancer do, is closed. If all lead to others, the store changes to another one, and the session moves.
-   A replica that was started again is another one: it may be behind what it had replayed before.
+   as those of a load balancer do, is closed. If all lead to others, the store changes to another one. Each new connection
+   moves the session: after a crash, which ends all connections, a replica may be behind what it had replayed before.
 5. While one read waits for the replica, others wait for it. If they read on the primary, they would move the session, and the
    replica would never have replayed all where others write without a pause. Nobody holds a lock meanwhile: two that ask at
    a time only ask twice.
 6. Servers that cannot be reached, or are no replicas of the primary, are left alone for a while.
+7. A position belongs to a timeline, which begins with each promotion of a server. A replica may have replayed more of the last
+   one than the new primary had: it has not replayed what follows there.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from typing import Any, Final, TypeVar
 from ..errors import DatabaseError, DatabaseUnavailable
 from ..operations.catalogue import Catalogue
 from ..operations.operation import CollectionAbsent, Operation
-from ..operations.servers import HasReplayed, IdentifyServer, ReadPosition
+from ..operations.servers import HasReplayed, IdentifyServer, LogPosition, ReadPosition
 from ..options import Consistency, Options
 from ..sql.dialects.protocols import TableVanished
 from .executor import Executor, raise_if_abandoned, translated
@@ -46,7 +48,7 @@ TRIES: Final = 10
 WAIT: Final = 0.02
 """Seconds for which reads wait until a replica has replayed what the store has seen."""
 ANSWER: Final = 1.0
-"""Seconds for which they wait for the position of the primary."""
+"""Seconds for which they wait for the position of the primary, and for a connection that others use."""
 POLL: Final = 0.0005
 """Seconds."""
 PAUSE: Final = 0.01
@@ -79,7 +81,7 @@ def _driver(pooled: PooledConnection) -> Any:
 
 
 class ReplicaPool(ConnectionPool):
-    """Connections to one replica. `system` returns the primary's database system."""
+    """Connections to one replica. `system` returns what `Server.system` is of the primary."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class ReplicaPool(ConnectionPool):
             try:
                 if now > self._checked_until:
                     self._identify(pooled)
-                if _driver(pooled).server == self._server:
+                if self.leads_to_current(pooled):
                     if self._is_away:
                         self._is_away, self._away_until = False, 0.0
                         LOG.info("reads go to a replica again")
@@ -116,6 +118,10 @@ class ReplicaPool(ConnectionPool):
             except DatabaseError:
                 self.discard_idle()
             self.discard(pooled)
+
+    def leads_to_current(self, pooled: PooledConnection) -> bool:
+        """Return whether a connection leads to the replica that is in use now."""
+        return bool(_driver(pooled).server == self._server)
 
     def _open_one(self) -> PooledConnection:
         try:
@@ -136,10 +142,10 @@ class ReplicaPool(ConnectionPool):
                 pooled.close(is_broken=True)
                 raise
             if server != self._server and (not self._server or not left):
-                self._session.move()  # first: `CurrentPool` looks at it last
                 self._server = server
                 self.discard_idle()
             if server == self._server:
+                self._session.move()
                 return pooled
             pooled.close()
         raise AssertionError("unreachable")
@@ -152,7 +158,9 @@ class ReplicaPool(ConnectionPool):
         if not found.is_replica:
             raise DatabaseUnavailable(f"the server at {driver.address} is no replica")
         if found.system != self._system():
-            raise DatabaseUnavailable(f"the server at {driver.address} is a replica of another one")
+            raise DatabaseUnavailable(
+                f"the server at {driver.address} is no replica of the store's database"
+            )
         driver.server = found.started
         self._checked_until = time.monotonic() + TRIED_AFTER
         return found.started
@@ -168,7 +176,8 @@ class CurrentPool(Pool):
     def acquire(self) -> PooledConnection:
         """Return a connection for the caller alone; raises `DatabaseUnavailable`, `DatabaseBusy` and `StoreClosed`."""
         pooled = self._open()
-        if self._session.replayed == self._session.mark:
+        is_current = self._session.replayed == self._session.mark
+        if is_current and self._replica.leads_to_current(pooled):  # still: that was of this replica
             return pooled
         self.release(pooled)
         raise DatabaseUnavailable("the replica is behind")
@@ -226,7 +235,7 @@ class SessionReader(ReplicaReader):
         self,
         session: Session,
         eventual: ReplicaReader,
-        position: Callable[[Job | None], str],
+        position: Callable[[Job | None], LogPosition],
         *parts: Any,
     ) -> None:
         super().__init__(*parts)
@@ -282,9 +291,9 @@ class Replicas:
         primary.catalogue.of_replicas = catalogue
         connect = partial(open_driver_connection, self._engine, None, catalogue, own, timeout)
         system = cache(lambda: asking.attempt(IdentifyServer(), None).system)
-        self._pool = ReplicaPool(connect, size, timeout, session, system)
+        self._pool = ReplicaPool(connect, size, min(timeout, ANSWER), session, system)
 
-        def position(job: Job | None) -> str:
+        def position(job: Job | None) -> LogPosition:
             return asking.attempt(ReadPosition(options), job)
 
         parts = primary, catalogue, self._pool.discard_idle

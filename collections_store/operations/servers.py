@@ -16,10 +16,17 @@ class Server(NamedTuple):
     """A running server."""
 
     system: str
-    """The database system, which a primary and its replicas share."""
+    """The database system, and the database in it, which a primary and its replicas share."""
     is_replica: bool
     started: str
     """When it was started."""
+
+
+class LogPosition(NamedTuple):
+    """A position in the log of a timeline: that changes with each failover."""
+
+    position: str
+    timeline: int
 
 
 @value_class
@@ -34,27 +41,28 @@ class IdentifyServer(Operation[Server]):
 
 
 @value_class
-class ReadPosition(Operation[str]):
+class ReadPosition(Operation[LogPosition]):
     """Return the position in the primary's log behind all that was committed before."""
 
     options: Options
     collection = ""
     atomic = True
 
-    def __call__(self, connection: Connection) -> str:
-        [(position,)] = connection.rows(connection.database.replication.position(self.options))
-        return str(position)
+    def __call__(self, connection: Connection) -> LogPosition:
+        return LogPosition(
+            *connection.rows(connection.database.replication.position(self.options))[0]
+        )
 
 
 @value_class
 class HasReplayed(Operation[bool]):
     """Return whether the server is a replica that has replayed the log up to a position."""
 
-    position: str
+    position: LogPosition
     collection = ""
     atomic = True
 
     def __call__(self, connection: Connection) -> bool:
         sql = connection.database.replication.has_replayed
-        [(has_replayed,)] = connection.rows(sql, {"position": self.position})
+        [(has_replayed,)] = connection.rows(sql, self.position._asdict())
         return has_replayed is True

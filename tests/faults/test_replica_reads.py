@@ -3,9 +3,10 @@
 import asyncio
 import logging
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -324,6 +325,126 @@ def test_a_replica_that_is_promoted_beside_the_primary_is_left(
         assert store["things"].get("a") == 1
 
 
+def test_a_replica_that_recovers_from_a_crash_has_replayed_less(pair: Pair) -> None:
+    """Its server process lives on, so that it was not started again."""
+    primary, replica = pair
+    with Store(primary.url, replicas=replica.url) as store:
+        store["things"].put("a", 1)
+        wait_for_reads(store, replica)
+        replica.query("CHECKPOINT")
+        store["things"].put("a", 2)
+        wait_for_reads(store, replica)
+        replica.query("ALTER SYSTEM SET recovery_min_apply_delay = '1h'")
+        replica.query("SELECT pg_reload_conf()")
+        kill_a_session(replica)
+        assert {store["things"].get("a") for _ in range(100)} == {2}
+
+
+def kill_a_session(node: Node) -> None:
+    """Kill a process of a server as the kernel does where memory is short: the server restarts all others."""
+    sessions = "FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    [(pid,)] = node.query(f"SELECT pid {sessions} AND pid <> pg_backend_pid() LIMIT 1")
+    os.kill(pid, signal.SIGKILL)
+
+    def is_over() -> bool:
+        with suppress(psycopg.OperationalError):
+            return node.query(f"SELECT pid {sessions} AND pid = {pid}") == []
+        return False
+
+    wait_until(is_over, "the server has restarted its processes")
+
+
+def test_a_replica_that_has_replayed_what_was_lost_in_a_failover(
+    pair: Pair, postgres_cluster: Cluster
+) -> None:
+    """The new primary's log is shorter than that of a replica, which cannot follow it."""
+    primary, replica = pair
+    next_primary = postgres_cluster.add(primary)
+    url = primary.url.replace(primary.address, f"{primary.address},{next_primary.address}")
+    with Store(url, replicas=replica.url) as store:
+        store["things"].put("a", 0)
+        primary.wait_for(next_primary)
+        next_primary.shut_down()
+        store["things"].put_many({f"lost {n}": "x" * 500 for n in range(1000)})
+        wait_for_reads(store, replica)
+        primary.kill()
+        next_primary.start(primary)
+        next_primary.promote()
+        for n in range(1, 51):
+            store["things"].put("a", n)
+            assert store["things"].get("a") == n
+
+
+def test_a_replica_that_follows_the_new_primary(pair: Pair, postgres_cluster: Cluster) -> None:
+    primary, replica = pair
+    next_primary = postgres_cluster.add(primary)
+    url = primary.url.replace(primary.address, f"{primary.address},{next_primary.address}")
+    with Store(url, replicas=replica.url) as store:
+        store["things"].put("a", 1)
+        primary.wait_for(replica)
+        primary.wait_for(next_primary)
+        primary.kill()
+        next_primary.promote()
+        replica.shut_down()
+        replica.start(next_primary)
+        store["things"].put("a", 2)
+        wait_for_reads(store, replica)
+        assert store["things"].get("a") == 2
+
+
+def test_another_database_of_the_replica_is_not_read(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    primary, replica = pair
+    primary.query("CREATE DATABASE another")
+    url = f"{replica.url.removesuffix('postgres')}another"
+    with Store(f"{primary.url.removesuffix('postgres')}another") as another:
+        another["things"].put("a", "of another")
+    primary.wait_for(replica)
+    with Store(primary.url, replicas=url, consistency="eventual") as store:
+        store["things"].put("a", 1)
+        assert store["things"].get("a") == 1
+    [line] = [each.getMessage() for each in caplog.records]
+    assert "is no replica of the store's database" in line
+
+
+def test_reads_do_not_wait_for_a_connection_that_others_use(pair: Pair) -> None:
+    primary, replica = pair
+    with Store(primary.url, replicas=replica.url, pool_size=1, busy_timeout=300) as store:
+        store["things"].put("a", 1)
+        wait_for_reads(store, replica)
+        found = list[Any]()
+        slow = threading.Thread(target=store.run, args=(Slow(), "eventual"))
+        slow.start()
+        wait_until(lambda: replica.query(SLEEPING), "the read runs on the replica")
+        store["things"].put("a", 2)
+        reader = threading.Thread(target=lambda: found.append(store["things"].get("a")))
+        reader.start()
+        reader.join(30)
+        assert found == [2]
+        assert slow.is_alive()
+        end = SLEEPING.replace("SELECT 1", "SELECT pg_terminate_backend(pid)")
+        replica.query(end)
+        slow.join()
+        reader.join()
+
+
+def test_reads_do_not_wait_for_others_that_ask_for_the_position(pair: Pair) -> None:
+    primary, replica = pair
+    with Store(primary.url, replicas=replica.url, busy_timeout=300) as store:
+        store["things"].put("a", 1)
+        backend: Any = store._backend
+        asking = backend._pools[-1]
+        pooled = asking.acquire()
+        found = list[Any]()
+        reader = threading.Thread(target=lambda: found.append(store["things"].get("a")))
+        reader.start()
+        reader.join(30)
+        asking.release(pooled)
+        assert found == [1]
+        reader.join()
+
+
 def test_servers_that_are_no_replicas_of_the_primary(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -335,7 +456,7 @@ def test_servers_that_are_no_replicas_of_the_primary(
             store["things"].put("a", 2)
         foreign_primary.wait_for(foreign)
         for url, problem in (
-            (foreign.url, "is a replica of another one"),
+            (foreign.url, "is no replica of the store's database"),
             (primary.url, "server is not in hot standby mode"),
             (f"{primary.url}?target_session_attrs=any", "is no replica"),
             (replica.url.replace("postgres:", "nobody:"), "password authentication failed"),
@@ -458,20 +579,22 @@ def test_a_replica_that_hangs(pair: Pair) -> None:
 
 def test_a_cancelled_read_ends_on_the_replica(pair: Pair) -> None:
     primary, replica = pair
-    running = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(%' AND state = 'active' AND pid <> pg_backend_pid()"
 
     async def read() -> None:
         async with AsyncStore(primary.url, replicas=replica.url) as store:
             await store["things"].put("a", 1)
             reading = asyncio.create_task(store.run(Slow(), "eventual"))
-            await asyncio.to_thread(wait_until, lambda: replica.query(running), "it runs")
+            await asyncio.to_thread(wait_until, lambda: replica.query(SLEEPING), "it runs")
             reading.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.wait_for(reading, 30)
-            assert not replica.query(running)
+            assert not replica.query(SLEEPING)
             assert await store["things"].get("a") == 1
 
     asyncio.run(read())
+
+
+SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(%' AND state = 'active' AND pid <> pg_backend_pid()"
 
 
 class Slow(ServingPort):

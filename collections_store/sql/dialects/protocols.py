@@ -192,12 +192,16 @@ class Replication(Protocol):
     """Queries to servers that have replicas, and to these. The defaults are those of a database that cannot have any."""
 
     server: str = ""
-    """The query for a server's database system, which its replicas share, whether it is a replica, and when it was started."""
+    """The query for a server's database system and database, which its replicas share, whether it is a replica, and when it
+    was started.
+    """
     has_replayed: str = ""
-    """The query for whether a server is a replica that has replayed the log up to `:position`."""
+    """The query for whether a server is a replica that has replayed the log of `:timeline` up to `:position`."""
 
     def position(self, options: Options) -> str:
-        """Return the query for the position in the log behind all that connections with these options have committed."""
+        """Return the query for the position in the log behind all that connections with these options have committed, and its
+        timeline.
+        """
         return ""
 
 

@@ -263,17 +263,22 @@ class PostgresReplication(Replication):
     """Positions in the write-ahead log (LSN)."""
 
     server = (
-        "SELECT system_identifier::text, pg_is_in_recovery(), "
+        "SELECT system_identifier || '/' || current_database(), pg_is_in_recovery(), "
         "extract(epoch FROM pg_postmaster_start_time())::text FROM pg_control_system()"
     )
-    has_replayed = "SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= %(position)s::pg_lsn"
+    has_replayed = (
+        "SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= %(position)s::pg_lsn AND %(timeline)s <= coalesce("
+        "(SELECT received_tli FROM pg_stat_wal_receiver), (SELECT greatest(timeline_id, min_recovery_end_timeline) "
+        "FROM pg_control_checkpoint(), pg_control_recovery()))"
+    )
+    """Users without the rights of pg_read_all_stats see no `received_tli`; the others are older, by minutes."""
 
     def position(self, options: Options) -> str:
         """A commit has been flushed when it returns, and what is flushed is sent to replicas at once; one of durability "normal"
         has only been inserted.
         """
         place = "insert" if options.durability == "normal" else "flush"
-        return f"SELECT pg_current_wal_{place}_lsn()::text"
+        return f"SELECT lsn::text, ('x' || left(pg_walfile_name(lsn), 8))::bit(32)::int FROM pg_current_wal_{place}_lsn() AS lsn"
 
 
 class PostgresTransactions(Transactions):
