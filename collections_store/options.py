@@ -164,6 +164,7 @@ _NOT_WITH_ENGINE: Final = {
 }
 
 
+_OF_STORE: Final = frozenset(URL_OPTIONS) - {"pooler"}
 _NOT_WITH_REPLICAS: Final = {
     "read_only": "not with read_only: a store that only reads takes the URL of the replicas as its own",
     "sharding": "not with sharding: each worker has replicas of its own",
@@ -259,6 +260,8 @@ class Options:
             if url.get_backend_name() != database.name:
                 must = f"must be a URL of {database.name}, as the store's"
                 raise InvalidOption("replicas", f"{must}, got one of {url.drivername}")
+            for option in _OF_STORE & {*url.query}:
+                raise InvalidOption("replicas", f"the URL has {option!r}, an option of the store")
             self.of_replicas(url)
             return database.urls.normal_url(url)
         except InvalidUrl as error:

@@ -104,6 +104,7 @@ def test_the_types_of_options_in_a_configuration() -> None:
         (URL, {"replicas": "h1,h2"}, "replicas", "the URL cannot be read"),
         (f"{URL}?replicas=nonsense", {}, "replicas", "the URL cannot be read"),
         (URL, {"replicas": f"{URL}?pool_size=3"}, "replicas", "no option 'pool_size'"),
+        (URL, {"replicas": f"{URL}?consistency=strong"}, "replicas", "has 'consistency', an option of the store"),
         (URL, {"replicas": f"{URL}?pooler=some"}, "pooler", "'transaction' or 'session', got 'some'"),
         (URL, {"replicas": URL, "read_only": True}, "replicas", "not with read_only"),
         (URL, {"replicas": URL, "sharding": "schema", "schema": "s"}, "replicas", "not with sharding"),
