@@ -527,12 +527,13 @@ def _outcome(barrier: threading.Barrier, method: Any, arguments: Any) -> Any:
 
 
 class Clock:
-    """The time that the library reads, in microseconds since 1970. A copy is the same clock."""
+    """The time that the library reads, in microseconds since 1970: `tick` later each time. A copy is the same clock."""
 
     def __init__(self) -> None:
-        self.now = 1_800_000_000_000_000
+        self.now, self.tick = 1_800_000_000_000_000, 0
 
     def __call__(self) -> int:
+        self.now += self.tick
         return self.now
 
     def __deepcopy__(self, memo: Any) -> "Clock":

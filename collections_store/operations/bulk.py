@@ -79,7 +79,8 @@ class PutBatch(Operation[PutManyResult]):
             writer.purge(ids, life["now"])
         if self.mode == "replace" and writer.may_overwrite_blindly:
             return self._overwrite(connection, writer, given, life), ()
-        rows = connection.lock(sql, sql.bodies if writer.keeps_before else sql.versions, ids)
+        chosen = sql.bodies if writer.keeps_before else sql.versions
+        rows = connection.lock(sql, chosen, ids, life["now"])
         there = {row[0]: row[1:] for row in rows}
         accepted, refused = self._accepted(given, there)
         self._remember(accepted)

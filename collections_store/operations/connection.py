@@ -86,9 +86,11 @@ class Connection:
         rows = self.rows(query.sql, query.parameters(filter))
         return bool(rows and rows[0][0])
 
-    def lock(self, statements: IdStatements, sql: str, ids: Sequence[str]) -> list[Row]:
-        """Execute a statement that selects and locks the rows of `:ids`."""
-        listed, time = self.database.compiler.list_parameter(ids), now()
+    def lock(
+        self, statements: IdStatements, sql: str, ids: Sequence[str], time: int | None = None
+    ) -> list[Row]:
+        """Execute a statement that selects and locks the rows of `:ids` that have not expired, by now or by a `time`."""
+        listed, time = self.database.compiler.list_parameter(ids), time or now()
         groups = [listed]
         if (
             statements.lock_groups is not None

@@ -140,6 +140,20 @@ def test_expired_documents_are_inserted_again(things: Any, clock: Clock, way: st
     assert [(each.id, each.body, each.version) for each in things.list()] == [("a", {"n": 2}, 1)]
 
 
+def test_documents_that_expire_during_a_batch_cause_no_conflict(store: Any, clock: Clock) -> None:
+    clock.tick = 1
+    inserted = set()
+    for microseconds in range(1, 10):
+        store["things"].put("a", 0, ttl=60)
+        clock.now = store["things"].document("a").expires_us - microseconds
+        with store.transaction() as transaction:
+            result = transaction["things"].put_many({"a": 1}, mode="ignore")
+        inserted.add(result.inserted_count)
+        clock.advance(1)
+        assert store["things"].get("a") == (1 if result.inserted_count else None)
+    assert inserted == {0, 1}
+
+
 def test_expired_documents_have_no_version(things: Any, clock: Clock) -> None:
     things.put("a", 1, ttl=1)
     clock.advance(1)
