@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -277,7 +277,10 @@ def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
         names = replace(names, schema=None)  # as alembic names it
     models = sa.MetaData(schema=names.schema)
     catalogue_table(names, store.database).to_metadata(models)
-    for _, physical, _, text in pooled.connection.rows(store.listing):
+    entries: list[Any] = []
+    with suppress(*store.database.errors.types()):  # the catalogue may be what differs
+        entries = pooled.connection.rows(store.listing)
+    for _, physical, _, text in entries:
         entry = CollectionOptions.from_text(text)
         database = store.dialect_of(distributed=entry.distributed)
         documents_table(physical, names, database).to_metadata(models)

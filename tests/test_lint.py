@@ -9,7 +9,7 @@ import pytest
 PROJECT = Path(__file__).parents[1]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("command", ["ruff check .", "ruff format --check .", "mypy"])
 def test_ruff_and_mypy(command: str) -> None:
     result = subprocess.run(
