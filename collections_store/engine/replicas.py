@@ -24,7 +24,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from functools import cache, partial
+from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -81,7 +81,7 @@ def _driver(pooled: PooledConnection) -> Any:
 
 
 class ReplicaPool(ConnectionPool):
-    """Connections to one replica. `system` returns what `Server.system` is of the primary."""
+    """Connections to one replica. `read_system` returns what `Server.system` is of the primary."""
 
     def __init__(
         self,
@@ -89,10 +89,11 @@ class ReplicaPool(ConnectionPool):
         size: int,
         timeout: float,
         session: Session,
-        system: Callable[[], str],
+        read_system: Callable[[], str],
     ) -> None:
         super().__init__(self._open_one, size, timeout)
-        self._connect, self._session, self._system = connect, session, system
+        self._connect, self._session = connect, session
+        self._read_system, self._system = read_system, ""
         self._server = ""
         """When the replica was started: no two were at the same microsecond."""
         self._checked_until = self._away_until = 0.0
@@ -157,7 +158,9 @@ class ReplicaPool(ConnectionPool):
             found = IdentifyServer()(pooled.connection)
         if not found.is_replica:
             raise DatabaseUnavailable(f"the server at {driver.address} is no replica")
-        if found.system != self._system():
+        if found.system != self._system:
+            self._system = self._read_system()  # pg_upgrade gives a primary another one
+        if found.system != self._system:
             raise DatabaseUnavailable(
                 f"the server at {driver.address} is no replica of the store's database"
             )
@@ -290,12 +293,14 @@ class Replicas:
         catalogue = Catalogue(primary.catalogue.statements)
         primary.catalogue.of_replicas = catalogue
         connect = partial(open_driver_connection, self._engine, None, catalogue, own, timeout)
-        system = cache(lambda: asking.attempt(IdentifyServer(), None).system)
-        self._pool = ReplicaPool(connect, size, min(timeout, ANSWER), session, system)
+
+        def read_system() -> str:
+            return asking.attempt(IdentifyServer(), None).system
 
         def position(job: Job | None) -> LogPosition:
             return asking.attempt(ReadPosition(options), job)
 
+        self._pool = ReplicaPool(connect, size, min(timeout, ANSWER), session, read_system)
         parts = primary, catalogue, self._pool.discard_idle
         eventual = ReplicaReader(self._pool, *parts)
         current = CurrentPool(self._pool, session)

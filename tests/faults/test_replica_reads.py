@@ -471,6 +471,29 @@ def test_servers_that_are_no_replicas_of_the_primary(
             assert problem in lines[0]
 
 
+def test_servers_of_an_upgraded_database(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pg_upgrade makes another database system, and the replicas of that are new, too."""
+    monkeypatch.setattr(replicas, "TRIED_AFTER", 0.2)
+    proxies = [Proxy(node.url) for node in pair]
+    with template() as data, cluster(data) as upgraded:
+        primary = upgraded.add()
+        replica = upgraded.add(primary)
+        with Store(primary.url) as store:
+            store["things"].put("a", 2)
+        password = pair[0].url.partition("@")[0].rpartition(":")[2]
+        primary.query(f"ALTER ROLE postgres PASSWORD '{password}'")
+        with Store(proxies[0].url, replicas=proxies[1].url) as store:
+            store["things"].put("a", 1)
+            wait_for_reads(store, pair[1])
+            for proxy, old, new in zip(proxies, pair, (primary, replica), strict=True):
+                proxy.lead_to(new.url)
+                old.kill()
+            wait_for_reads(store, replica)
+            assert store["things"].get("a") == 2
+    for proxy in proxies:
+        proxy.close()
+
+
 def test_a_replica_is_found_among_all_servers(pair: Pair) -> None:
     primary, replica = pair
     url = primary.url.replace(primary.address, f"{primary.address},{replica.address}")
