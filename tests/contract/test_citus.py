@@ -17,13 +17,15 @@ from collections_store import (
     AsyncStore,
     Collection,
     DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
     DuplicateKey,
     InvalidIndex,
     InvalidOption,
     Store,
     migrate,
 )
-from collections_store.sql.dialects.postgresql.citus import SchemaDDL
+from collections_store.sql.dialects.postgresql.citus import CitusErrors, SchemaDDL
 
 URL = os.environ.get(CITUS_VARIABLE, "")
 needs_citus = pytest.mark.skipif(not URL, reason=f"{CITUS_VARIABLE} is not set")
@@ -80,6 +82,27 @@ def test_a_distributed_collection_needs_a_cluster(open_store: Any) -> None:
     with pytest.raises(InvalidOption, match="distributed: needs a cluster of Citus: open the"):
         store.create_collection("things", distributed=True)
     assert store.collections() == []
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("server closed the connection unexpectedly\n\tThis probably means", DatabaseUnavailable),
+        ("failure on connection marked as essential: w1:5432", DatabaseUnavailable),
+        ("tuple concurrently updated", DatabaseError),
+    ],
+)
+def test_a_lost_worker_is_no_defect(
+    postgres_url: str, message: str, kind: type[DatabaseError]
+) -> None:
+    """These are the errors with which coordinators report that a worker was killed."""
+    raising = f"DO $$ BEGIN RAISE '{message}' USING ERRCODE = 'XX000'; END $$"
+    with (
+        psycopg.connect(postgres_url) as connection,
+        pytest.raises(psycopg.errors.InternalError_) as caught,
+    ):
+        connection.execute(raising)
+    assert type(CitusErrors().translate(caught.value)) is kind
 
 
 @needs_citus

@@ -17,15 +17,25 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from ....errors import CollectionsStoreError, DatabaseError, DatabaseUnavailable
 from ....options import Options
 from ....query.conditions import And, Condition, Field, Not, OneOf, Or
 from ....query.filter import leaves
 from . import DATABASE as POSTGRESQL
 from .compiler import OLDEST_CITUS, PostgresDDL, regclass, table_name
-from .connections import PostgresConnections, PostgresTransactions, lock_timeout
+from .connections import (
+    PostgresConnections,
+    PostgresErrors,
+    PostgresTransactions,
+    lock_timeout,
+)
 from .filters import PostgresFilters, is_composite
 
 _NO_KEYS: Final = "citus.enable_local_reference_table_foreign_keys = off"
+_WORKER_LOST: Final = (
+    "server closed the connection unexpectedly",
+    "failure on connection marked as essential",
+)
 
 
 class CitusConnections(PostgresConnections):
@@ -66,6 +76,16 @@ class CitusTransactions(PostgresTransactions):
     def waits_remotely(self, sql: str) -> bool:
         """Readers wait for changes of the schema only, whose locks the coordinator has too."""
         return not sql.startswith("SELECT")
+
+
+class CitusErrors(PostgresErrors):
+    """SQLSTATE codes, which some errors of a lost worker share with defects of the server: their texts differ."""
+
+    def translate(self, error: Exception) -> CollectionsStoreError:
+        found = super().translate(error)
+        if type(found) is DatabaseError and str(found).startswith(_WORKER_LOST):
+            return DatabaseUnavailable(str(found))
+        return found
 
 
 class DistributedTransactions(CitusTransactions):
@@ -179,6 +199,7 @@ SCHEMAS: Final = replace(
     connections=CitusConnections(),
     transactions=CitusTransactions(),
     ddl=SchemaDDL(),
+    errors=CitusErrors(),
     is_sharded=True,
 )
 DISTRIBUTED: Final = replace(
