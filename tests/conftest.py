@@ -230,6 +230,7 @@ NOT_DISTRIBUTED = {
     "test_deleted_bodies_are_read_only_if_they_are_recorded": "executes statements that lock rows of several shards",
     "test_a_collection_of_an_older_version_can_be_used": "older versions have no distributed collections",
     "test_times_can_be_indexed": "so few documents in a shard are read without an index",
+    "test_postgresql_looks_for_expired_documents_by_an_index": "so few in a shard are read without",
 }
 """Tests of what a distributed collection does otherwise, by their names, with the reasons."""
 SHARED = Path(__file__).parents[2] / "shared"

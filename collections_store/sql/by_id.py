@@ -157,10 +157,13 @@ class IdStatements:
         lambda s: sa.select(sa.func.count(s.c.seq)).where(s.c.seq > integer("seq"))
     )
     """Count the rows past the position `:seq`."""
-    has_expired = Statement(
-        lambda s: sa.select(ONE).select_from(s.table).where(s.is_expired).limit(ONE).offset(ZERO)
-    )
-    """Select a row if any row has expired."""
+
+    @Statement
+    def has_expired(self) -> Any:
+        """Select a row if any row has expired: in the order of an index, for which PostgreSQL chooses it whatever `:now` is."""
+        expired = sa.select(ONE).select_from(self.table).where(self.is_expired)
+        return expired.order_by(self.c.expires_at).limit(ONE).offset(ZERO)
+
     expired = Statement(lambda s: s.some_expired(s.c.id))
     """Select the ids of expired rows, `:limit` at most, the first expired first."""
 

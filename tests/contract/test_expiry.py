@@ -6,10 +6,12 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
-from conftest import Clock
+from conftest import Backend, Clock
 
-from collections_store import DuplicateKey, InvalidOption, VersionConflict
+from collections_store import DuplicateKey, InvalidOption, Store, VersionConflict
+from collections_store.operations.catalogue import FindTable
 
 SECOND = 1_000_000
 
@@ -333,3 +335,19 @@ def test_purge_of_thousands(things: Any, clock: Clock) -> None:
     clock.advance(1)
     assert things.purge_expired() == 2500
     assert ids(things) == ["stays"]
+
+
+def test_postgresql_looks_for_expired_documents_by_an_index(postgres_backend: Backend) -> None:
+    """Whatever the time is: the plan of a statement that is prepared must not depend on it."""
+    with (
+        Store(postgres_backend.url, **postgres_backend.options) as store,
+        psycopg.connect(postgres_backend.url, autocommit=True) as connection,
+    ):
+        store["things"].put_many({str(n): {"n": n} for n in range(3000)}, ttl=3600)
+        statements = store.run(FindTable("things")).by_id
+        connection.execute(f"ANALYZE {store.model('things').__table__}")
+        connection.execute("SET plan_cache_mode = force_generic_plan")
+        asked = statements.has_expired.replace("%(now)s", "$1")
+        connection.execute(f"PREPARE asked (BIGINT) AS {asked}")
+        plan = connection.execute("EXPLAIN EXECUTE asked (1)").fetchall()
+    assert "Seq Scan" not in str(plan)
