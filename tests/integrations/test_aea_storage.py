@@ -545,7 +545,9 @@ def test_an_invalid_uri_is_rejected_when_the_agent_is_built(uri: str) -> None:
 
 @pytest.mark.parametrize("option", ["atach=dialogues", "attach_=1", "busytimeout=3"])
 def test_an_unknown_option_of_the_uri_is_rejected(option: str) -> None:
-    with pytest.raises(InvalidUrl, match="also takes attach, busy_timeout, consistency, durability, max_body"):
+    with pytest.raises(
+        InvalidUrl, match="also takes attach, busy_timeout, consistency, durability, max_body"
+    ):
         Storage(f"collections+sqlite:///x.db?{option}")
 
 
