@@ -222,7 +222,7 @@ class Collection(OperationBuilder, Generic[Body]):
 
         Raise `DuplicateKey` if the id is taken, and what `put` raises. `beside`: the id of another document of the
         collection; without that document raise `DocumentNotFound`, and write nothing. A deletion of the other document
-        waits until the new one is committed: whoever deletes what belongs to a document deletes it once more after that.
+        waits until the new one is committed: to delete all that belongs to a document, delete it once more after that.
 
         >>> result = store["cities"].insert_one({"country": "de"})
         >>> store["cities"].get(result.inserted_id)

@@ -262,7 +262,7 @@ class Options:
                 raise InvalidOption("replicas", f"{must}, got one of {url.drivername}")
             for option in _OF_STORE & {*url.query}:
                 raise InvalidOption("replicas", f"the URL has {option!r}, an option of the store")
-            self.of_replicas(url)
+            self.of_replicas(url)  # checks its pooler
             return database.urls.normal_url(url)
         except InvalidUrl as error:
             raise InvalidOption("replicas", str(error)) from None

@@ -373,9 +373,8 @@ class AsyncStore(AsyncCollections):
         return sync_collection(*parts, name, model, settings)
 
     def _run_here(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
-        return self._store.run(
-            operation, consistency
-        )  # a bound method of this store keeps it alive meanwhile
+        # A method of this store, not of the sync one: it keeps this store alive meanwhile.
+        return self._store.run(operation, consistency)
 
     def _forked(self) -> None:
         """Forget the parent's threads, which do not exist in the child."""

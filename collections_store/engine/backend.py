@@ -166,8 +166,7 @@ class Backend:
         if session is not None:
             self._pools.append(pool(1, busy_timeout, None, min(busy_timeout, ANSWER)))
             asking = self._new_executor(self._pools[-1])
-            parts = options, size, session, self.executor, asking
-            self._replicas = Replicas(*parts)
+            self._replicas = Replicas(options, size, session, self.executor, asking)
             self.readers = self._replicas.readers
 
     def _borrow(self, engine: sa.Engine) -> None:

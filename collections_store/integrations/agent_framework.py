@@ -238,7 +238,7 @@ class AgentCheckpointStorage(_Owned):
     Pass it to `WorkflowBuilder` or to `run` as `checkpoint_storage`. Tasks and processes can share it. Values are
     encoded as by `FileCheckpointStorage`: what is not JSON is pickled, and only types of `allowed_checkpoint_types`
     ("module:qualname"), of `register_checkpoint_type`, of the framework and simple ones of Python are read again.
-    Whoever can write to the database can thus choose what is unpickled: protect it as you protect your program.
+    A user who can write to the database can thus choose what is unpickled: protect it as you protect your program.
 
     `ttl`: seconds, or a timedelta, until a checkpoint expires; None: never.
     """
@@ -343,9 +343,7 @@ class AgentCheckpointStorage(_Owned):
         return WorkflowCheckpoint.from_dict(values)
 
 
-with (
-    warnings.catch_warnings()
-):  # SessionStore is experimental: whoever imports the rest needs no warning
+with warnings.catch_warnings():  # SessionStore is experimental: importing the rest gives no warning
     warnings.simplefilter("ignore", FutureWarning)
 
     class AgentSessionStore(_Owned, SessionStore):

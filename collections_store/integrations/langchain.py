@@ -108,7 +108,7 @@ class LangChainHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """The messages, read anew each time."""
+        """The messages. Each access reads them again."""
         return _messages(self._histories._sync.find("session", self.session_id))
 
     async def aget_messages(self) -> list[BaseMessage]:

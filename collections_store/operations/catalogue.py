@@ -368,13 +368,11 @@ def _name_table(
 ) -> str:
     store = connection.store
     table = store.names.documents(number, name)
-    naming: Iterable[str] = (
-        (store.rename_table(old, table),)
-        if old is not None
-        else (store.create_table(table, distributed=options.distributed))
-    )
-    for sql in naming:
-        connection.changed(sql)
+    if old is None:
+        for sql in store.create_table(table, distributed=options.distributed):
+            connection.changed(sql)
+    else:
+        connection.changed(store.rename_table(old, table))
     connection.changed(store.set_table, {"number": number, "table": table})
     return table
 

@@ -92,9 +92,8 @@ class Connection:
         """Execute a statement that selects and locks the rows of `:ids` that have not expired, by now or by a `time`."""
         listed, time = self.database.compiler.list_parameter(ids), time or now()
         groups = [listed]
-        if (
-            statements.lock_groups is not None
-        ):  # most often there are none: new documents are written
+        if statements.lock_groups is not None:
+            # Most often none exists: new documents are written.
             there = [id for (id,) in self.rows(statements.present, {"ids": listed, "now": time})]
             groups = [some for (some,) in self.rows(statements.lock_groups, {"ids": there})]
         return [row for some in groups for row in self.rows(sql, {"ids": some, "now": time})]

@@ -103,9 +103,8 @@ class CatalogueStatements:
 
     def create_all(self) -> Sequence[str]:
         """Create the store's own tables."""
-        tables = (self.catalogue, self.revisions)
-        schema = self.database.ddl.create_schema(self.names.schema) if self.names.schema else ()
-        ddl = self.database.ddl
+        tables, ddl = (self.catalogue, self.revisions), self.database.ddl
+        schema = ddl.create_schema(self.names.schema) if self.names.schema else ()
         creating = [compiled(sa.schema.CreateTable(each), self.database) for each in tables]
         return [*schema, *creating, *(sql for each in tables for sql in ddl.place(each))]
 

@@ -42,9 +42,8 @@ class VersionStatements:
         """
         found = ValueText(self.table.c.body, (SCHEMA_VERSION,)).label("found")
         rows = sa.select(self.table.c.id, found).where(*self.where)
-        if (
-            self.database.is_distributed
-        ):  # the coordinator would read the whole CTE; the index has this order
+        if self.database.is_distributed:
+            # The coordinator would read the whole CTE. The index has this order.
             return rows.order_by(self.table.c.seq).limit(ONE).offset(ZERO)
         others = rows.cte("others").prefix_with("MATERIALIZED")
         return sa.select(others.c.id, others.c.found).limit(ONE).offset(ZERO)
