@@ -216,7 +216,7 @@ def fail_over(
     standby = cluster.add(primary)
     primary.synchronise_with(standby)
     proxy = Proxy(primary.url) if by_proxy else None
-    url = f"{cluster.url}&target_session_attrs=read-write" if proxy is None else f"{proxy.url}?"
+    url = cluster.url if proxy is None else f"{proxy.url}?"
     load = Load(f"{url}&connect_timeout=2", threads, tasks, pause, **options)
     try:
         load.wait_for_all(time.monotonic())

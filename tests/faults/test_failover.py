@@ -71,18 +71,28 @@ def test_a_standby_only_reads(postgres_cluster: Cluster) -> None:
         store["things"].get("a")
 
 
-def test_a_write_finds_the_primary_among_several_hosts(postgres_cluster: Cluster) -> None:
-    """The first host of the URL is a standby, and the URL does not ask for a server that can write."""
+def test_the_primary_is_found_among_several_hosts(postgres_cluster: Cluster) -> None:
+    """The first host of the URL is a standby that is behind."""
     primary = postgres_cluster.add()
     standby = postgres_cluster.add(primary)
     postgres_cluster.nodes.reverse()
     with Store(postgres_cluster.url, pool_size=3) as store:
         assert store["things"].put("a", 1) == 1
     primary.wait_for(standby)
+    standby.query("SELECT pg_wal_replay_pause()")
     with Store(postgres_cluster.url, pool_size=3) as store:
-        assert store["things"].get("a") == 1  # on the standby
         assert store["things"].put("a", 2) == 2
-        assert store.run_transaction(lambda tx: tx["things"].put("a", 3)) == 3
+    with Store(postgres_cluster.url, pool_size=3) as store:
+        assert store["things"].get("a") == 2
+    with Store(postgres_cluster.url, read_only=True) as store:
+        assert store["things"].get("a") == 1  # on the standby
+    with Store(f"{postgres_cluster.url}&target_session_attrs=any", pool_size=3) as store:
+        assert store["things"].get("a") == 1  # on the standby
+        assert store["things"].put("a", 3) == 3
+        assert store.run_transaction(lambda tx: tx["things"].put("a", 4)) == 4
+    primary.kill()
+    with Store(postgres_cluster.url, reconnect_for=0.5) as store, pytest.raises(ReadOnlyDatabase):
+        store["things"].get("a")
 
 
 def test_an_engine_of_the_caller_leaves_a_standby(postgres_cluster: Cluster) -> None:

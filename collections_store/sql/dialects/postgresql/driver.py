@@ -92,9 +92,11 @@ class StoreConnection(Connection[Any]):
     def arranged(cls, parameters: dict[str, Any]) -> dict[str, Any]:
         """Return the parameters of a connection with its timeout; of several addresses those last that failed last."""
         parameters = {"connect_timeout": math.ceil(cls.connect_timeout), **parameters}
+        addresses = _addresses(parameters)
         if cls.is_any_replica:
             parameters = {"target_session_attrs": "standby", **parameters}
-        addresses = _addresses(parameters)
+        elif len(addresses) > 1 and not cls.is_read_only:
+            parameters = {"target_session_attrs": "read-write", **parameters}
         if len(addresses) > 1 and "hostaddr" not in parameters:
             for each in addresses:
                 cls.failed_at.setdefault(each, random() if cls.is_any_replica else 0.0)
