@@ -209,6 +209,7 @@ class ReplicaReader(Executor):
             lost=lost,
         )
         self._primary = primary
+        self._has_reported = False
 
     def run(
         self, operation: Operation[T], started: float | None = None, job: Job | None = None
@@ -221,10 +222,17 @@ class ReplicaReader(Executor):
             except TableVanished:
                 for name in operation.collections:
                     self.catalogue.forget(name)
-            except (CollectionAbsent, DatabaseError):
+            except (CollectionAbsent, DatabaseError) as error:
                 if job is not None:
                     raise_if_abandoned(job)
+                self._report(error)
         return self._primary.run(operation, started, job)
+
+    def _report(self, error: Exception) -> None:
+        """Log the first error that is no matter of the moment, such as a missing privilege: each read meets it again."""
+        if type(error) is DatabaseError and not self._has_reported:
+            self._has_reported = True
+            LOG.warning("a replica cannot answer a read, the primary does: %s", error)
 
     def _is_current(self, job: Job | None) -> bool:  # noqa: ARG002
         """Return whether the replica has replayed enough."""

@@ -408,6 +408,20 @@ def test_another_database_of_the_replica_is_not_read(
     assert "is no replica of the store's database" in line
 
 
+def test_a_user_who_must_not_read_on_the_replica_is_reported_once(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    primary, replica = pair
+    primary.query("CREATE ROLE stranger LOGIN PASSWORD 'stranger'")
+    primary.wait_for(replica)
+    url = f"postgresql://stranger:stranger@{replica.address}/postgres"
+    with Store(primary.url, replicas=url, consistency="eventual") as store:
+        store["things"].put("a", 1)
+        assert [store["things"].get("a") for _ in range(3)] == [1, 1, 1]
+    [line] = [each.getMessage() for each in caplog.records]
+    assert line.startswith("a replica cannot answer a read, the primary does: permission denied")
+
+
 def test_reads_do_not_wait_for_a_connection_that_others_use(pair: Pair) -> None:
     primary, replica = pair
     with Store(primary.url, replicas=replica.url, pool_size=1, busy_timeout=300) as store:

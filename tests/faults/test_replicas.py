@@ -118,6 +118,22 @@ def test_a_store_that_reads_on_a_primary(postgres_url: str) -> None:
         store.drop("things")
 
 
+def test_a_standby_has_no_serializable_transactions(postgres_cluster: Cluster) -> None:
+    primary = postgres_cluster.add()
+    with Store(primary.url) as store:
+        store["things"].put("a", 1)
+    standby = postgres_cluster.add(primary)
+    primary.wait_for(standby)
+    with Store(standby.url, read_only=True) as store:
+        with (
+            pytest.raises(ReadOnlyDatabase, match='choose isolation="repeatable read"'),
+            store.transaction(isolation="serializable") as tx,
+        ):
+            tx["things"].get("a")
+        with store.transaction() as tx:
+            assert tx["things"].get("a") == 1
+
+
 def test_a_refused_write_changes_no_order_of_hosts(postgres_cluster: Cluster) -> None:
     primary = postgres_cluster.add()
     with Store(primary.url) as store:

@@ -58,6 +58,8 @@ _READ_ONLY: Final = (
     "the server lets this session read only (default_transaction_read_only, or a standby): "
     "connect to one that may write"
 )
+_NO_SERIALIZABLE: Final = "cannot use serializable mode in a hot standby"
+_REPEATABLE_READ: Final = 'choose isolation="repeatable read", or connect to the primary'
 _ENDS_SESSION: Final = frozenset({"FATAL", "PANIC"})
 _FOREIGN_STATEMENT: Final = frozenset({"26000", "42P05"})
 _POOLED: Final = (
@@ -350,7 +352,8 @@ class PostgresErrors(Errors):
         if _CONSOLE in message:
             return DatabaseError(_NO_DATABASE)
         if _is_read_only(state, message):
-            return ReadOnlyDatabase(f"{message}: {_READ_ONLY}")
+            advice = _REPEATABLE_READ if message == _NO_SERIALIZABLE else _READ_ONLY
+            return ReadOnlyDatabase(f"{message}: {advice}")
         lost = (
             state.startswith(_LOST)
             or getattr(diagnosis, "severity_nonlocalized", None) in _ENDS_SESSION
