@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import IO, Any, Final
@@ -18,6 +19,9 @@ from .. import Document, MissingExtra
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UUID: Final = 4
 """The subtype of BSON's UUIDs; those of subtype 3 have several orders of bytes."""
+_INTEGER: Final = re.compile("[+-]?[0-9]+")
+"""`int` reads more, such as "1_0"."""
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def from_extended_json(value: Any) -> Any:
@@ -91,14 +95,20 @@ def read_dump(stream: IO[bytes]) -> Iterator[str]:
         raise ValueError(f"the BSON is damaged: {error}") from error
 
 
-def _integer(text: Any, _: Any) -> int:
-    return int(text)
+def _integer(given: Any, _: Any = None) -> int:
+    if type(given) is int:
+        return given
+    if not isinstance(given, str) or not _INTEGER.fullmatch(given):
+        raise ValueError("it must be an integer")
+    return int(given)
 
 
-def _double(text: Any, _: Any) -> float:
-    found = float(text)
+def _double(given: Any, _: Any) -> float:
+    found = float(given)
     if not math.isfinite(found):
-        raise ValueError(f"{text} is not JSON")
+        raise ValueError(f"{given} is not JSON")
+    if isinstance(given, bool | bytes) or not _NUMBER.fullmatch(str(given)):
+        raise ValueError("it must be a number")
     return found
 
 
@@ -115,7 +125,7 @@ def _date(given: Any, _: Any) -> str:
         time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     else:
         milliseconds = given["$numberLong"] if isinstance(given, dict) else given
-        time = _EPOCH + timedelta(milliseconds=int(milliseconds))
+        time = _EPOCH + timedelta(milliseconds=_integer(milliseconds))
     return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z".rjust(24, "0")
 
 
@@ -134,7 +144,7 @@ def _pattern(given: Any, whole: Any) -> str:
 
 
 def _timestamp(given: Any, _: Any) -> dict[str, int]:
-    return {"t": int(given["t"]), "i": int(given["i"])}
+    return {"t": _integer(given["t"]), "i": _integer(given["i"])}
 
 
 def _pointer(given: Any, _: Any) -> Any:
