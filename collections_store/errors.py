@@ -58,7 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, get_origin
 
 if TYPE_CHECKING:
     from . import document
@@ -114,10 +114,10 @@ class InvalidName(CollectionsStoreError, ValueError):
     """A collection cannot have this `name`: use 1 to 200 of the characters A-Z, a-z, 0-9 and _."""
 
     def __init__(self, name: object) -> None:
-        super().__init__(
-            f"{shortened(name)} cannot name a collection: "
-            "use 1 to 200 of the characters A-Z, a-z, 0-9 and _"
-        )
+        rule = "use 1 to 200 of the characters A-Z, a-z, 0-9 and _"
+        if get_origin(name) is not None:  # such as a union
+            rule = "give it a name, and this type as `model`"
+        super().__init__(f"{shortened(name)} cannot name a collection: {rule}")
         self.name = name
 
 

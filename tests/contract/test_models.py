@@ -218,6 +218,13 @@ class PydanticDog(pydantic.BaseModel):
 PydanticPet = Annotated[PydanticCat | PydanticDog, pydantic.Field(discriminator="kind")]
 
 
+def test_a_union_needs_a_name(store: Any) -> None:
+    with pytest.raises(InvalidName, match="Dog cannot name a collection: give it a name, and"):
+        store.collection(Cat | Dog)
+    with pytest.raises(InvalidName, match="5 cannot name a collection: use 1 to 200"):
+        store.collection(5)
+
+
 @pytest.mark.parametrize(
     ("union", "cat", "dog"),
     [(Cat | Dog, Cat(9), Dog("rex")), (PydanticPet, PydanticCat(lives=9), PydanticDog(name="rex"))],
