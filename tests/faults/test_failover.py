@@ -91,7 +91,10 @@ def test_the_primary_is_found_among_several_hosts(postgres_cluster: Cluster) -> 
         assert store["things"].put("a", 3) == 3
         assert store.run_transaction(lambda tx: tx["things"].put("a", 4)) == 4
     primary.kill()
-    with Store(postgres_cluster.url, reconnect_for=0.5) as store, pytest.raises(ReadOnlyDatabase):
+    with (
+        Store(postgres_cluster.url, reconnect_for=0.5) as store,
+        pytest.raises(ReadOnlyDatabase, match="open the store with read_only=True"),
+    ):
         store["things"].get("a")
 
 

@@ -56,7 +56,7 @@ _RECOVERY: Final = re.compile("during recovery|in a hot standby|recovery is in p
 _RECOVERY_STATES: Final = frozenset({"0A000", "55000"})
 _READ_ONLY: Final = (
     "the server lets this session read only (default_transaction_read_only, or a standby): "
-    "connect to one that may write"
+    "connect to one that may write; to read from this one, open the store with read_only=True"
 )
 _NO_SERIALIZABLE: Final = "cannot use serializable mode in a hot standby"
 _REPEATABLE_READ: Final = 'choose isolation="repeatable read", or connect to the primary'
