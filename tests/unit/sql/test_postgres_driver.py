@@ -18,12 +18,11 @@ def new_class() -> Any:
 
 def test_hosts_that_failed_last_are_tried_last() -> None:
     kind = new_class()
-    assert kind.arranged(HOSTS) == HOSTS | {"connect_timeout": 3}
+    added = {"connect_timeout": 3, "target_session_attrs": "read-write"}
+    assert kind.arranged(HOSTS) == HOSTS | added
     kind.failed_at[("a", "1")] = 5.0
     kind.failed_at[("b", "2")] = 4.0
-    assert kind.arranged(HOSTS) == HOSTS | {
-        "connect_timeout": 3, "host": "c,b,a", "port": "3,2,1",
-    }  # fmt: skip
+    assert kind.arranged(HOSTS) == HOSTS | added | {"host": "c,b,a", "port": "3,2,1"}
     assert new_class().arranged(HOSTS)["host"] == "a,b,c"  # of another store
 
 
@@ -46,6 +45,17 @@ def test_hosts_that_share_a_port(given: dict[str, str], port: str | None) -> Non
     assert found.get("port") == port
     is_sorted = len(given.get("port", "").split(",")) < 3 and "hostaddr" not in given
     assert found.get("host") == ("b,a" if given.get("host") == "a,b" and is_sorted else given.get("host"))  # fmt: skip
+
+
+def test_which_of_several_hosts_will_do() -> None:
+    kind = new_class()
+    assert kind.arranged(HOSTS)["target_session_attrs"] == "read-write"
+    assert kind.arranged(HOSTS | {"target_session_attrs": "any"})["target_session_attrs"] == "any"
+    assert "target_session_attrs" not in kind.arranged({"host": "a"})
+    kind.is_read_only = True
+    assert "target_session_attrs" not in kind.arranged(HOSTS)
+    kind.is_any_replica = True
+    assert kind.arranged(HOSTS)["target_session_attrs"] == "standby"
 
 
 def test_silence_is_measured_from_the_last_answer() -> None:
