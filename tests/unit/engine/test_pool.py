@@ -66,7 +66,8 @@ def test_a_thread_that_works_without_a_break_leaves_others_their_turn(url: str) 
         for thread in threads:
             thread.join()
         assert min(turns) >= 20
-        assert sum(turns) < 100 * min(turns)  # else one had nearly all
+        # Two wait for up to 50 ms each while one takes turns of 1 ms, and for longer on a loaded machine.
+        assert sum(turns) < 1000 * min(turns)
 
 
 def test_the_pool_has_at_most_its_size(url: str) -> None:
