@@ -14,6 +14,16 @@ from postgres_cluster import Cluster, Node, wait_until
 from collections_store import AsyncStore, DatabaseUnavailable, Store
 
 
+def with_document(cluster: Cluster) -> tuple[Node, Node]:
+    """Add a primary that has one document, and a standby that has replayed it."""
+    primary = cluster.add()
+    with Store(primary.url) as store:
+        store["things"].put("a", 1)
+    standby = cluster.add(primary)
+    primary.wait_for(standby)
+    return primary, standby
+
+
 @dataclass
 class Notes:
     """What a writer was told: ids that were put, increments that took place, and what may have taken place."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from faults.failover import FAULTS, fail_over
+from faults.failover import FAULTS, fail_over, with_document
 from faults.losing import Proxy
 from postgres_cluster import Cluster
 
@@ -40,11 +40,7 @@ def test_a_fault_under_heavy_load(postgres_cluster: Cluster, fault: str, by_prox
 
 
 def test_a_standby_only_reads(postgres_cluster: Cluster) -> None:
-    primary = postgres_cluster.add()
-    with Store(primary.url) as store:
-        store["things"].put("a", 1)
-    standby = postgres_cluster.add(primary)
-    primary.wait_for(standby)
+    _, standby = with_document(postgres_cluster)
 
     def write(tx: Transaction) -> Any:
         return tx["things"].put("a", 2)
@@ -99,11 +95,7 @@ def test_the_primary_is_found_among_several_hosts(postgres_cluster: Cluster) -> 
 
 
 def test_an_engine_of_the_caller_leaves_a_standby(postgres_cluster: Cluster) -> None:
-    primary = postgres_cluster.add()
-    with Store(primary.url) as store:
-        store["things"].put("a", 1)
-    standby = postgres_cluster.add(primary)
-    primary.wait_for(standby)
+    primary, standby = with_document(postgres_cluster)
     proxy = Proxy(standby.url)
     engine = sa.create_engine(proxy.url.replace("postgresql:", "postgresql+psycopg:"), pool_size=2)
     with Store(engine=engine) as store:

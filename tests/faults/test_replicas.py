@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from conftest import NewThreads
+from faults.failover import with_document
 from postgres_cluster import Cluster, wait_until
 
 from collections_store import (
@@ -119,11 +120,7 @@ def test_a_store_that_reads_on_a_primary(postgres_url: str) -> None:
 
 
 def test_a_standby_has_no_serializable_transactions(postgres_cluster: Cluster) -> None:
-    primary = postgres_cluster.add()
-    with Store(primary.url) as store:
-        store["things"].put("a", 1)
-    standby = postgres_cluster.add(primary)
-    primary.wait_for(standby)
+    _, standby = with_document(postgres_cluster)
     with Store(standby.url, read_only=True) as store:
         with (
             pytest.raises(ReadOnlyDatabase, match='choose isolation="repeatable read"'),
@@ -135,11 +132,7 @@ def test_a_standby_has_no_serializable_transactions(postgres_cluster: Cluster) -
 
 
 def test_a_refused_write_changes_no_order_of_hosts(postgres_cluster: Cluster) -> None:
-    primary = postgres_cluster.add()
-    with Store(primary.url) as store:
-        store["things"].put("a", 1)
-    standby = postgres_cluster.add(primary)
-    primary.wait_for(standby)
+    primary, standby = with_document(postgres_cluster)
     where = f"host={standby.address}&host={primary.address}"
     url = primary.url.replace(primary.address, "") + f"?{where}"
     with Store(url, read_only=True) as store:
