@@ -229,7 +229,7 @@ class ReplicaReader(Executor):
         return self._primary.run(operation, started, job)
 
     def _report(self, error: Exception) -> None:
-        """Log the first error that is no matter of the moment, such as a missing privilege: each read meets it again."""
+        """Log the first error that does not pass, such as a missing privilege: each read meets it again."""
         if type(error) is DatabaseError and not self._has_reported:
             self._has_reported = True
             LOG.warning("a replica cannot answer a read, the primary does: %s", error)
