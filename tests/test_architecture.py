@@ -86,20 +86,24 @@ class Module:
     def within(self, *names: str) -> bool:
         return any(self.name == name or self.name.startswith(f"{name}.") for name in names)
 
+    @cached_property
+    def every_node(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
     def nodes(self, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
-        return (node for node in ast.walk(self.tree) if isinstance(node, kinds))
+        return (node for node in self.every_node if isinstance(node, kinds))
 
     @cached_property
     def imports(self) -> dict[str, bool]:
         """Return the imports by absolute names, and whether they are only for the type checker."""
         typing = {
             id(inner)
-            for outer in ast.walk(self.tree)
+            for outer in self.nodes(ast.If)
             if isinstance(outer, ast.If) and ast.unparse(outer.test) == "TYPE_CHECKING"
             for inner in ast.walk(outer)
         }
         found: dict[str, bool] = {}
-        for node in ast.walk(self.tree):
+        for node in self.nodes(ast.Import, ast.ImportFrom):
             for name in self._names(node):
                 found[name] = found.get(name, True) and id(node) in typing
         return found

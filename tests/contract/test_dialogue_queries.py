@@ -257,7 +257,15 @@ QUERIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
+IN_TURNS = [
+    pytest.param(database, query, id=f"{database}-{query.name}")
+    for number, query in enumerate(QUERIES)
+    for database in ["sqlite", "postgresql"][number % sampled(2) :: sampled(2)]
+]
+"""Each query on one of the databases; on both with `--whole-matrix`."""
+
+
+@pytest.mark.parametrize(("talks", "query"), IN_TURNS, indirect=["talks"])
 def test_queries(query: Query, talks: Any, dialogues: list[Dialogue]) -> None:
     expected = [each["dialogue_id"] for each in dialogues if query.matches(each)]
     assert 0 < len(expected) < len(dialogues), "a query must match some dialogues, and not all"

@@ -18,7 +18,6 @@ TESTS = Path(__file__).parents[1]
 OLD = sqlite3.sqlite_version_info < (3, 45)
 SAME = [
     "contract/test_jsonb.py",
-    "contract/test_documents.py",
     "contract/test_updates.py",
     "property/test_sql_is_the_matcher.py",
 ]

@@ -180,7 +180,7 @@ class Written:
 
     def walks(self, *question: Any, **options: Any) -> Iterator[list[str]]:
         """Yield the ids of all pages, repeatedly, until enough was written meanwhile."""
-        until = self.writer.rounds + 40
+        until = self.writer.rounds + 40 // sampled(2)
         while self.writer.rounds < until:
             assert self.writer.is_alive()
             yield [document.id for document in walk(self.things, *question, **options)]

@@ -36,7 +36,7 @@ from collections_store.sql.schema import REVISION
 SETTINGS = "current_setting('lock_timeout'), current_setting('synchronous_commit')"
 STORES = {"full": 30.0, "normal": 7.0}
 """Stores of both durabilities, each with its own busy timeout."""
-PART = ("documents", "find")
+PART = ("documents",)
 LOG = f"""
 CREATE TABLE {{schema}}.log (lock text, commit text);
 CREATE FUNCTION {{schema}}.log() RETURNS trigger LANGUAGE plpgsql AS $$

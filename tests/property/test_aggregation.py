@@ -90,13 +90,13 @@ def outcome(function: Any) -> Any:
         return str(error)
 
 
-@settings(max_examples=100 // sampled(2))
+@settings(max_examples=100 // sampled(3))
 @given(question=questions())
 def test_on_sqlite(sqlite_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))
 
 
-@settings(max_examples=50 // sampled(2))
+@settings(max_examples=50 // sampled(3))
 @given(question=questions())
 def test_on_postgresql(postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(postgres_store, question, ordered=False))

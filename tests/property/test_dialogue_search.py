@@ -183,14 +183,14 @@ def whole(talk: Talk) -> Document:
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=40 // sampled(2))
+@settings(max_examples=40 // sampled(3))
 @given(batch=batches())
 def test_on_sqlite(sqlite_store: Store, batch: tuple[list[Talk], list[dict[str, Any]]]) -> None:
     assert not disagreements(sqlite_store, *batch, ordered=True)
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=20 // sampled(2))
+@settings(max_examples=20 // sampled(3))
 @given(batch=batches())
 def test_on_postgresql(
     postgres_store: Store, batch: tuple[list[Talk], list[dict[str, Any]]]

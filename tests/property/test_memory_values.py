@@ -7,7 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from conftest import Backend
+from conftest import Backend, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -157,7 +157,7 @@ def postgres_store(module_postgres_backend: Backend) -> Iterator[Store]:
         yield store
 
 
-FEW = settings(max_examples=40)
+FEW = settings(max_examples=40 // sampled(2))
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5))
@@ -235,7 +235,7 @@ def test_two_namespaces_never_share_a_collection(first: str, second: str) -> Non
 
 
 @given(st.sets(PLACES, min_size=1, max_size=25), st.data())
-@settings(FEW, max_examples=60)
+@settings(FEW, max_examples=60 // sampled(2))
 def test_ranges_equal_those_of_a_dict_on_sqlite(
     sqlite_store: Store, entries: set[Any], data: st.DataObject
 ) -> None:
@@ -243,7 +243,7 @@ def test_ranges_equal_those_of_a_dict_on_sqlite(
 
 
 @given(st.sets(PLACES, min_size=1, max_size=25), st.data())
-@settings(FEW, max_examples=60)
+@settings(FEW, max_examples=60 // sampled(2))
 def test_ranges_equal_those_of_a_dict_on_postgresql(
     postgres_store: Store, entries: set[Any], data: st.DataObject
 ) -> None:

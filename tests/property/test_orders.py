@@ -161,13 +161,13 @@ class Key:
         return compare(self.value, other.value, ordered=self.ordered) < 0
 
 
-@settings(max_examples=100 // sampled(2))
+@settings(max_examples=100 // sampled(3))
 @given(question=questions())
 def test_on_sqlite(sqlite_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))
 
 
-@settings(max_examples=60 // sampled(2))
+@settings(max_examples=60 // sampled(3))
 @given(question=questions())
 def test_on_postgresql(postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(postgres_store, question, ordered=False))

@@ -166,13 +166,13 @@ def disagreements(
     return wrong
 
 
-@settings(max_examples=100 // sampled(2))
+@settings(max_examples=100 // sampled(3))
 @given(batch=batches())
 def test_on_sqlite(sqlite_store: Store, batch: tuple[list[Any], list[Filter]]) -> None:
     assert not disagreements(sqlite_store, *batch, ordered=True)
 
 
-@settings(max_examples=60 // sampled(2))
+@settings(max_examples=60 // sampled(3))
 @given(batch=batches())
 def test_on_postgresql(postgres_store: Store, batch: tuple[list[Any], list[Filter]]) -> None:
     assert not disagreements(postgres_store, *batch, ordered=False)

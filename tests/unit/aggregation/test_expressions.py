@@ -587,9 +587,9 @@ GREEDY: list[Any] = [
 
 @pytest.mark.parametrize("expression", GREEDY, ids=lambda each: str(each)[:100])
 def test_values_have_a_size_limit(expression: Any) -> None:
-    message = r"more than (16,777,216 characters|16,777,216 bytes)|nested deeper than 200 levels"
+    message = r"more than (16,777,216 characters|4,194,304 bytes)|nested deeper than 200 levels"
     with pytest.raises(InvalidOperand, match=message):
-        give(expression, memory_limit=16 * 2**20)
+        give(expression, memory_limit=4 * 2**20)
 
 
 ROOM = 2**18

@@ -70,7 +70,7 @@ def operands_of(name: str, inner: st.SearchStrategy[Any]) -> st.SearchStrategy[A
 FORMULAS = st.recursive(SCALARS | PATHS | PATHS | VALUES, calls, max_leaves=8)
 
 
-@settings(max_examples=500 // sampled(2))
+@settings(max_examples=500 // sampled(3))
 @given(expression=FORMULAS, body=BODIES)
 def test_random_expressions(expression: Any, body: Any) -> None:
     try:
@@ -88,7 +88,7 @@ def test_random_expressions(expression: Any, body: Any) -> None:
     assert Codec().encode(body) == before
 
 
-@settings(max_examples=300 // sampled(2))
+@settings(max_examples=300 // sampled(3))
 @given(left=VALUES, right=VALUES)
 def test_keys_are_equal_if_values_are(left: Any, right: Any) -> None:
     for ordered in (True, False):
@@ -98,7 +98,7 @@ def test_keys_are_equal_if_values_are(left: Any, right: Any) -> None:
         assert same <= (hash(key_of(left, ordered=ordered)) == hash(key_of(right, ordered=ordered)))
 
 
-@settings(max_examples=200 // sampled(2))
+@settings(max_examples=200 // sampled(3))
 @given(values=st.lists(VALUES | st.just(MISSING), min_size=2, max_size=6))
 def test_the_order_is_total(values: list[Any]) -> None:
     ranked = sorted(values, key=sort_key(ordered=True))

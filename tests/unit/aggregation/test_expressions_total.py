@@ -43,7 +43,7 @@ def test_values_with_a_large_weight() -> None:
     assert total([(1e300, 10**9), (-1e300, 10**9 - 1)]).total() == 1e300
 
 
-@settings(max_examples=300 // sampled(2))
+@settings(max_examples=300 // sampled(3))
 @given(pairs=st.lists(st.tuples(FLOATS | INTEGERS, TIMES), max_size=8))
 def test_a_weighted_sum_equals_that_of_the_expanded_list(pairs: list[tuple[Any, int]]) -> None:
     expanded = [value for value, times in pairs for _ in range(times)]
@@ -58,7 +58,7 @@ def test_a_weighted_sum_equals_that_of_the_expanded_list(pairs: list[tuple[Any, 
             assert exact == expected
 
 
-@settings(max_examples=300 // sampled(2))
+@settings(max_examples=300 // sampled(3))
 @given(pairs=st.lists(st.tuples(FLOATS | LARGE, TIMES), min_size=1, max_size=6), data=st.data())
 def test_order_does_not_matter(pairs: list[tuple[float, int]], data: st.DataObject) -> None:
     singles = [(value, 1) for value, times in pairs for _ in range(times)]

@@ -36,7 +36,7 @@ def give(rows: list[Any], *stages: Any, others: list[Any] | None = None) -> list
     return list(Pipeline.parse(list(stages)).run(map(Anonymous, rows), Others(others or [])))
 
 
-@settings(max_examples=300 // sampled(2))
+@settings(max_examples=300 // sampled(3))
 @given(rows=ROWS, others=ROWS, local=PATHS, foreign=PATHS)
 def test_lookup(rows: list[Any], others: list[Any], local: str, foreign: str) -> None:
     stage = {"from": "o", "localField": local, "foreignField": foreign, "as": "found"}
@@ -56,7 +56,7 @@ def test_lookup(rows: list[Any], others: list[Any], local: str, foreign: str) ->
         assert result["found"] == expected
 
 
-@settings(max_examples=200 // sampled(2))
+@settings(max_examples=200 // sampled(3))
 @given(rows=ROWS, path=st.sampled_from(["$a", "$b", "$a.b"]))
 def test_group(rows: list[Any], path: str) -> None:
     found = give(rows, {"$group": {"_id": path, "all": {"$push": "$$ROOT"}, "n": {"$count": {}}}})
@@ -67,7 +67,7 @@ def test_group(rows: list[Any], path: str) -> None:
     assert sorted(each["count"] for each in counted) == sorted(each["n"] for each in found)
 
 
-@settings(max_examples=200 // sampled(2))
+@settings(max_examples=200 // sampled(3))
 @given(
     rows=ROWS,
     path=PATHS,
@@ -84,7 +84,7 @@ def test_a_bounded_sort_is_a_sort(
     assert bounded == give(many, by)[skip : skip + limit]
 
 
-@settings(max_examples=200 // sampled(2))
+@settings(max_examples=200 // sampled(3))
 @given(rows=ROWS)
 def test_projections_split_a_row(rows: list[Any]) -> None:
     included = give(rows, {"$project": {"a": 1}})

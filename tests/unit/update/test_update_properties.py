@@ -90,7 +90,7 @@ def give(update: Update, body: Any, **options: Any) -> Any:
         return None
 
 
-@settings(max_examples=200 // sampled(2))
+@settings(max_examples=200 // sampled(3))
 @given(written=updates(), body=BODIES, inserting=st.booleans(), ordered=st.booleans())
 def test_nothing_is_changed_in_place(
     written: Any, body: Any, inserting: bool, ordered: bool
@@ -106,7 +106,7 @@ def test_nothing_is_changed_in_place(
     assert found is None or (found is body) is (text == before)
 
 
-@settings(max_examples=150 // sampled(2))
+@settings(max_examples=150 // sampled(3))
 @given(written=updates(), body=BODIES)
 def test_printed_updates_parse_to_the_same(written: Any, body: Any) -> None:
     update = read(written)
@@ -125,7 +125,7 @@ ANYTHING = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=400 // sampled(2))
+@settings(max_examples=400 // sampled(3))
 @given(
     what=ANYTHING
     | st.dictionaries(
@@ -148,7 +148,7 @@ def test_errors_name_the_path(what: Any, filters: Any, body: Any) -> None:
 IDEMPOTENT = frozenset({"$set", "$unset", "$min", "$max", "$addToSet", "$pull", "$pullAll", "$currentDate"})  # fmt: skip
 
 
-@settings(max_examples=200 // sampled(2))
+@settings(max_examples=200 // sampled(3))
 @example(written=({"$unset": {"a.0": None}}, None), body={"a": [None]})
 @given(written=updates(), body=BODIES)
 def test_idempotent_operators(written: Any, body: Any) -> None:
@@ -160,7 +160,7 @@ def test_idempotent_operators(written: Any, body: Any) -> None:
         assert give(update, once) is once
 
 
-@settings(max_examples=150 // sampled(2))
+@settings(max_examples=150 // sampled(3))
 @given(conditions=st.dictionaries(st.sampled_from(["a", "b.a", "b.b", "c"]), VALUES, max_size=3))
 def test_a_seed_is_found_by_its_filter(conditions: Any) -> None:
     filter = Filter.parse({path: {"$eq": value} for path, value in conditions.items()})
@@ -192,7 +192,7 @@ def reference(body: dict[str, Any], path: str, operator: str, operand: Any) -> A
     return new
 
 
-@settings(max_examples=200 // sampled(2))
+@settings(max_examples=200 // sampled(3))
 @given(
     body=BODIES,
     path=st.sampled_from("abc"),
