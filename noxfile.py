@@ -11,13 +11,9 @@ import nox
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 OLDEST = PYTHONS[0]
-AEA_TESTS = [
-    f"tests/integrations/test_aea_{part}.py"
-    for part in ("storage", "dialogues", "attributes", "run", "importing")
-]
 
 nox.needs_version = ">=2025.2.9"
-nox.options.sessions = ["tests", "lint", "types", "docs", "package"]
+nox.options.sessions = ["tests", "hosts", "lint", "types", "docs", "package"]
 
 
 @nox.session(python=PYTHONS)
@@ -38,7 +34,7 @@ def lint(session: nox.Session) -> None:
 @nox.session(python=PYTHONS)
 def types(session: nox.Session) -> None:
     """Check types, strictly, and that pyright sees those of models as mypy does."""
-    _install(session)
+    session.install("-e", ".[dev,hosts]")
     session.install("basedpyright>=1.31")  # of 250 MB, hence no part of the extra `dev`
     session.run("mypy")
     session.run("basedpyright", "-p", "tests/typing/pyright.json")
@@ -61,7 +57,7 @@ def pages(session: nox.Session) -> None:
 @nox.session(python=OLDEST)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks."""
-    session.install("-e", ".[dev,peers]")
+    session.install("-e", ".[dev,hosts,peers]")
     session.run("python", "-m", "pytest", "-n", "0", "-m", "bench", *session.posargs)
 
 
@@ -130,131 +126,43 @@ def failover(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", *which, *session.posargs)
 
 
-@nox.session(name="hosts-smskillsdk", python=PYTHONS)
-def hosts_smskillsdk(session: nox.Session) -> None:
-    """Test the integration with Soul Machines' SDK, with the SDK; `tests` includes it."""
-    _install(session)
-    session.run("python", "-m", "pytest", "tests/integrations/test_smskillsdk.py", *session.posargs)
+@nox.session(python=PYTHONS)
+def hosts(session: nox.Session) -> None:
+    """Test the integrations with agent frameworks, and their pages; LangGraph has only `hosts-langgraph`."""
+    session.install("-e", ".[dev,hosts]")
+    tests = ("tests/integrations", "tests/test_docs.py")
+    installed = {"COLLECTIONS_STORE_TEST_HOSTS": "installed"}
+    session.run("python", "-m", "pytest", *tests, *session.posargs, env=installed)
 
 
-@nox.session(name="hosts-opsdroid", python=PYTHONS)
-def hosts_opsdroid(session: nox.Session) -> None:
-    """Test the integration with opsdroid; `tests` includes it."""
-    _install(session)
-    session.run("python", "-m", "pytest", "tests/integrations/test_opsdroid.py", *session.posargs)
+def _add_session(name: str, title: str, extras: str, *tests: str) -> None:
+    def run_tests(session: nox.Session) -> None:
+        session.install("-e", f".[{extras}]")
+        files = [f"tests/integrations/test_{each}.py" for each in tests]
+        everything = {"COLLECTIONS_STORE_TEST_HOSTS": "all"}
+        command = ("python", "-m", "pytest", "--whole-matrix", *files)
+        session.run(*command, *session.posargs, env=everything)
 
-
-@nox.session(name="hosts-fastmcp", python=PYTHONS)
-def hosts_fastmcp(session: nox.Session) -> None:
-    """Test the integration with FastMCP and py-key-value; `tests` includes it."""
-    _install(session)
-    session.run("python", "-m", "pytest", "tests/integrations/test_key_value.py", *session.posargs)
-
-
-@nox.session(name="hosts-open-aea", python=PYTHONS)
-def hosts_open_aea(session: nox.Session) -> None:
-    """Test the integration with AEA, with Valory's; `tests` includes it."""
-    _install(session)
-    session.run("python", "-m", "pytest", *AEA_TESTS, *session.posargs)
-
-
-@nox.session(name="hosts-aea", python=OLDEST)
-def hosts_aea(session: nox.Session) -> None:
-    """Test the integration with Fetch.ai's AEA in an environment of its own; `tests` includes a part."""
-    _install(session)
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "tests/integrations/test_fetchai.py",
-        *session.posargs,
-        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
+    run_tests.__doc__ = (
+        f"Run all tests of the integration with {title}, with every combination of backends."
     )
+    is_old = name == "aea"  # Fetch.ai's package goes as far as Python 3.11
+    nox.session(name=f"hosts-{name}", python=OLDEST if is_old else PYTHONS)(run_tests)
 
 
-@nox.session(name="hosts-agent-framework", python=PYTHONS)
-def hosts_agent_framework(session: nox.Session) -> None:
-    """Test the integration with Microsoft Agent Framework; `tests` includes it."""
-    _install(session)
-    tests = "tests/integrations/test_agent_framework.py"
-    session.run("python", "-m", "pytest", tests, *session.posargs)
-
-
-@nox.session(name="hosts-google-adk", python=PYTHONS)
-def hosts_google_adk(session: nox.Session) -> None:
-    """Test the integration with Google ADK, also with ADK's own tests, from its repository; `tests` includes a part."""
-    _install(session)
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "tests/integrations/test_google_adk.py",
-        *session.posargs,
-        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
-    )
-
-
-@nox.session(name="hosts-langchain", python=PYTHONS)
-def hosts_langchain(session: nox.Session) -> None:
-    """Test the integration with LangChain; `tests` includes it."""
-    _install(session)
-    session.run("python", "-m", "pytest", "tests/integrations/test_langchain.py", *session.posargs)
-
-
-@nox.session(name="hosts-llama-index", python=PYTHONS)
-def hosts_llama_index(session: nox.Session) -> None:
-    """Test the integration with LlamaIndex; `tests` includes a part."""
-    _install(session)
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "tests/integrations/test_llama_index.py",
-        *session.posargs,
-        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
-    )
-
-
-@nox.session(name="hosts-mcp", python=PYTHONS)
-def hosts_mcp(session: nox.Session) -> None:
-    """Test the integration with the MCP SDK; `tests` includes it, without the SDK's own tests."""
-    _install(session)
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "tests/integrations/test_mcp_events.py",
-        *session.posargs,
-        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
-    )
-
-
-@nox.session(name="hosts-openai-agents", python=PYTHONS)
-def hosts_openai_agents(session: nox.Session) -> None:
-    """Test the integration with the OpenAI Agents SDK, and run the SDK's own tests; `tests` includes a part."""
-    _install(session)
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "tests/integrations/test_openai_agents.py",
-        *session.posargs,
-        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
-    )
-
-
-@nox.session(name="hosts-langgraph", python=PYTHONS)
-def hosts_langgraph(session: nox.Session) -> None:
-    """Test the integration with LangGraph in an environment of its own; `tests` includes a part."""
-    _install(session)
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "tests/integrations/test_langgraph.py",
-        *session.posargs,
-        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
-    )
+AEA = ("aea_storage", "aea_dialogues", "aea_attributes", "aea_run", "aea_importing")
+_add_session("aea", "Fetch.ai's AEA", "dev", "fetchai")
+_add_session("agent-framework", "Microsoft Agent Framework", "dev,hosts", "agent_framework")
+_add_session("fastmcp", "FastMCP and py-key-value", "dev,hosts", "key_value", "fastmcp")
+_add_session("google-adk", "Google ADK", "dev,hosts", "google_adk")
+_add_session("langchain", "LangChain", "dev,hosts", "langchain")
+_add_session("langgraph", "LangGraph", "dev", "langgraph")
+_add_session("llama-index", "LlamaIndex", "dev,hosts", "llama_index")
+_add_session("mcp", "the MCP SDK", "dev,hosts", "mcp_events")
+_add_session("open-aea", "Valory's AEA", "dev", *AEA)
+_add_session("openai-agents", "the OpenAI Agents SDK", "dev,hosts", "openai_agents")
+_add_session("opsdroid", "opsdroid", "dev", "opsdroid")
+_add_session("smskillsdk", "Soul Machines' SDK", "dev", "smskillsdk")
 
 
 @nox.session(python=PYTHONS)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -63,6 +64,7 @@ def _import_all(package: ModuleType) -> None:
                 _import_all(imported)
 
 
+gc.disable()  # until all tests are collected
 _import_all(collections_store)
 if "COLLECTIONS_STORE_TEST_JSONB" in os.environ:  # see tests/contract/test_jsonb.py
     CreateCollection.__init__.__defaults__ = (True, AS_IT_IS, True, False, False)
@@ -86,6 +88,22 @@ def sampled(one_in: int) -> int:
     return 1 if WHOLE in os.environ else one_in
 
 
+HOSTS = os.environ.get("COLLECTIONS_STORE_TEST_HOSTS")
+"""Set in the sessions of hosts, where agent frameworks must be installed; "all" runs also the tests that take minutes."""
+only_all_of_hosts = pytest.mark.skipif(
+    HOSTS != "all", reason="takes minutes, and needs a network: nox -s hosts-…"
+)
+
+
+def missing(module: str) -> str | None:
+    """Return why tests of an agent framework are to be skipped, None if it is installed or must be."""
+    try:
+        found = find_spec(module)  # to import it would take seconds
+    except ModuleNotFoundError:  # of the package that it is in
+        found = None
+    return f"{module} is not installed: nox -s hosts" if found is None and not HOSTS else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Set one known seed for the property tests, unless the command line has one. Restore the handler of SIGINT, so
     that processes that the tests start do not ignore it: jobs in a shell's background do.
@@ -97,6 +115,22 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[WHOLE] = "1"  # before the modules of tests are imported
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if hasattr(config, "workerinput"):
+        _collect_in_turns(config)
+
+
+def _collect_in_turns(config: pytest.Config) -> None:
+    """Let each worker begin with other files: of those that it comes to later, most were compiled by the others."""
+    option = config.option
+    is_whole = [Path(each).name for each in config.args] == ["tests"]
+    if not is_whole or option.ignore or option.ignore_glob or "not bench" not in option.markexpr:
+        return
+    tests = Path(config.args[0])
+    files = sorted(map(str, tests.rglob("test_*.py")))
+    files = [each for each in files if "benchmarks" not in Path(each).relative_to(tests).parts]
+    worker = config.workerinput  # type: ignore[attr-defined]
+    start = len(files) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+    config.args = files[start:] + files[:start]
 
 
 T = TypeVar("T")
@@ -120,12 +154,6 @@ def new_threads() -> NewThreads:
 
 _BACKEND_FIXTURES = ("backend", "shared_backend", "lasting_backend")
 _VARIANT_FIXTURES = ("open_store", "lasting_store")
-_ABOVE = (
-    "tests/cli/",
-    "tests/integrations/",
-    "tests/migrations/test_own_alembic.py",
-    "tests/migrations/test_shop.py",
-)
 BACKENDS = ("sqlite-file", "sqlite-memory", "postgresql")
 VARIANTS = ("sync", "async")
 
@@ -135,19 +163,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--whole-matrix",
         action="store_true",
-        help="run each test on each backend both sync and async, instead of one of the two",
+        help="run each test on each backend, both sync and async, and all cases; else it is one of them in turns",
     )
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Start two workers for each core: tests wait a third of their time for processes, servers and timeouts."""
-    return 2 * (os.cpu_count() or 1)
+    """Start one worker more than there are cores: tests wait for processes, servers and timeouts."""
+    return 1 + (os.cpu_count() or 1)
 
 
-def pytest_collection_finish() -> None:
-    """Keep what was imported and collected, some million objects, out of each garbage collection."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Keep what was imported and collected, some million objects, out of garbage collections, and collect seldom: as often as
+    usual it takes a tenth of the time.
+    """
+    gc.enable()
     gc.collect()
     gc.freeze()
+    if "not bench" in session.config.option.markexpr:  # a benchmark measures what a user has
+        gc.set_threshold(20_000, 20, 20)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -156,13 +190,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_left_out else None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run each test on each backend either sync or async (or with one value of its other parameter of two), and one in
-    four in memory. Run each case of a test that has cases, and each test of the command line, the integrations and the projects of
-    users, on one database, in turns. `cases_on_each_backend` marks tests of what the databases answer to each case: these run on both.
-    Tests that are selected by `-k` or by their ids all run. The longest test, that of the types, begins first.
+    """Run each test, and each case of a test, on one database, in turns, either sync or async (or with one value of its other
+    parameter of two), and one test in eight in memory. `each_backend` marks tests of what the databases answer: these run
+    on both. A test of which that leaves nothing, such as one in memory only, runs with all its cases, and so do tests
+    that are selected by `-k` or by their ids. The longest test, that of the types, begins first.
     """
-    items.sort(key=lambda item: "test_lint.py" not in item.nodeid)
+    items.sort(key=lambda item: ("test_lint.py" not in item.nodeid, item.path))
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if "lasting_store" in parameters and {"backend", "open_store"} & {*parameters}:
@@ -173,8 +208,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if is_selection or config.getoption("--whole-matrix"):
         return
     selected = {item for item in items if _is_selected(item)}
+    represented = {_function(item) for item in selected}
+    selected |= {item for item in items if _function(item) not in represented}
     config.hook.pytest_deselected(items=[item for item in items if item not in selected])
     items[:] = [item for item in items if item in selected]
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def _is_selected(item: pytest.Item) -> bool:
@@ -185,29 +226,24 @@ def _is_selected(item: pytest.Item) -> bool:
         variant = VARIANTS[parameters["changes"] is True]
     if backend not in BACKENDS:
         return True
-    number = crc32(item.nodeid.partition("[")[0].encode())
-    if not item.get_closest_marker("cases_on_each_backend"):
-        case = _case(item)
-        if backend != "sqlite-memory" and case is not None:
-            number += case // 2  # the next two cases are of the other variant
-            if (BACKENDS.index(backend) // 2 + case) % 2:
-                return False
+    number = crc32(_function(item).encode())
+    if backend != "sqlite-memory" and not item.get_closest_marker("each_backend"):
+        case = _case(item, number)
+        number += case // 2  # the next two cases are of the other variant
+        if (BACKENDS.index(backend) // 2 + case) % 2:
+            return False
     if variant not in VARIANTS:
         return True
-    if backend == "sqlite-memory" and number // 2 % 4:
+    if backend == "sqlite-memory" and number // 2 % 8:
         return False
     return (BACKENDS.index(backend) + VARIANTS.index(variant) + number) % 2 == 0
 
 
-def _case(item: pytest.Item) -> int | None:
-    """Return the number of a test's case, None if it has no parameters but those of the backend. What stands on the
-    public interface, the command line, the integrations and projects of users, is one case a test.
-    """
+def _case(item: pytest.Item, number: int) -> int:
+    """Return the number of a test's case; that of the test if it has no parameters but those of the backend."""
     indices: dict[str, int] = getattr(getattr(item, "callspec", None), "indices", {})
     own = {*indices} - {*_BACKEND_FIXTURES, *_VARIANT_FIXTURES, "changes"}
-    if own:
-        return sum(indices[name] for name in own)
-    return crc32(item.name.partition("[")[0].encode()) if item.nodeid.startswith(_ABOVE) else None
+    return sum(indices[name] for name in own) if own else number // 16
 
 
 def pytest_report_header(config: pytest.Config) -> str:

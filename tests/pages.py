@@ -83,6 +83,18 @@ RUNNING_PAGES = [page for page in PAGES if any(map(runs, blocks(page)))]
 OWN_ENVIRONMENTS = {"langgraph"}
 """Pages whose packages cannot be installed beside those of others: the tests of their integrations run them."""
 
+FRAMEWORKS = {
+    "agent-framework": "agent_framework",
+    "fastmcp": "fastmcp",
+    "google-adk": "google.adk",
+    "langchain": "langchain_core",
+    "llama-index": "llama_index.core",
+    "mcp": "mcp",
+    "openai-agents": "agents",
+    "pydantic-ai": "pydantic_ai",
+}
+"""The packages of pages that tests/test_docs.py skips where they are not installed."""
+
 
 def needs_postgres(page: Path) -> bool:
     return "postgres_url" in page.read_text(encoding="utf-8")

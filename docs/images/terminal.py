@@ -5,7 +5,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import unescape
 from io import StringIO
 from pathlib import Path
@@ -48,21 +48,21 @@ FRAME = """\
 """
 
 
-def draw() -> str:
+def run(arguments: list[str], folder: str) -> str:
+    """Run a command of the session in a folder, and return its output."""
+    command = [sys.executable, "-m", "collections_store", *arguments]
+    done = subprocess.run(command, check=True, cwd=folder, capture_output=True, encoding="utf-8")
+    return done.stdout
+
+
+def draw(run: Callable[[list[str], str], str] = run) -> str:
     """Run the session in an empty folder, and return its picture as SVG."""
     console = Console(record=True, width=108, file=StringIO(), highlight=False)
     with tempfile.TemporaryDirectory() as folder:
         for command in SESSION:
             console.print(Text.assemble(("$ ", "bold green"), (f"{PROGRAM} {command}", "bold")))
-            done = subprocess.run(
-                [sys.executable, "-m", "collections_store", *shlex.split(command)],
-                check=True,
-                cwd=folder,
-                capture_output=True,
-                encoding="utf-8",
-            )
-            if done.stdout:
-                console.print(Text(done.stdout.rstrip("\n")))
+            if printed := run(shlex.split(command), folder):
+                console.print(Text(printed.rstrip("\n")))
     return console.export_svg(
         title="A store in one SQLite file", theme=MONOKAI, code_format=FRAME, unique_id="terminal"
     )

@@ -15,7 +15,7 @@ from conformance.targets import LACKING, OPS, InMemory, Op, Stored
 from collections_store import CollectionsStoreError, Store
 from collections_store.query.values import equal
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 NAMES = list(LACKING)

@@ -11,7 +11,7 @@ from conftest import SHARED, Backend
 
 from collections_store import F, InvalidOperand, InvalidPipeline, MemoryLimitExceeded, Store
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 CITIES: dict[str, Any] = {
     "berlin": {"in": "de", "people": 3.7, "rivers": ["Spree", "Havel"], "at": {"lat": 52}},

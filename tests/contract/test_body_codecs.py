@@ -16,7 +16,7 @@ from collections_store import (
 from collections_store.codec import BodySkipped, Codec, decode
 from collections_store.document import Invalid
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 
 @dataclass

@@ -273,6 +273,7 @@ def test_an_exception_of_the_source_notes_what_was_written(things: Any) -> None:
         assert was_committed(failed.value) is None
 
 
+@pytest.mark.each_backend  # one of the two is async, and skipped
 def test_closing_the_store_notes_what_was_written(open_store: Any) -> None:
     if open_store.variant == "async":
         pytest.skip("the iterator would have to await")
@@ -422,6 +423,7 @@ def test_bulk_write_takes_any_number_of_requests(things: Any) -> None:
     assert things.count({"n": 600}) == 2
 
 
+@pytest.mark.each_backend  # one of the two is async, and skipped
 def test_source_may_read_from_the_same_store(open_store: Any) -> None:
     if open_store.variant == "async":
         pytest.skip("the iterator would have to await")
@@ -445,6 +447,7 @@ def test_source_may_read_from_the_same_store(open_store: Any) -> None:
     assert [info.count for info in store.collections()] == [2500] * 5
 
 
+@pytest.mark.each_backend  # one of the two is async, and skipped
 def test_source_may_write_to_the_same_store(open_store: Any) -> None:
     store = open_store()
     if open_store.variant == "async":

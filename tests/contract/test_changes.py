@@ -366,6 +366,7 @@ def test_a_change_has_its_time(store: Any, things: Any, clock: Clock) -> None:
     assert second.time - first.time >= timedelta(hours=1)
 
 
+@pytest.mark.each_backend  # one of the two is async, and skipped
 def test_changes_are_recorded_on_an_engine_of_the_caller(
     open_store: Opener,
 ) -> None:
@@ -731,6 +732,7 @@ def test_a_closed_store(store: Any, things: Any) -> None:
         next(waiting)
 
 
+@pytest.mark.each_backend  # one of the two is async, and skipped
 def test_operations_in_a_transaction_of_the_caller_record_their_changes_at_once(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -319,6 +319,7 @@ def writes(seen: list[str]) -> list[str]:
     return [each for each in seen if each.split()[0] in {"INSERT", "UPDATE", "DELETE", "WITH"}]
 
 
+@pytest.mark.each_backend  # one of the two is async, and skipped
 def test_statements_are_counted(backend: Any, open_store: Opener) -> None:
     if open_store.variant == "async" or backend.is_private:
         pytest.skip("the same statements")

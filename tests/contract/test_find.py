@@ -15,7 +15,7 @@ from collections_store import F, Filter, InvalidFilter, Path
 from collections_store.operations import read as reading
 from collections_store.operations.find import FindIds
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 BODIES: dict[str, Any] = {
     "one": {"a": 1},

@@ -14,7 +14,7 @@ from collections_store import (
     Path,
 )
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 HOSTILE = [
     "'",

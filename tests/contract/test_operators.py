@@ -14,7 +14,7 @@ from conftest import Backend
 from collections_store import Document, F, Filter, InvalidFilter, InvalidOperand, Path
 from collections_store.query.matcher import matches
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 BODIES: dict[str, Any] = {
     "1": {"n": 1, "s": "apple", "t": ["a", "b"], "o": {"x": 1}},

@@ -13,7 +13,7 @@ from conftest import Backend
 
 from collections_store import Collection, Explanation, Index, Store
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 PAGE = (DOCS / "indexes.md").read_text(encoding="utf-8")

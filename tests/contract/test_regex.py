@@ -10,7 +10,7 @@ from conftest import Backend
 from collections_store import AsyncStore, PatternLimitExceeded, Store
 from collections_store.query.patterns import matchers
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 TEXTS = {
     "1": "Straße 12",

@@ -10,7 +10,7 @@ from conftest import Backend
 from collections_store import InvalidSort, Path, Store
 from collections_store.operations import find as streaming
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 LONG = "x" * 150
 

@@ -18,7 +18,7 @@ from collections_store import (
     errors,
 )
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 IN_ARRAY = {"items": [{"sku": 2}], "n": 1}
 """Has the value within an array; it counts as null."""

@@ -31,7 +31,7 @@ from collections_store.operations import read as reading
 from collections_store.operations.update import Modification, ModifyMany
 from collections_store.query.filter import Filter
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 PEOPLE = {
     "ada": {"name": "Ada", "age": 36, "likes": ["tea", "chess"], "in": {"city": "London"}},

@@ -20,7 +20,7 @@ from collections_store import InvalidBody, InvalidOption, Store, migrate
 from collections_store.codec import Codec
 from collections_store.options import Names
 
-pytestmark = pytest.mark.cases_on_each_backend
+pytestmark = pytest.mark.each_backend
 
 
 class Colour(enum.Enum):

@@ -27,6 +27,7 @@ from google.adk.sessions import Session
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
+from pydantic import ConfigDict
 
 from collections_store import (
     AsyncStore,
@@ -367,8 +368,8 @@ class Deleting(GetSessionConfig):
 def test_a_session_that_is_deleted_while_it_is_read_is_not_found(
     shared_backend: Backend, since: float | None
 ) -> None:
-    class Config(Deleting, extra="allow"):
-        pass
+    class Config(Deleting):
+        model_config = ConfigDict(extra="allow")
 
     async def check(service: CollectionsSessionService) -> None:
         session = await service.create_session(**ADA, session_id="1")

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import signal
 import subprocess
@@ -14,14 +13,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Never
 
 import pytest
-from conftest import Backend
+from conftest import Backend, missing
 
 from collections_store import AsyncStore, InvalidBody, InvalidOption, Store, StoreClosed
 
-if not os.environ.get("CI"):
-    pytest.importorskip(
-        "agent_framework", reason="agent-framework-core is not installed: see the dev extra"
-    )
+if _reason := missing("agent_framework"):
+    pytest.skip(_reason, allow_module_level=True)
 
 from agent_framework import (
     Agent,

@@ -9,6 +9,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from conftest import only_all_of_hosts
 from postgres_server import URL_VARIABLE
 
 ROOT = Path(__file__).parents[2]
@@ -29,10 +30,7 @@ BESIDE = [
     "setuptools<81",
 ]
 """Its requirements, without its upper bounds, which are too old for Python 3.11."""
-FEW = "not postgresql and (restart or real_runtime or restored or migrated or registers or put_get)"
-"""The tests that run by default, one of each part; `nox -s hosts-aea` runs all, which takes two minutes more."""
 QUIET = ("-q", "--disable-pip-version-check", "--no-compile")
-ALL_TESTS = "COLLECTIONS_STORE_TEST_HOSTS"
 PARTS = ("storage", "dialogues", "attributes", "run", "importing")
 TESTS = [f"test_aea_{part}.py" for part in PARTS]
 
@@ -65,6 +63,7 @@ def _pip(program: str, *arguments: str) -> None:
     assert not done.returncode, done.stderr
 
 
+@only_all_of_hosts
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="aea 1.2.5 goes as far as Python 3.11")
 @pytest.mark.timeout(900)
 def test_fetchais_aea(python: str, postgres_url: str, tmp_path: Path) -> None:
@@ -74,9 +73,8 @@ def test_fetchais_aea(python: str, postgres_url: str, tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = tests\ntimeout = 120\n")
     files = [f"tests/integrations/{name}" for name in TESTS]
-    some = [] if os.environ.get(ALL_TESTS) else ["-k", FEW]
     done = subprocess.run(
-        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *some, *files],
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
         check=False,
         cwd=tmp_path,
         env=os.environ | {URL_VARIABLE: postgres_url, "PYTHONPATH": ""},

@@ -4,22 +4,19 @@ import importlib.metadata
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from conftest import HOSTS, missing, only_all_of_hosts
 from postgres_server import URL_VARIABLE
+
+if _reason := missing("google.adk"):
+    pytest.skip(_reason, allow_module_level=True)
 
 ROOT = Path(__file__).parents[2]
 TESTS = ["tests/integrations/google_adk_sessions.py", "tests/integrations/google_adk_memory.py"]
-ALL_TESTS = "COLLECTIONS_STORE_TEST_HOSTS"
 REPOSITORY = "https://github.com/google/adk-python"
 UNREACHABLE = ("Could not resolve host", "Failed to connect", "unable to access")
-
-pytestmark = pytest.mark.skipif(
-    not (find_spec("google") and find_spec("google.adk")) and not os.environ.get("CI"),
-    reason="google-adk is not installed: see the dev extra",
-)
 
 
 def run_tests(*arguments: str, environment: dict[str, str], cwd: Path = ROOT) -> None:
@@ -37,13 +34,11 @@ def run_tests(*arguments: str, environment: dict[str, str], cwd: Path = ROOT) ->
 
 @pytest.mark.timeout(600)
 def test_google_adk(postgres_url: str) -> None:
-    matrix = ["--whole-matrix"] if os.environ.get(ALL_TESTS) else []
+    matrix = ["--whole-matrix"] if HOSTS == "all" else []
     run_tests(*matrix, *TESTS, environment={URL_VARIABLE: postgres_url})
 
 
-@pytest.mark.skipif(
-    not os.environ.get(ALL_TESTS), reason="needs a network: nox -s hosts-google-adk"
-)
+@only_all_of_hosts
 @pytest.mark.timeout(900)
 def test_adks_own_contract_tests(tmp_path: Path) -> None:
     """Run the tests that ADK runs for each of its services, of the tag of the installed version."""

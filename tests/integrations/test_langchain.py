@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import warnings
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend
+from conftest import Backend, missing
 
 from collections_store import (
     AsyncStore,
@@ -22,8 +21,8 @@ from collections_store import (
     StoreClosed,
 )
 
-if not os.environ.get("CI"):
-    pytest.importorskip("langchain_core", reason="LangChain is not installed: see the dev extra")
+if _reason := missing("langchain_core"):
+    pytest.skip(_reason, allow_module_level=True)
 
 from langchain_core._api import LangChainDeprecationWarning
 from langchain_core.chat_history import BaseChatMessageHistory

@@ -9,6 +9,7 @@ import venv
 from pathlib import Path
 
 import pytest
+from conftest import only_all_of_hosts
 from postgres_server import URL_VARIABLE
 
 ROOT = Path(__file__).parents[2]
@@ -18,9 +19,6 @@ PACKAGES = (
     "langgraph-checkpoint-sqlite==3.1.2",
     "pycryptodome",
 )
-FEW = "conformance and not memory or page or (sqlite-file and not processes and not killed)"
-"""The tests that run by default; `nox -s hosts-langgraph` runs all, which takes minutes."""
-ALL_TESTS = "COLLECTIONS_STORE_TEST_HOSTS"
 TESTS = [f"tests/integrations/langgraph_{each}.py" for each in ("importing", "saver", "store")]
 SDISTS = {
     "langgraph-checkpoint-sqlite==3.1.2": (
@@ -68,9 +66,9 @@ def _pip(*arguments: str) -> None:
     assert not done.returncode, done.stderr
 
 
+@only_all_of_hosts
 @pytest.mark.timeout(1800)
 def test_langgraph(python: str, postgres_url: str, tmp_path: Path) -> None:
-    some = ["--whole-matrix"] if os.environ.get(ALL_TESTS) else ["-k", FEW]
     done = subprocess.run(
         [
             python,
@@ -83,7 +81,7 @@ def test_langgraph(python: str, postgres_url: str, tmp_path: Path) -> None:
             "no:cacheprovider",
             "-p",
             "no:asyncio",
-            *some,
+            "--whole-matrix",
             *TESTS,
         ],
         check=False,
@@ -119,7 +117,7 @@ def test_speed(python: str, postgres_url: str, capsys: pytest.CaptureFixture[str
         )
 
 
-@pytest.mark.skipif(not os.environ.get(ALL_TESTS), reason="takes minutes: nox -s hosts-langgraph")
+@only_all_of_hosts
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("package", SDISTS)
 def test_langgraphs_own_tests(python: str, package: str, tmp_path: Path) -> None:

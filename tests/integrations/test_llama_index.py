@@ -3,24 +3,22 @@
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from conftest import HOSTS, missing
 from postgres_server import URL_VARIABLE
+
+if _reason := missing("llama_index.core"):
+    pytest.skip(_reason, allow_module_level=True)
 
 ROOT = Path(__file__).parents[2]
 TESTS = "tests/integrations/llama_index_storage.py"
-ALL_TESTS = "COLLECTIONS_STORE_TEST_HOSTS"
 
 
-@pytest.mark.skipif(
-    not (find_spec("llama_index") and find_spec("llama_index.core")) and not os.environ.get("CI"),
-    reason="LlamaIndex is not installed: see the dev extra",
-)
 @pytest.mark.timeout(600)
 def test_llama_index(postgres_url: str) -> None:
-    matrix = ["--whole-matrix"] if os.environ.get(ALL_TESTS) else []
+    matrix = ["--whole-matrix"] if HOSTS == "all" else []
     program = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*program, *matrix, TESTS],

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend
+from conftest import Backend, missing, only_all_of_hosts
 
 from collections_store import AsyncStore, InvalidOption, Store, StoreClosed
 
-if not os.environ.get("CI"):
-    pytest.importorskip("mcp.server.mcpserver", reason="mcp is not installed: see the dev extra")
+if _reason := missing("mcp"):
+    pytest.skip(_reason, allow_module_level=True)
 
 import httpx2
 from integrations.mcp_server import new_server, serving
@@ -730,9 +730,8 @@ def test_a_client_of_the_sdk_resumes_its_call_after_the_server_was_killed(
 
 
 def test_servers_of_fastmcp_take_it(shared_backend: Backend) -> None:
-    pytest.importorskip(
-        "fastmcp", reason="fastmcp is not installed: nox -s hosts-fastmcp runs this"
-    )
+    if reason := missing("fastmcp"):
+        pytest.skip(reason)
     from fastmcp import FastMCP
 
     def app(events: MCPEventStore) -> Any:
@@ -775,9 +774,7 @@ def pip(*arguments: str) -> None:
     assert not done.returncode, done.stderr
 
 
-@pytest.mark.skipif(
-    not os.environ.get("COLLECTIONS_STORE_TEST_HOSTS"), reason="nox -s hosts-mcp runs it"
-)
+@only_all_of_hosts
 @pytest.mark.timeout(600)
 def test_the_tests_of_the_sdk_pass_with_our_event_store(tmp_path: Path) -> None:
     outer, python = sysconfig.get_path("purelib"), tmp_path / "venv" / "bin" / "python"

@@ -4,19 +4,20 @@ import os
 import subprocess
 import sys
 import tarfile
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from conftest import Backend
+from conftest import HOSTS, Backend, missing, only_all_of_hosts
 from postgres_server import URL_VARIABLE
+
+if _reason := missing("agents"):
+    pytest.skip(_reason, allow_module_level=True)
 
 ROOT = Path(__file__).parents[2]
 TESTS = [
     "tests/integrations/openai_agents_sessions.py",
     "tests/integrations/openai_agents_files.py",
 ]
-ALL_TESTS = "COLLECTIONS_STORE_TEST_HOSTS"
 SDIST = "openai-agents==0.24.0"
 THEIR_TESTS = (
     "tests/memory/test_session.py",
@@ -25,11 +26,6 @@ THEIR_TESTS = (
     "tests/extensions/memory/test_async_sqlite_session.py",
 )
 UNREACHABLE = ("No matching distribution", "Max retries", "Failed to establish", "Name or service")
-
-pytestmark = pytest.mark.skipif(
-    not find_spec("agents") and not os.environ.get("CI"),
-    reason="openai-agents is not installed: see the dev extra",
-)
 
 
 def run_tests(*arguments: str, environment: dict[str, str], cwd: Path = ROOT) -> str:
@@ -56,13 +52,11 @@ def pip(*arguments: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_openai_agents(postgres_url: str) -> None:
-    matrix = ["--whole-matrix"] if os.environ.get(ALL_TESTS) else []
+    matrix = ["--whole-matrix"] if HOSTS == "all" else []
     run_tests(*matrix, *TESTS, environment={URL_VARIABLE: postgres_url})
 
 
-@pytest.mark.skipif(
-    not os.environ.get(ALL_TESTS), reason="needs an index: nox -s hosts-openai-agents"
-)
+@only_all_of_hosts
 @pytest.mark.timeout(900)
 def test_the_sdks_own_tests(shared_backend: Backend, tmp_path: Path) -> None:
     packages = tmp_path / "packages"  # our own tests run without pytest-asyncio

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from conftest import Backend
+from conftest import Backend, sampled
 
 from collections_store import Store
 from collections_store.migrate import include_name
@@ -105,9 +106,9 @@ def test_custom_prefix(shared_backend: Backend, engine: sa.Engine, tmp_path: Pat
     assert calls(proposed(engine, tmp_path / "alembic", **options)) == []
 
 
+@pytest.mark.each_backend
+@pytest.mark.parametrize("shared_backend", ["postgresql"], indirect=True)
 def test_custom_schema(shared_backend: Backend, tmp_path: Path) -> None:
-    if not shared_backend.is_postgresql:
-        pytest.skip("SQLite has no schemas")
     fill(shared_backend)
     schema = shared_backend.options["schema"]
     engine = sa.create_engine(shared_backend.url)
@@ -172,14 +173,20 @@ def alembic(folder: Path, environment: dict[str, str], *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("prefix", ["cs_", "bot"])
-@pytest.mark.parametrize("in_schema", [False, True])
+@pytest.mark.each_backend
+@pytest.mark.parametrize(
+    ("shared_backend", "in_schema", "prefix"),
+    [
+        ("sqlite-file", False, "cs_"),
+        ("sqlite-file", False, "bot"),
+        *product(["postgresql"], [False, True], ["cs_", "bot"]),
+    ][:: sampled(5)],
+    indirect=["shared_backend"],
+)
 def test_the_command_of_alembic_in_a_project(
     shared_backend: Backend, tmp_path: Path, prefix: str, in_schema: bool
 ) -> None:
     """With the filter, combined with one of the project's own, it drops no table; without, all of the store."""
-    if in_schema and not shared_backend.is_postgresql:
-        pytest.skip("SQLite has no schemas")
     fill(shared_backend, prefix=prefix)
     url = sa.make_url(shared_backend.url)
     if shared_backend.is_postgresql:
