@@ -80,12 +80,19 @@ _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.rand
 """In the environment, so that all worker processes of xdist have the same seed."""
 
 
+T = TypeVar("T")
 WHOLE = "COLLECTIONS_STORE_TEST_WHOLE"
 
 
 def sampled(one_in: int) -> int:
     """Return the step through the cases of a test that repeats itself: `one_in` of them; all with `--whole-matrix`."""
     return 1 if WHOLE in os.environ else one_in
+
+
+def in_turns(databases: list[str], cases: Iterable[T]) -> list[tuple[str, T]]:
+    """Return each case with one of two databases, in turns; with both under `--whole-matrix`."""
+    step = sampled(2)
+    return [(each, case) for n, case in enumerate(cases) for each in databases[n % step :: step]]
 
 
 HOSTS = os.environ.get("COLLECTIONS_STORE_TEST_HOSTS")
@@ -133,7 +140,6 @@ def _collect_in_turns(config: pytest.Config) -> None:
     config.args = files[start:] + files[:start]
 
 
-T = TypeVar("T")
 NewThreads = Callable[[], list[threading.Thread]]
 
 

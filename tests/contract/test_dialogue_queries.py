@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from conftest import SHARED, sampled
+from conftest import SHARED, in_turns, sampled
 
 from collections_store import Filter, Projection, Store
 
@@ -257,15 +257,12 @@ QUERIES = [
 ]  # fmt: skip
 
 
-IN_TURNS = [
-    pytest.param(database, query, id=f"{database}-{query.name}")
-    for number, query in enumerate(QUERIES)
-    for database in ["sqlite", "postgresql"][number % sampled(2) :: sampled(2)]
-]
-"""Each query on one of the databases; on both with `--whole-matrix`."""
-
-
-@pytest.mark.parametrize(("talks", "query"), IN_TURNS, indirect=["talks"])
+@pytest.mark.parametrize(
+    ("talks", "query"),
+    in_turns(["sqlite", "postgresql"], QUERIES),
+    indirect=["talks"],
+    ids=lambda each: getattr(each, "name", each),
+)
 def test_queries(query: Query, talks: Any, dialogues: list[Dialogue]) -> None:
     expected = [each["dialogue_id"] for each in dialogues if query.matches(each)]
     assert 0 < len(expected) < len(dialogues), "a query must match some dialogues, and not all"

@@ -13,7 +13,7 @@ from itertools import islice, product
 from typing import Any
 
 import pytest
-from conftest import Backend, sampled
+from conftest import Backend, in_turns, sampled
 from contract.test_hostile_text import HOSTILE, UNSTORABLE
 
 from collections_store import (
@@ -91,11 +91,8 @@ def on_postgresql(module_postgres_backend: Backend) -> Iterator[Store]:
 
 
 DATABASES = ["on_sqlite", "on_postgresql"]
-IN_TURNS = [
-    pytest.param(database, key, id=f"{database}-{name_of(key)}")
-    for database, key in list(product(DATABASES, KEYS))[:: sampled(2)]
-]
-"""Each key on one of the databases, as their number is odd; on both with `--whole-matrix`."""
+IN_TURNS = in_turns(DATABASES, KEYS)
+OTHER_TURNS = in_turns(DATABASES[::-1], KEYS)
 
 
 @pytest.fixture(params=DATABASES)
@@ -191,7 +188,7 @@ def make_indexes(things: Any, *options: tuple[Any, dict[str, Any]]) -> int:
 # -- keys ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("lasting", "key"), IN_TURNS, indirect=["lasting"])
+@pytest.mark.parametrize(("lasting", "key"), IN_TURNS, indirect=["lasting"], ids=name_of)
 def test_hostile_keys_in_every_operator_sort_and_index(
     lasting: Store, key: str, request: pytest.FixtureRequest
 ) -> None:
@@ -227,7 +224,7 @@ def test_hostile_keys_in_every_operator_sort_and_index(
     check(things, ordered, filters[:3], sorts[:1])
 
 
-@pytest.mark.parametrize(("lasting", "key"), IN_TURNS, indirect=["lasting"])
+@pytest.mark.parametrize(("lasting", "key"), IN_TURNS, indirect=["lasting"], ids=name_of)
 def test_hostile_keys_in_projections(lasting: Store, key: str) -> None:
     things = lasting["things"]
     things.put("target", {key: {key: 1, "x": [key, 2]}, "other": {key: 1}})
@@ -243,7 +240,7 @@ def test_hostile_keys_in_projections(lasting: Store, key: str) -> None:
             assert found.body == right
 
 
-@pytest.mark.parametrize(("lasting", "key"), IN_TURNS[::-1], indirect=["lasting"])
+@pytest.mark.parametrize(("lasting", "key"), OTHER_TURNS, indirect=["lasting"], ids=name_of)
 def test_hostile_keys_in_unique_indexes(lasting: Store, key: str) -> None:
     things = lasting["things"]
     things.put("1", {key: key})
@@ -263,7 +260,7 @@ def test_hostile_keys_in_unique_indexes(lasting: Store, key: str) -> None:
 # -- values ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("lasting", "text"), IN_TURNS, indirect=["lasting"])
+@pytest.mark.parametrize(("lasting", "text"), IN_TURNS, indirect=["lasting"], ids=name_of)
 def test_hostile_values_in_every_operator_and_index(
     lasting: Store, text: str, request: pytest.FixtureRequest
 ) -> None:

@@ -3,11 +3,10 @@ syntax error of the database.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import product
 from typing import Any
 
 import pytest
-from conftest import Backend, sampled
+from conftest import Backend, in_turns, sampled
 
 from collections_store import Document, Filter, InvalidFilter, InvalidSort, Path, Store
 from collections_store.query.matcher import matches
@@ -82,10 +81,6 @@ def filled(store: Store) -> Store:
 
 
 DATABASES = ["on_sqlite", "on_postgresql"]
-IN_TURNS = list(product(LARGE_FILTERS, DATABASES))
-if sampled(2) == 2:
-    IN_TURNS = [each for n, each in enumerate(IN_TURNS) if n % 4 in {0, 3}]
-"""Each large filter on one of the databases; on both with `--whole-matrix`."""
 
 
 @pytest.fixture(params=DATABASES)
@@ -95,7 +90,9 @@ def database(request: pytest.FixtureRequest) -> Store:
 
 
 @pytest.mark.parametrize("name", ["indexed", "plain"][:: sampled(2)])
-@pytest.mark.parametrize(("size", "database"), IN_TURNS, indirect=["database"])
+@pytest.mark.parametrize(
+    ("database", "size"), in_turns(DATABASES, LARGE_FILTERS), indirect=["database"]
+)
 def test_a_large_filter_finds_the_right_documents(
     database: Store, name: str, size: str, request: pytest.FixtureRequest
 ) -> None:

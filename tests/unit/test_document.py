@@ -1,6 +1,7 @@
 """Generated ids."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from collections_store import document
 from collections_store.document import new_id
 
 
@@ -56,3 +58,16 @@ os._exit(len(document.new_id()) if child == 0 else os.waitstatus_to_exitcode(os.
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_while_a_thread_makes_an_id_does_not_stop_the_child() -> None:
     assert subprocess.run([sys.executable, "-c", FORKING], check=False, timeout=30).returncode == 32
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="this system has no such signal")
+def test_a_signal_handler_may_make_an_id_while_another_is_made() -> None:
+    made: list[str] = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: made.append(new_id()))
+    try:
+        with document._ids_lock:
+            signal.raise_signal(signal.SIGUSR1)
+            assert made
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert made[0] < new_id()
