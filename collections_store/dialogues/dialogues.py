@@ -363,7 +363,10 @@ class Dialogues(BaseDialogues[Store]):
     ['What time is it?', 'Four.']
     """
 
-    _STORE, _LOCKS = Store, partial(StripedLocks, threading.Lock)
+    _STORE, _LOCKS = (
+        Store,
+        staticmethod(partial(StripedLocks, threading.Lock)),
+    )  # 3.14 binds a partial
 
     def setup(self) -> Restored:
         """Restore the active dialogues; returns their number, and the records that cannot be restored, which move to the
