@@ -26,11 +26,13 @@ from zlib import crc32
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from each_replica import REPLICAS_VARIABLE
 from hypothesis import HealthCheck, Phase, core, settings
 from postgres_cluster import Cluster, Template, cluster, template
 from postgres_server import NoPostgres, postgres_server
 from psycopg import sql
+from pythons import OTHERS, interpreter_of
 from transaction_pooler import POOLER_VARIABLE
 
 import collections_store
@@ -171,6 +173,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run each test on each backend, both sync and async, and all cases; else it is one of them in turns",
     )
+    parser.addoption(
+        "--one-in", type=int, default=1, help="with -m in_memory: run one test in so many"
+    )
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -205,6 +210,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     items.sort(key=lambda item: ("test_lint.py" not in item.nodeid, item.path))
     for item in items:
+        if _is_in_memory(item):
+            item.add_marker("in_memory")
         parameters = getattr(getattr(item, "callspec", None), "params", {})
         if "lasting_store" in parameters and {"backend", "open_store"} & {*parameters}:
             raise pytest.UsageError(
@@ -213,9 +220,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_selection = config.option.keyword or any("::" in argument for argument in config.args)
     if is_selection or config.getoption("--whole-matrix"):
         return
-    selected = {item for item in items if _is_selected(item)}
+    only_in_memory = config.option.markexpr == "in_memory"
+    selected = {item for item in items if _is_selected(item, only_in_memory)}
     represented = {_function(item) for item in selected}
     selected |= {item for item in items if _function(item) not in represented}
+    if only_in_memory:
+        in_memory = [item for item in items if item in selected and _is_in_memory(item)]
+        step = config.getoption("--one-in")
+        selected = {*in_memory[_seed % step :: step]}
     config.hook.pytest_deselected(items=[item for item in items if item not in selected])
     items[:] = [item for item in items if item in selected]
 
@@ -224,7 +236,15 @@ def _function(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
-def _is_selected(item: pytest.Item) -> bool:
+def _is_in_memory(item: pytest.Item) -> bool:
+    """Return whether a test needs no database but one in memory, and seconds at most."""
+    names = f"{item.name} {getattr(item, 'fixturenames', '')}"  # with those of parameters
+    is_elsewhere = "postgres" in names or "sqlite-file" in names
+    is_long = item.get_closest_marker("soak") or item.get_closest_marker("bench")
+    return not is_elsewhere and not is_long
+
+
+def _is_selected(item: pytest.Item, only_in_memory: bool) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     backend = next((parameters[name] for name in _BACKEND_FIXTURES if name in parameters), None)
     variant = next((parameters[name] for name in _VARIANT_FIXTURES if name in parameters), None)
@@ -240,7 +260,7 @@ def _is_selected(item: pytest.Item) -> bool:
             return False
     if variant not in VARIANTS:
         return True
-    if backend == "sqlite-memory" and number // 2 % 8:
+    if backend == "sqlite-memory" and not only_in_memory and number // 2 % 8:
         return False
     return (BACKENDS.index(backend) + VARIANTS.index(variant) + number) % 2 == 0
 
@@ -252,10 +272,14 @@ def _case(item: pytest.Item, number: int) -> int:
     return sum(indices[name] for name in own) if own else number // 16
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    """Print the seed: `--hypothesis-seed=…` repeats the run."""
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Print the seed, with which `--hypothesis-seed=…` repeats the run, and the Pythons of tests/test_pythons.py."""
     given = config.getoption("--hypothesis-seed", None)
-    return f"hypothesis seed: {_seed if given is None else given}"
+    pythons = [f"{version}: {interpreter_of(version) or 'not found'}" for version in OTHERS]
+    return [
+        f"hypothesis seed: {_seed if given is None else given}",
+        f"other Pythons: {', '.join(pythons)}",
+    ]
 
 
 CITUS_VARIABLE = "COLLECTIONS_STORE_TEST_CITUS_URL"
@@ -621,6 +645,21 @@ def shared_backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[B
 def postgres_backend(postgres_url: str) -> Iterator[Backend]:
     """An empty schema on PostgreSQL."""
     yield from _postgres_backend(postgres_url)
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_backend: Backend) -> str:
+    """The URL of an empty PostgreSQL database: its search path is a new schema."""
+    schema = postgres_backend.options["schema"]
+    engine = sa.create_engine(
+        sa.make_url(postgres_backend.url).set(drivername="postgresql+psycopg")
+    )
+    with engine.begin() as connection:
+        connection.execute(sa.schema.CreateSchema(schema))
+    engine.dispose()
+    url = sa.make_url(postgres_backend.url)
+    url = url.update_query_dict({"options": f"-csearch_path={schema}"})
+    return url.render_as_string(hide_password=False)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, is_typeddict
 
 import pytest
-import sqlalchemy as sa
 from conftest import HOSTS, missing
 from forked import Program, run_command
 from pages import (
@@ -46,21 +45,6 @@ _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 
 
 # -- the pages -------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def empty_postgres_url(postgres_backend: Any) -> str:
-    """The URL of an empty PostgreSQL database: its search path is a new schema."""
-    schema = postgres_backend.options["schema"]
-    engine = sa.create_engine(
-        sa.make_url(postgres_backend.url).set(drivername="postgresql+psycopg")
-    )
-    with engine.begin() as connection:
-        connection.execute(sa.schema.CreateSchema(schema))
-    engine.dispose()
-    url = sa.make_url(postgres_backend.url)
-    url = url.update_query_dict({"options": f"-csearch_path={schema}"})
-    return url.render_as_string(hide_password=False)
 
 
 def forked_command(arguments: Sequence[str]) -> tuple[int | None, str]:
