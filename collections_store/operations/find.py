@@ -50,11 +50,13 @@ if TYPE_CHECKING:
 
 @value_class
 class Find(Operation[list[Document]]):
-    """Read the documents that match, in order."""
+    """Read the documents that match, in order. Without a `sort` it is the natural order or, where there is a limit, the
+    order of the index that serves the filter: in natural order all matches would be read and sorted.
+    """
 
     collection: str
     filter: Filter
-    sort: Sort = NATURAL
+    sort: Sort | None = NATURAL
     skip: int = 0
     limit: int | None = None
     projection: Projection | None = None
@@ -63,8 +65,10 @@ class Find(Operation[list[Document]]):
     empty = list
 
     def __call__(self, connection: Connection) -> list[Document]:
-        if not self.sort.fields:
-            query = connection.collection(self.collection).select(self.filter)
+        statements = connection.collection(self.collection)
+        sort = read_order(self, statements)
+        if not sort.fields:
+            query = statements.select(self.filter)
             limit = NO_LIMIT if self.limit is None else self.limit
             with suppress(Inexact):
                 if not query.residual:
@@ -73,9 +77,16 @@ class Find(Operation[list[Document]]):
                         return documents_of(rows, self.collection, self.decode)
                     documents = (as_document(row[1:], self.collection) for row in popped(rows))
                     return list(returned(connection, self, documents))
-        reader = SortedReader(connection, self.collection, self.filter, self.sort)
+        reader = SortedReader(connection, self.collection, self.filter, sort)
         found = reader.window(self.skip, self.limit)
         return list(returned(connection, self, (document for _, document in found)))
+
+
+def read_order(operation: Find | Explain, statements: Statements) -> Sort:
+    """Return the order in which `Find` reads."""
+    if operation.sort is not None:
+        return operation.sort
+    return NATURAL if operation.limit is None else statements.plan_order(operation.filter)
 
 
 @value_class
@@ -237,11 +248,11 @@ def check_page(limit: Any) -> int:
     return checked
 
 
-def read_id_range(filter: Any, sort: Sort) -> tuple[str, str, int] | None:
+def read_id_range(filter: Any, sort: Sort | None) -> tuple[str, str, int] | None:
     """Return the bounds of `{"$id": {"$gte": first, "$lt": end}}` and the direction of `FindIdRange`; None for others."""
     if type(filter) is not dict or len(filter) != 1:
         return None
-    within, fields = filter.get("$id"), sort.fields
+    within, fields = filter.get("$id"), sort.fields if sort is not None else ()
     if type(within) is not dict or len(within) != 2:
         return None
     if fields and (len(fields) > 1 or fields[0].target != "id"):
@@ -380,19 +391,22 @@ class Explain(Operation[Explanation]):
 
     collection: str
     filter: Filter
-    sort: Sort
+    sort: Sort | None
     skip: int = 0
     limit: int | None = None
     atomic = True  # in a transaction that has read a table of its coordinator, Citus explains none
 
     def __call__(self, connection: Connection) -> Explanation:
         statements = connection.collection(self.collection)
-        query = statements.select(self.filter, self.sort)
+        sort = read_order(self, statements)
+        query = statements.select(self.filter, sort)
         arrays = bool(query.guard) and self._has_arrays(connection, query)
-        by_sql = statements.can_order(self.filter, self.sort) and not query.residual and not arrays
+        in_batches = self.limit is not None and statements.has_index(sort)
+        by_sql = statements.can_order(self.filter, sort) and not arrays
+        by_sql = by_sql and (in_batches or not query.residual)
         if not by_sql:
             query = statements.select(self.filter, NATURAL, indexed=False)
-        return self._explained(connection, statements, query, arrays=arrays, by_sql=by_sql)
+        return self._explained(connection, query, sort, arrays=arrays, by_sql=by_sql)
 
     def absent(self) -> Explanation:
         raise CollectionNotFound(self.collection)
@@ -406,12 +420,13 @@ class Explain(Operation[Explanation]):
     def _explained(
         self,
         connection: Connection,
-        statements: Statements,
         query: Query,
+        sort: Sort,
         *,
         arrays: bool,
         by_sql: bool,
     ) -> Explanation:
+        statements = connection.collection(self.collection)
         database, limit = connection.database, NO_LIMIT if self.limit is None else self.limit
         parameters = query.parameters(self.filter, skip=self.skip, limit=limit)
         rows = connection.rows(database.compiler.explain + query.sql, parameters)
@@ -420,8 +435,8 @@ class Explain(Operation[Explanation]):
         stops = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
         scans = (plan.scans or bool(walked)) and not stops
         advice = None
-        if arrays or (plan.sorts and self.sort.fields) or (plan.scans and scans):
-            advice = self._advice(connection, statements, arrays=arrays)
+        if arrays or (plan.sorts and sort.fields) or (plan.scans and scans):
+            advice = self._advice(connection, statements, sort, arrays=arrays)
         return Explanation(
             sql=query.sql,
             parameters=parameters,
@@ -429,14 +444,14 @@ class Explain(Operation[Explanation]):
             in_matcher=query.rest(self.filter) if query.residual else None,
             indexes=_names(plan, statements.options),
             scans=scans,
-            order=self._order(plan, by_sql=by_sql),
+            order=_order(plan, sort, by_sql=by_sql),
             arrays=arrays,
             plan=plan.lines,
             advice=advice,
         )
 
     def _advice(
-        self, connection: Connection, statements: Statements, *, arrays: bool
+        self, connection: Connection, statements: Statements, sort: Sort, *, arrays: bool
     ) -> str | None:
         """Return the advice to create an index: of arrays where there are some, if the database has such indexes."""
         existing = statements.options.indexes
@@ -447,14 +462,15 @@ class Explain(Operation[Explanation]):
             )
         if arrays and not connection.database.indexes_arrays:
             return None
-        return advise(self.filter, self.sort, existing, arrays=arrays)
+        return advise(self.filter, sort, existing, arrays=arrays)
 
-    def _order(self, plan: Plan, *, by_sql: bool) -> Ordered:
-        if not self.sort.fields:
-            return "natural"
-        if not by_sql:
-            return "python"
-        return "database" if plan.sorts else "index"
+
+def _order(plan: Plan, sort: Sort, *, by_sql: bool) -> Ordered:
+    if not sort.fields:
+        return "natural"
+    if not by_sql:
+        return "python"
+    return "database" if plan.sorts else "index"
 
 
 def _without(filter: Filter, residual: tuple[int, ...]) -> Filter:

@@ -272,6 +272,8 @@ class SortedReader:
         if found is None:
             with self._connection.transaction(write=False):
                 stop = None if limit is None else min(skip + limit, sys.maxsize)
+                if stop is not None and self._in_sql and self._indexed(None).residual:
+                    return self.page(None, stop)[skip:]  # in batches, as far as they are needed
                 found = self._first(None, stop)[skip:]
         return found
 

@@ -34,7 +34,7 @@ from ..options import (
 from ..query.conditions import read_target
 from ..query.filter import Filter
 from ..query.index import Index
-from ..query.sort import NATURAL, Sort
+from ..query.sort import Sort
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
 from .editing import Editing
@@ -145,7 +145,7 @@ class OperationBuilder:
             return ModifyMany(self.name, self._modification(request), filter)
         parts = None if projection is None else read_projection(projection, filter, self._codec)
         modification = self._modification(request)
-        sort = NATURAL if request.sort is None else Sort.parse(request.sort)
+        sort = None if request.sort is None else Sort.parse(request.sort)
         options: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
         decode = self._codec.decode_body
         return ModifyOne(self.name, modification, filter, sort, **options, decode=decode)
@@ -173,8 +173,8 @@ class OperationBuilder:
     def _find_and_delete(self, filter: Any, sort: Any, projection: Any) -> FindAndDelete:
         parsed = self._required(filter)
         parts = read_projection(projection, parsed, self._codec)
-        order, decode = Sort.parse(sort), self._codec.decode_body
-        return FindAndDelete(self.name, parsed, order, parts, decode)
+        order = None if sort is None else Sort.parse(sort)
+        return FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
 
     def _modification(self, request: UpdateOne | UpdateMany | ReplaceOne) -> Modification:
         codec, upsert = self._codec, check_flag("upsert", request.upsert)
@@ -233,7 +233,7 @@ class OperationBuilder:
         self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, projection: Any
     ) -> Find | FindIdRange:
         window = check_window(skip, limit)
-        order = NATURAL if sort is None else Sort.parse(sort)
+        order = None if sort is None else Sort.parse(sort)
         if equals is ... and projection is None and (ids := read_id_range(filter, order)):
             return FindIdRange(self.name, *ids, *window, self._codec.decode_body)
         parsed = Filter.parse(filter, equals, self._codec)
@@ -260,7 +260,8 @@ class OperationBuilder:
     def _explain(self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any) -> Explain:
         parsed = Filter.parse(filter, equals, self._codec)
         window = check_window(skip, limit)
-        return Explain(self.name, parsed, Sort.parse(sort), *window)
+        order = None if sort is None else Sort.parse(sort)
+        return Explain(self.name, parsed, order, *window)
 
     def _aggregate(self, pipeline: Any, memory_limit: Any) -> Aggregate:
         from ..aggregation.pipeline import Pipeline

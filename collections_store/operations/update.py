@@ -33,7 +33,7 @@ from ..query.filter import Filter
 from ..query.matcher import values_at
 from ..query.path import Path
 from ..query.projection import Projection
-from ..query.sort import NATURAL, Sort
+from ..query.sort import Sort
 from ..query.values import MISSING, identical, value_class
 from ..sql.select import Query
 from ..update import Update
@@ -137,7 +137,7 @@ class ModifyOne(_Update):
     collection: str
     modification: Modification
     filter: Filter = EVERYTHING
-    sort: Sort = NATURAL
+    sort: Sort | None = None
     id: str | None = None
     expected: int | None = None
     answer: Answer = "result"
@@ -286,7 +286,7 @@ class FindAndDelete(AtomicWrite[Document | None]):
 
     collection: str
     filter: Filter
-    sort: Sort = NATURAL
+    sort: Sort | None = None
     projection: Projection | None = None
     decode: Decode = field(default=decode, repr=False)
 
@@ -434,7 +434,7 @@ DELETE_BATCH: Final = 1000
 
 @value_class
 class DeleteFirst(Operation[DeleteResult]):
-    """Delete the first document in natural order that matches."""
+    """Delete the first document that matches."""
 
     collection: str
     filter: Filter
@@ -443,7 +443,7 @@ class DeleteFirst(Operation[DeleteResult]):
 
     def __call__(self, connection: Connection) -> DeleteResult:
         writer = Writer(connection, self.collection)
-        find = Find(self.collection, self.filter, limit=1)
+        find = Find(self.collection, self.filter, None, limit=1)
         for _ in range(MAX_ATTEMPTS):
             found = find(connection)
             if not found or writer.remove_document(found[0]):

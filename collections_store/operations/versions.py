@@ -21,7 +21,6 @@ from ..errors import (
 from ..query.conditions import Metadata
 from ..query.filter import Filter
 from ..query.index import every_conjunct
-from ..query.sort import NATURAL
 from ..query.values import value_class
 from ..sql.dialects.protocols import UniqueViolated
 from .aggregate import Aggregate
@@ -92,12 +91,12 @@ def _compares(operation: Any) -> bool:
         case Distinct() | Aggregate():
             return True
         case Find(sort=sort, projection=parts) | FindPage(sort=sort, projection=parts):
-            return sort != NATURAL or parts is not None or _has_fields(operation.filter)
+            return bool(sort) or parts is not None or _has_fields(operation.filter)
         case ReadBatch(projection=parts) if parts is not None:
             return True
         case ModifyOne(id=str()):
             return False
-        case ModifyOne(sort=sort) | FindAndDelete(sort=sort) if sort != NATURAL:
+        case ModifyOne(sort=sort) | FindAndDelete(sort=sort) if sort:
             return True
         case ReadSorted():
             return True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import dropwhile
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from .. import codec
@@ -20,8 +21,10 @@ from .conditions import (
     HasObject,
     HasType,
     Matches,
+    Metadata,
     OneOf,
     Or,
+    Target,
     scalars_of,
 )
 from .filter import Filter
@@ -391,6 +394,30 @@ def advise(filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: b
     names = [(each.name, -1 if each.descending else 1) for each in chosen]
     keys = repr(names[0][0]) if len(names) == 1 and names[0][1] == 1 else repr(names)
     return f"create_index({keys}{', arrays=True' if arrays else ''})"
+
+
+def plan_order(condition: Condition, indexes: Iterable[Index]) -> Sort | None:
+    """Return the order in which an index yields what matches, from the index that the condition narrows most; None if no
+    index yields an order, or the index yields natural order: all fields are equal to values.
+    """
+    equal: set[Target] = set()
+    bounded: set[Target] = set()
+    for each in every_conjunct(condition):
+        match each:
+            case Field(path, Equals()) if is_indexable(each, {path.keys}):
+                equal.add(path)
+            case Field(path, Compare() | Matches()) if is_indexable(each, {path.keys}):
+                bounded.add(path)
+            case Metadata(time, Compare()) if time in TIMES:
+                bounded.add(time)
+    best, order = (0, False), None
+    for index in indexes:
+        fields = index.sort.fields
+        free = tuple(dropwhile(lambda each: each.target in equal, fields))
+        found = len(fields) - len(free), bool(free) and free[0].target in bounded
+        if index.where is None and not index.arrays and found > best:
+            best, order = found, Sort(free) if free else None
+    return order
 
 
 def indexable_keys(filter: Filter) -> Iterator[tuple[str, ...]]:

@@ -21,7 +21,7 @@ from ..document import now
 from ..options import CollectionOptions, Feed, Names
 from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
-from ..query.index import every_conjunct, partial_conditions
+from ..query.index import every_conjunct, partial_conditions, plan_order
 from ..query.path import path_prefixes
 from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
@@ -161,6 +161,9 @@ class Statements:
         self.partial = [index for index in options.indexes if index.where is not None]
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
+        self._plan_order = lru_cache(maxsize=SHAPES_CACHED)(
+            partial(plan_order, indexes=options.indexes)
+        )
         self.id_range = lru_cache(maxsize=DIRECTIONS)(self._compile_id_range)
         self.versions = lru_cache(maxsize=VERSIONS_CACHED)(
             partial(VersionStatements, table, database)
@@ -323,6 +326,10 @@ class Statements:
         order = self.order(sort)
         tests = len(order.prefixes) * (1 + len(conjuncts(filter.condition)))
         return order.can_render and tests <= MAX_TESTS
+
+    def plan_order(self, filter: Filter) -> Sort:
+        """Return the order of the index that serves a filter; natural order if none does."""
+        return (self.options.indexes and self._plan_order(filter.shape)) or NATURAL
 
     def has_index(self, sort: Sort) -> bool:
         """Return whether an index has the order of a sort, that of the ids and the natural order included."""

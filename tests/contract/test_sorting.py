@@ -9,6 +9,7 @@ from conftest import Backend
 
 from collections_store import InvalidSort, Path, Store
 from collections_store.operations import find as streaming
+from collections_store.operations import read as reading
 
 pytestmark = pytest.mark.each_backend
 
@@ -344,3 +345,63 @@ def test_a_stream_in_an_order_holds_no_bodies(things: Any, monkeypatch: pytest.M
         finally:
             tracemalloc.stop()
         things.create_index("n")
+
+
+UNSORTED: list[tuple[list[Any], dict[str, Any], str]] = [
+    ([], {"n": {"$gte": 2}}, "5324"),
+    (["n"], {"n": {"$gte": 2}}, "2345"),
+    (["n"], {"n": {"$gte": 2}, "kind": 1}, "35"),
+    (["n"], {"n": {"$gte": 2}, "l": {"$bitsAllClear": 1}}, "24"),  # the matcher decides
+    (["n"], {"n": {"$mod": [2, 1]}}, "531"),
+    (["n"], {"$or": [{"n": {"$gte": 4}}, {"n": 1}]}, "514"),
+    ([[("n", -1)]], {"n": {"$gte": 2}}, "5432"),
+    (["kind"], {"kind": 1, "n": {"$gte": 2}}, "53"),
+    (["kind", "n"], {"kind": 1, "n": {"$gte": 2}}, "53"),
+    (["n", [("kind", 1), ("n", -1)]], {"kind": 0}, "42"),
+    ([[("kind", 1), ("l", -1), ("n", 1)], "n"], {"kind": 1, "l": {"$lt": 5}}, "31"),
+    (["$created_at"], {"$created_at": {"$gt": 0}, "n": {"$lt": 4}}, "312"),
+    (["arrays"], {"arrays": {"$gt": 0}}, "32145"),
+    ([{"keys": "n", "where": {"kind": 1}}], {"kind": 1, "n": {"$gte": 2}}, "53"),
+    ([{"keys": "arrays", "arrays": True}], {"arrays": {"$gt": 0}}, "53124"),
+]
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize(("indexes", "filter", "expected"), UNSORTED)
+def test_a_limit_without_a_sort_takes_the_order_of_the_index(
+    things: Any, indexes: list[Any], filter: Any, expected: str
+) -> None:
+    for n in (5, 3, 1, 2, 4):
+        body = {"n": n, "kind": n % 2, "l": n, "arrays": [7 - n, 9] if n < 4 else n + 3}
+        things.put(str(n), body)
+    natural = [each.id for each in things.find(filter)]
+    for each in indexes:
+        options = each if isinstance(each, dict) else {"keys": each}
+        things.create_index(**options)
+    assert [each.id for each in things.find(filter)] == natural
+    assert [each.id for each in things.find(filter, sort=[], limit=9)] == natural
+    assert [each.id for each in things.page(filter, limit=9).documents] == natural
+    for limit in range(1, 7):
+        found = things.find(filter, limit=limit)
+        assert "".join(each.id for each in found) == expected[:limit]
+        found = things.find(filter, limit=limit, skip=1)
+        assert "".join(each.id for each in found) == expected[1 : limit + 1]
+    assert things.find_one(filter).id == expected[0]
+    assert things.find_one_and_update(filter, {"$set": {"m": 1}}).id == expected[0]
+    things.update_one(filter, {"$set": {"u": 1}})
+    assert [each.id for each in things.find("u", 1)] == [expected[0]]
+    things.delete_one(filter)
+    assert things.get(expected[0]) is None
+    assert things.find_one_and_delete(filter).id == expected[1]
+
+
+def test_a_limited_range_stops_early(things: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    things.create_index("n")
+    things.put_many((str(n), {"n": -n, "odd": n % 2, "k": n}) for n in range(2000))
+    assert things.explain({"n": {"$lt": 0}}, limit=20).order == "index"
+    read: list[str] = []
+    decode = reading.decode
+    monkeypatch.setattr(reading, "decode", lambda text: (read.append(text), decode(text))[1])
+    found = things.find({"n": {"$lt": 0}, "k": {"$bitsAllSet": 1}}, limit=3)  # by the matcher
+    assert [each.id for each in found] == ["1999", "1997", "1995"]
+    assert len(read) < 300
