@@ -218,9 +218,9 @@ class Collections(ABC):
 
 def opened(
     name: Any, codec: Codec, model: Any, settings: Mapping[str, Any]
-) -> tuple[str, Codec, Steps[None]]:
-    """Return a collection's name and codec, and the steps that store what is declared; raises `InvalidName`,
-    `InvalidOption`, `InvalidIndex` and `MissingExtra`.
+) -> tuple[str, Codec, Callable[[], Steps[None]] | None]:
+    """Return a collection's name and codec, and the procedure that stores what is declared, None if nothing is; raises
+    `InvalidName`, `InvalidOption`, `InvalidIndex` and `MissingExtra`.
     """
     upgrades, others = Upgrades.taken(settings)
     reading = {option: others.pop(option) for option in ("invalid", "trusted") if option in others}
@@ -238,7 +238,9 @@ def opened(
     if upgrades is not None:
         codec = VersionedCodec.of(codec, upgrades)
     version = None if upgrades is None else upgrades.version
-    return check_name(name), codec, declare(name, wanted, version, indexes)
+    is_declared = wanted != catalogue.AS_IT_IS or version is not None or indexes
+    storing = partial(declare, name, wanted, version, indexes) if is_declared else None
+    return check_name(name), codec, storing
 
 
 def sync_collection(  # noqa: PLR0917 - as the callers have them
@@ -251,10 +253,11 @@ def sync_collection(  # noqa: PLR0917 - as the callers have them
     settings: Mapping[str, Any],
 ) -> Collection[Any]:
     """Return a collection, and store what is declared."""
-    name, codec, steps = opened(name, codec, model, settings)
+    name, codec, storing = opened(name, codec, model, settings)
     run = VersionedRunner(run, codec) if isinstance(codec, VersionedCodec) else run
     collection: Collection[Any] = Collection(run, codec, name, notifier, consistency)
-    collection._follow(steps)
+    if storing is not None:
+        collection._follow(storing())
     return collection
 
 

@@ -404,8 +404,10 @@ class SyncAdapter:
                 return SyncContextAdapter(result, self._runner)
             if inspect.iscoroutine(result):
                 result = self._runner.run(result)
-            is_collection = isinstance(result, AsyncCollection)
-            return SyncAdapter(result, self._runner) if is_collection else result
+            if isinstance(result, AsyncCollection):
+                self._runner.run(result._declared())  # at once, as a sync collection
+                return SyncAdapter(result, self._runner)
+            return result
 
         return call
 

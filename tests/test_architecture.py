@@ -32,7 +32,7 @@ LAYERS = (
     "migrate",
     "engine",
     "changes",
-    "aio.bridge",
+    "aio.bridge aio.runners",
     "collection aio.collection",
     "memory",
     "integrations.soul_machines integrations.sqlite_files",

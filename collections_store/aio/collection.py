@@ -15,7 +15,8 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Generic, Protocol, Self, TypeVar, get_args, overload
+from typing import Any, Generic, Self, TypeVar, get_args, overload
+from warnings import warn
 
 from ..aggregation.expressions.evaluation import MEMORY_LIMIT
 from ..changes import ChangeNotifier, ChangeReader, Wait, check_notifier
@@ -40,15 +41,14 @@ from ..document import (
     read_ttl,
 )
 from ..models.upgrades import UpgradeResult
-from ..models.versioned import VersionedCodec
 from ..operations import by_id
 from ..operations.bulk import Mode
 from ..operations.editing import EDIT_ATTEMPTS, Editing
 from ..operations.indexes import DropIndex, ListIndexes
-from ..operations.operation import Operation, Steps
+from ..operations.operation import Steps
 from ..operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from ..operations.requests import OperationBuilder, ReturnDocument
-from ..operations.upgrades import Progress, upgrade_documents, versioned_steps
+from ..operations.upgrades import Progress, upgrade_documents
 from ..options import Consistency, Ttl, check_choice, check_version
 from ..query.change import Change, ChangeFilter, ChangeKind
 from ..query.filter import FilterLike
@@ -57,27 +57,9 @@ from ..query.path import Path
 from ..query.sort import SortLike
 from ..update import UpdateLike
 from .bridge import follow
+from .runners import AsyncDeclaringRunner, AsyncRunner
 
 T = TypeVar("T")
-
-
-class AsyncRunner(Protocol):
-    """What runs an operation: a store, or a transaction."""
-
-    async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
-        """Return the operation's result."""
-
-
-class AsyncVersionedRunner:
-    """Async counterpart of `VersionedRunner`."""
-
-    def __init__(self, run: AsyncRunner, codec: VersionedCodec) -> None:
-        self._inner, self._codec = run, codec
-
-    async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
-        """Return the operation's result."""
-        run = partial(self._inner, consistency=consistency)
-        return await follow(run, versioned_steps(operation, self._codec))
 
 
 class _AsyncEditContext:
@@ -97,12 +79,13 @@ class _AsyncEditContext:
 class AsyncCollection(OperationBuilder, Generic[Body]):
     """A named group of documents, for asyncio. Async counterpart of `Collection`.
 
-    `await store.collection("name")` and `store["name"]` return one. Each method takes the arguments of
-    its counterpart and returns the same result, awaited. Any number of tasks may use a handle.
+    `store.collection("name")` and `store["name"]` return one, without I/O: the first operation stores declared options,
+    schema versions and indexes, and raises their errors. Each method takes the arguments of its counterpart and returns
+    the same result, awaited. Any number of tasks may use a handle.
 
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
-    ...         cities = await store.collection("cities")
+    ...         cities = store.collection("cities")
     ...         await cities.put("berlin", {"country": "de"})
     ...         return await cities.get("berlin")
     >>> asyncio.run(main())
@@ -121,6 +104,17 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     ) -> None:
         self._run, self._codec, self.name, self._notifier = run, codec, name, notifier
         self._read = run if consistency == "strong" else partial(run, consistency=consistency)
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        """Store what is declared, and return the collection. Deprecated: version 0.2 needed it."""
+        problem = "AsyncStore.collection is no coroutine any more: call it without await"
+        warn(problem, DeprecationWarning, stacklevel=2)
+        return self._declared().__await__()
+
+    async def _declared(self) -> Self:
+        if isinstance(self._run, AsyncDeclaringRunner):
+            await self._run.store()
+        return self
 
     def with_options(self, *, consistency: Consistency) -> AsyncCollection[Body]:
         """Async counterpart of `Collection.with_options`. It is not awaited."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -30,7 +30,8 @@ from ..options import (
 from ..query.values import lazy_type
 from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, opened, remove_savepoint
 from .bridge import abandon, note_job, wait_uncancellably
-from .collection import AsyncCollection, AsyncVersionedRunner
+from .collection import AsyncCollection
+from .runners import AsyncDeclaringRunner, AsyncRunner, AsyncVersionedRunner
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -54,6 +55,8 @@ class AsyncCollections:
     """A transaction has none."""
     _consistency: Consistency = "strong"
     """What the reads of its collections see."""
+    _savepoints: Sequence[Any] = ()
+    """Those open in a transaction."""
 
     async def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Async counterpart of `Store.run`."""
@@ -64,35 +67,34 @@ class AsyncCollections:
         raise NotImplementedError
 
     @overload
-    async def collection(
-        self, name: str, **settings: Unpack[VersionSettings]
-    ) -> AsyncCollection: ...
+    def collection(self, name: str, **settings: Unpack[VersionSettings]) -> AsyncCollection: ...
     @overload
-    async def collection(
+    def collection(
         self, name: type[Body], **settings: Unpack[ModelSettings]
     ) -> AsyncCollection[Body]: ...
     @overload
-    async def collection(
+    def collection(
         self, name: str, *, model: type[Body], **settings: Unpack[ModelSettings]
     ) -> AsyncCollection[Body]: ...
     @overload
-    async def collection(
+    def collection(
         self, name: str, *, model: Any, **settings: Unpack[ModelSettings]
     ) -> AsyncCollection[Any]: ...
-    async def collection(
+    def collection(
         self, name: Any, *, model: Any = None, **settings: Unpack[ModelSettings]
     ) -> AsyncCollection[Any]:
-        """Async counterpart of `Store.collection`. It is a coroutine, because an option that is given
-        is written to the database; `store[name]` does no I/O.
+        """Async counterpart of `Store.collection`. It is not awaited. Arguments are validated at once; the first
+        operation stores what is declared, once for all that use the collection, and raises what the database refuses.
         """
-        name, codec, steps = opened(name, self._codec, model, settings)
-        run = (
-            AsyncVersionedRunner(self.run, codec) if isinstance(codec, VersionedCodec) else self.run
-        )
-        options = self._notifier, self._consistency
-        collection: AsyncCollection[Any] = AsyncCollection(run, codec, name, *options)
-        await collection._follow(steps)
-        return collection
+        if model is None and not settings and type(name) is str:  # the usual call, sooner
+            return self[name]
+        name, codec, storing = opened(name, self._codec, model, settings)
+        run: AsyncRunner = self.run
+        if isinstance(codec, VersionedCodec):
+            run = AsyncVersionedRunner(run, codec)
+        if storing is not None:
+            run = AsyncDeclaringRunner(run, storing, self._savepoints)
+        return AsyncCollection(run, codec, name, self._notifier, self._consistency)
 
     get_collection = collection
     """The same as `collection`, by the name that AEA gives it."""
@@ -259,6 +261,7 @@ class AsyncTransaction(AsyncCollections):
 
     def __init__(self, scope: AsyncBound | AsyncOpenTransaction, codec: Codec) -> None:
         self._scope, self._codec = scope, codec
+        self._savepoints = scope.savepoints
         self._is_over = False
 
     def __repr__(self) -> str:

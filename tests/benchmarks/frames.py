@@ -90,7 +90,7 @@ def measure(url: str) -> dict[str, Counter]:
 
 async def measure_async(url: str) -> Counter:
     async with AsyncStore(url) as store:
-        people = await store.get_collection("people")
+        people = store.get_collection("people")
         update: dict[str, Any] = {"$inc": {"n": 1}}
         return await warm_async(lambda: people.update_one({"name": "Ada"}, update))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Opener, SyncAdapter, sampled
+from conftest import Opener, sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -96,10 +96,7 @@ def things(store: Any) -> Any:
 
 
 def recording(store: Any, name: str = "things", **options: Any) -> Any:
-    if hasattr(store, "_runner"):
-        made = store._runner.run(store._target.get_collection(name, **options))
-        return SyncAdapter(made, store._runner)
-    return store.get_sync_collection(name, **options)
+    return store.collection(name, **options)
 
 
 def drain(things: Any, **options: Any) -> list[Change]:

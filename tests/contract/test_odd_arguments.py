@@ -16,6 +16,7 @@ from conftest import Backend
 
 from collections_store import (
     AsyncChangeStream,
+    AsyncCollection,
     AsyncStore,
     ChangeSettings,
     ChangeStream,
@@ -275,7 +276,9 @@ def methods(target: Any) -> Iterator[tuple[str, Any]]:
 
 async def finished(result: Any) -> None:
     """Await the result of a call, enter it, or take its first element; of a change stream, a pending one."""
-    if inspect.isawaitable(result):
+    if isinstance(result, AsyncCollection):
+        await result.count()
+    elif inspect.isawaitable(result):
         result = await result
     kind = type(result).__name__
     if isinstance(result, ChangeStream):  # its iteration would block
@@ -400,7 +403,7 @@ def sync(backend: Backend, part: str, odd: Iterable[str]) -> None:
 def test_async(part: str) -> None:
     async def begun() -> AsyncStore:
         store = AsyncStore("sqlite://")
-        await (await store.get_collection("things", changes=True)).put_many(THINGS)
+        await store.get_collection("things", changes=True).put_many(THINGS)
         return store
 
     with asyncio.Runner() as runner:

@@ -247,7 +247,7 @@ def test_a_commit_in_this_process_notifies_at_once(shared_backend: Backend, stor
 def test_a_commit_notifies_waiting_tasks(shared_backend: Backend) -> None:
     async def main() -> list[str]:
         async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
-            things = await store.get_collection("things", changes=True)
+            things = store.get_collection("things", changes=True)
             streams = [await things.watch() for _ in range(100)]
             threads = threading.active_count() + 1  # of this test
             tasks = [asyncio.ensure_future(anext(stream)) for stream in streams]
@@ -306,7 +306,7 @@ def test_closing_an_async_store_ends_waiting_streams(
 ) -> None:
     async def main() -> None:
         store = AsyncStore(shared_backend.url, **shared_backend.options)
-        things = await store.get_collection("things", changes=True)
+        things = store.get_collection("things", changes=True)
         stream = await things.watch()
         task = asyncio.ensure_future(anext(stream))
         ended = await things.watch()
@@ -325,7 +325,7 @@ def test_closing_an_async_store_ends_waiting_streams(
 def test_a_cancelled_task_loses_no_change(shared_backend: Backend) -> None:
     async def main() -> list[str]:
         async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
-            things = await store.get_collection("things", changes=True)
+            things = store.get_collection("things", changes=True)
             stream = await things.watch()
             for number in range(20):
                 task = asyncio.ensure_future(anext(stream))
@@ -351,7 +351,7 @@ def test_the_sweeper_purges_expired_documents(
 
     async def awaited() -> list[Any]:
         async with AsyncStore(shared_backend.url, **options) as store:
-            things = await store.get_collection("things", changes=True)
+            things = store.get_collection("things", changes=True)
             stream = await things.watch(kinds=["expire"])
             await things.put("a", 1, ttl=0.001)
             await store["plain"].put("b", 1, ttl=0.001)

@@ -82,9 +82,9 @@ def sync(store: Store, connection: Any) -> None:
 
 
 async def awaited(store: AsyncStore) -> None:
-    things = await store.collection("things", ttl=60)
+    things = store.collection("things", ttl=60)
     assert_type(things, AsyncCollection)
-    assert_type(await store.get_collection("things"), AsyncCollection)
+    assert_type(store.get_collection("things"), AsyncCollection)
     assert_type(store["things"], AsyncCollection)
     assert_type(store.get_sync_collection("things"), Collection)
     assert_type(await things.put("a", {"x": 1}), int)
@@ -95,7 +95,7 @@ async def awaited(store: AsyncStore) -> None:
     assert_type(await things.find_one_and_replace({}, {}), Document | None)
     assert_type(await things.bulk_write([InsertOne(1)], ordered=False), BulkWriteResult)
     assert_type(await things.put_many({"a": 1}, mode="insert"), PutManyResult)
-    await store.get_collection("things", ttl=60, changes="after")
+    store.get_collection("things", ttl=60, changes="after")
     assert_type(smskillsdk.skill_memory(store), AsyncSkillMemory)
     assert_type(await store.skill_memory(ttl=60).end_session("session"), int)
     assert_type(store.memory("bot").namespace("room", "42").session("a", ttl=60), AsyncMemory)

@@ -79,9 +79,9 @@ def wrong(store: Store) -> None:
 
 
 async def asynchronous(store: AsyncStore) -> None:
-    people = await store.collection("people", model=Person)
+    people = store.collection("people", model=Person)
     assert_type(people, AsyncCollection[Person])
-    assert_type(await store.get_collection(Person), AsyncCollection[Person])
+    assert_type(store.get_collection(Person), AsyncCollection[Person])
     assert_type(store.get_sync_collection(Person), Collection[Person])
     assert_type(await people.get("ada"), Person | None)
     assert_type(await people.find(), list[Document[Person]])

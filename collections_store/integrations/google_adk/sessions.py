@@ -98,7 +98,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         }
 
         async def create(transaction: AsyncTransaction) -> Session:
-            sessions = await self._sessions(transaction)
+            sessions = self._sessions(transaction)
             await sessions.put(id, body, if_absent=True)
             states = await sessions.get_many(_shared(app_name, user_id))
             merged = _merged(states, changes)
@@ -127,7 +127,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         """
         id = path(app_name=app_name, user_id=user_id, session_id=_stripped(session_id))
         store = await self._opened()
-        sessions = await self._sessions(store)
+        sessions = self._sessions(store)
         states = await sessions.get_many([id, *_shared(app_name, user_id)])
         body = states.get(id)
         if body is None:
@@ -146,7 +146,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
         """Return the sessions of a user (None: of all), without events, the one that was updated last at the end."""
-        sessions = await self._sessions(await self._opened())
+        sessions = self._sessions(await self._opened())
         of_user = {} if user_id is None else {"user_id": user_id}
         parent = path(app_name=app_name, **of_user)
         states = await sessions.get_many(_shared(app_name, user_id))
@@ -176,7 +176,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, by keys without `user:`."""
-        sessions = await self._sessions(await self._opened())
+        sessions = self._sessions(await self._opened())
         body = await sessions.get(path(app_name=app_name, user_id=user_id))
         state: dict[str, Any] = body["state"] if body else {}
         return state
@@ -216,7 +216,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         changes: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Write an event; return the body of the session."""
-        sessions, events = await self._sessions(transaction), transaction[self._names[1]]
+        sessions, events = self._sessions(transaction), transaction[self._names[1]]
         states = await sessions.get_many([id, *changes])
         if id not in states:
             raise _not_found(session)
@@ -275,11 +275,11 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
             await self._prepared(name)
         return self._store
 
-    async def _sessions(self, within: AsyncStore | AsyncTransaction) -> AsyncCollection:
+    def _sessions(self, within: AsyncStore | AsyncTransaction) -> AsyncCollection:
         name = self._names[0]
         if self._versions is None:
             return within[name]
-        return await within.collection(name, **self._versions)
+        return within.collection(name, **self._versions)
 
     @asynccontextmanager
     async def _in_turn(self, *ids: str) -> AsyncIterator[None]:

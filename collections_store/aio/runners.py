@@ -1,0 +1,111 @@
+"""What runs the operations of an `AsyncCollection`, and how the first one stores what is declared.
+
+The rules:
+
+1. `AsyncStore.collection` does no I/O. The first operation stores the declared options, schema version and indexes.
+2. One caller stores them; callers in other tasks, threads and event loops wait for that one. If it fails, those that
+   waited raise the same error: each would wait as long for its own. If it is cancelled, one of them takes its place.
+3. After a failure or a cancellation nothing of the operation is written, and the next use tries again.
+4. A savepoint that is rolled back undoes what was stored in it. A collection of a transaction stores it again once the
+   savepoint that was open then has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from copy import copy as copy_error
+from functools import partial
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from ..errors import Outcome, note_outcome
+from ..models.versioned import VersionedCodec
+from ..operations.operation import Operation, Steps
+from ..operations.upgrades import versioned_steps
+from ..options import Consistency
+from .bridge import follow
+
+T = TypeVar("T")
+
+
+class AsyncRunner(Protocol):
+    """What runs an operation: a store, or a transaction."""
+
+    async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
+        """Return the operation's result."""
+
+
+class AsyncVersionedRunner:
+    """Async counterpart of `VersionedRunner`."""
+
+    def __init__(self, run: AsyncRunner, codec: VersionedCodec) -> None:
+        self._inner, self._codec = run, codec
+
+    async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
+        """Return the operation's result."""
+        run = partial(self._inner, consistency=consistency)
+        return await follow(run, versioned_steps(operation, self._codec))
+
+
+_Attempt: TypeAlias = "Future[Exception | None]"
+"""Of storing what is declared: its result is the failure."""
+
+
+class AsyncDeclaringRunner:
+    """Runs the operations of a collection with declarations. `savepoints`: those open in its transaction."""
+
+    def __init__(
+        self, run: AsyncRunner, storing: Callable[[], Steps[None]], savepoints: Sequence[Any]
+    ) -> None:
+        self._inner, self._storing, self._savepoints = run, storing, savepoints
+        self._lock = threading.Lock()
+        self._attempt: _Attempt | None = None
+        self._was_stored = False
+        self._savepoint: Any = None  # the innermost one that was open then
+
+    async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
+        """Return the operation's result."""
+        if not self._is_stored():
+            try:
+                await self.store()
+            except asyncio.CancelledError as cancelled:
+                outcome = Outcome(False, is_final=True)
+                note_outcome(cancelled, outcome, f"wrote nothing: {operation!r}")
+                raise
+        return await self._inner(operation, consistency)
+
+    async def store(self) -> None:
+        """Store what is declared, unless that is done."""
+        while True:
+            with self._lock:
+                if self._is_stored():
+                    return None
+                other = self._attempt
+                if other is None:
+                    attempt = self._attempt = Future()
+                    attempt.set_running_or_notify_cancel()  # no waiter's cancellation cancels it
+            if other is None:
+                return await self._try(attempt)
+            failure = await asyncio.wrap_future(other)
+            if failure is not None:
+                raise copy_error(failure)
+
+    async def _try(self, attempt: _Attempt) -> None:
+        failure: Exception | None = None
+        savepoint = self._savepoints[-1] if self._savepoints else None
+        try:
+            await follow(self._inner, self._storing())
+            self._was_stored, self._savepoint = True, savepoint
+        except Exception as error:
+            failure = error
+            raise
+        finally:
+            self._attempt = None
+            attempt.set_result(failure)
+
+    def _is_stored(self) -> bool:
+        if self._savepoint is None:
+            return self._was_stored
+        return any(each is self._savepoint for each in self._savepoints)
