@@ -38,6 +38,7 @@ _NUL = b"\\u0000"
 _ADVICE = "convert it first, or give the store a `default` function that does"
 
 Unreadable: TypeAlias = Literal["raise", "return", "skip"]
+Extra: TypeAlias = Literal["forbid", "allow"]
 """What a read does with a stored body that does not fit the model of its collection."""
 Decode: TypeAlias = Callable[[str | bytes], Any]
 """Returns a body from its text. Raises `ValueError`; an `InvalidBody` is raised again with the name of the document."""
@@ -93,6 +94,9 @@ class Codec:
     """Return the text of a body that a caller gave; raises `InvalidBody`."""
     encode_updated = encode
     """Return the text of a stored body, as plain JSON, that an update has changed; raises `InvalidBody`."""
+
+    def check_fields(self, parsed: object, what: str = "filter") -> None:
+        """Raise `UnknownField` if what a caller gave as `what` names a field that no body has."""
 
     def current(self, document: Document) -> Any:
         """Return the body of a stored document, as plain JSON, for an update to change; raises `InvalidBody`."""

@@ -40,10 +40,10 @@ from .operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from .operations.requests import OperationBuilder, ReturnDocument
 from .operations.upgrades import Progress, upgrade_documents, versioned_steps
 from .options import Consistency, Ttl, check_choice, check_version
-from .query.change import ChangeFilter, ChangeKind
+from .query.change import ChangeKind
 from .query.filter import FilterLike
 from .query.index import Explanation, Index, read_index_name
-from .query.path import Path
+from .query.path import FieldLike
 from .query.sort import SortLike
 from .update import UpdateLike
 
@@ -397,7 +397,7 @@ class Collection(OperationBuilder, Generic[Body]):
         """
         return self._follow(self._bulk_write(requests, ordered, atomic))
 
-    def increment(self, id: str, path: str | Path, by: float = 1, *, initial: float = 0) -> Any:
+    def increment(self, id: str, path: FieldLike, by: float = 1, *, initial: float = 0) -> Any:
         """Add to a number in a body, in one statement; return the new number.
 
         A missing field starts at `initial`, also in a missing document, which is created. Raise `UpdateRefused` if the
@@ -570,7 +570,7 @@ class Collection(OperationBuilder, Generic[Body]):
         """
         return self._read(self._count(filter, equals))
 
-    def distinct(self, field: str | Path, filter: FilterLike | None = None) -> Values:
+    def distinct(self, field: FieldLike, filter: FilterLike | None = None) -> Values:
         """Return the different values of a field in the matching documents, sorted; an array contributes its elements.
 
         >>> version = store["cities"].put("ulm", {"rivers": ["Danube", "Iller"]})
@@ -755,7 +755,7 @@ class Collection(OperationBuilder, Generic[Body]):
         insert berlin {'country': 'de'}
         """
         notifier = check_notifier(self._notifier)
-        wanted = ChangeFilter.parse(filter, kinds, self._codec)
+        wanted = self._watched(filter, kinds)
         reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
         return ChangeStream(self._run, notifier, reader)
 

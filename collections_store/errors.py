@@ -206,7 +206,13 @@ class InvalidFilter(CollectionsStoreError, ValueError):
 
 
 class UnknownField(InvalidFilter, AttributeError):
-    """A model lacks the field at `place`: correct its name."""
+    """A model lacks the field at `place` of a filter, a sort order, an index or an update: correct its name, or open the
+    collection with `extra="allow"`.
+    """
+
+    def __init__(self, place: str, problem: str, what: str = "filter") -> None:
+        CollectionsStoreError.__init__(self, _at(what, place, problem))
+        self.place, self.problem = place, problem
 
 
 class InvalidProjection(CollectionsStoreError, ValueError):

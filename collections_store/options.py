@@ -512,10 +512,13 @@ class ModelSettings(VersionSettings, total=False):
       a warning. A change stream returns an `Invalid` in each case. "raise".
     * `trusted`: reads skip the "after" validators of pydantic models. Types and constraints are checked in the step that
       decodes, which pydantic and msgspec cannot do without. False.
+    * `extra`: whether filters, sort orders, indexes and updates may name fields that the model does not declare. "forbid"
+      raises `UnknownField`; "allow" checks no names. "forbid".
     """
 
     invalid: codec.Unreadable
     trusted: bool
+    extra: codec.Extra
 
 
 @dataclass(frozen=True, slots=True)

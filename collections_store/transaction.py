@@ -55,6 +55,10 @@ OUT_OF_ORDER: Final = (
 )
 
 
+_READING: Final = ("invalid", "trusted", "extra")
+"""The options of a model."""
+
+
 class Collections(ABC):
     """The methods that a store and a transaction have in common."""
 
@@ -223,7 +227,7 @@ def opened(
     `InvalidName`, `InvalidOption`, `InvalidIndex` and `MissingExtra`.
     """
     upgrades, others = Upgrades.taken(settings)
-    reading = {option: others.pop(option) for option in ("invalid", "trusted") if option in others}
+    reading = {option: others.pop(option) for option in _READING if option in others}
     wanted = Settings.parse(others, ModelSettings)
     indexes: Sequence[Index] = ()
     if model is not None or isinstance(name, type):
@@ -233,6 +237,8 @@ def opened(
 
         name, model = (collection_of(name), name) if model is None else (name, model)
         codec, indexes = codec_of(model, codec, **reading), declared_indexes(model)
+        for index in indexes:
+            codec.check_fields(index, "index")
     elif reading:
         raise InvalidOption("model", f"must be given with {', '.join(reading)}")
     if upgrades is not None:

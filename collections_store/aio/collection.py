@@ -50,10 +50,10 @@ from ..operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from ..operations.requests import OperationBuilder, ReturnDocument
 from ..operations.upgrades import Progress, upgrade_documents
 from ..options import Consistency, Ttl, check_choice, check_version
-from ..query.change import Change, ChangeFilter, ChangeKind
+from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike
 from ..query.index import Explanation, read_index_name
-from ..query.path import Path
+from ..query.path import FieldLike
 from ..query.sort import SortLike
 from ..update import UpdateLike
 from .bridge import follow
@@ -276,7 +276,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         return await self._follow(self._bulk_write(requests, ordered, atomic))
 
     async def increment(
-        self, id: str, path: str | Path, by: float = 1, *, initial: float = 0
+        self, id: str, path: FieldLike, by: float = 1, *, initial: float = 0
     ) -> Any:
         """Async counterpart of `Collection.increment`."""
         return await self._run(self._increment(id, path, by, initial))
@@ -360,7 +360,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         """Async counterpart of `Collection.count`."""
         return await self._read(self._count(filter, equals))
 
-    async def distinct(self, field: str | Path, filter: FilterLike | None = None) -> Values:
+    async def distinct(self, field: FieldLike, filter: FilterLike | None = None) -> Values:
         """Async counterpart of `Collection.distinct`."""
         return await self._read(self._distinct(field, filter))
 
@@ -448,7 +448,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         result with `async for`, or await it to begin at once.
         """
         notifier = check_notifier(self._notifier)
-        wanted = ChangeFilter.parse(filter, kinds, self._codec)
+        wanted = self._watched(filter, kinds)
         reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
         return AsyncChangeStream(self._run, notifier, reader)
 

@@ -20,14 +20,15 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, ClassVar, Protocol, cast, get_args, get_origin, is_typeddict
 from uuid import UUID
 
-from ..codec import BodySkipped, Codec, Unreadable, decode
+from ..codec import BodySkipped, Codec, Extra, Unreadable, decode
 from ..document import Invalid
 from ..errors import CollectionsStoreError, InvalidBody, InvalidOption, MissingExtra, shortened
 from ..options import check_choice, check_flag
 from .declared import MAX_CACHED, alternatives, declared_fields, is_pydantic, name_of, types_in
+from .shape import COMPUTED, Shape
 
 
 class Library(Protocol):
@@ -49,6 +50,10 @@ class Library(Protocol):
     def check_schema(self) -> None:
         """Raise an error if JSON cannot hold the type."""
 
+    @property
+    def shape(self) -> Shape:
+        """The fields that are stored; raise an error if JSON cannot hold the type."""
+
     def problem(self, error: Exception) -> tuple[str, str] | None:
         """Return the path and the reason of an error; None: it is not the library's."""
 
@@ -62,17 +67,28 @@ class ModelCodec(Codec):
     library: Library
     invalid: Unreadable = "raise"
     trusted: bool = False
+    shape: Shape | None = None
+    """The fields that filters and updates may name, None for any."""
 
     @property
     def has_model(self) -> bool:
         """True."""
         return True
 
+    def check_fields(self, parsed: object, what: str = "filter") -> None:
+        """Raise `UnknownField` if a filter, a sort order, an index, an update or a path names a field of no body."""
+        if self.shape is not None:
+            self.shape.check(parsed, what)
+
     def encode_body(self, body: Any) -> str:
         """Return the text of an instance, or of a dict that is one; raise `InvalidBody`."""
         try:
             value = self.library.to_json(self.library.from_python(body))
         except Exception as error:  # noqa: BLE001 - validators may raise anything
+            if self._is_other(body):
+                got = f"{type(body).__module__}.{type(body).__qualname__}".removeprefix("builtins.")
+                problem = f"must be a {name_of(self.model)}, or a dict with its fields, got a {got}"
+                raise InvalidBody("", problem) from self._foreign(error)
             raise self._invalid(error) from self._foreign(error)
         text = Codec.encode(self, value)
         self._validated(text)
@@ -98,6 +114,13 @@ class ModelCodec(Codec):
             return Invalid(plain, found.path, found.problem)
         raise BodySkipped(found.path, found.problem)
 
+    def _is_other(self, body: Any) -> bool:
+        """Return whether a body is of a class that no class of the model is, nor a dict."""
+        kinds = [get_origin(each) or each for each in alternatives(self.model)]
+        kinds = [dict if is_typeddict(each) else each for each in kinds]
+        is_declared = all(each is dict or declared_fields(each) is not None for each in kinds)
+        return is_declared and not isinstance(body, (dict, *kinds))
+
     def _validated(self, text: str) -> Any:
         try:
             return self.library.from_text(text)
@@ -116,20 +139,27 @@ class ModelCodec(Codec):
 
 
 def codec_of(
-    model: Any, codec: Codec, *, invalid: Unreadable = "raise", trusted: bool = False
+    model: Any,
+    codec: Codec,
+    *,
+    invalid: Unreadable = "raise",
+    trusted: bool = False,
+    extra: Extra = "forbid",
 ) -> ModelCodec:
     """Return the codec of a model's instances; raise `InvalidOption` and `MissingExtra`."""
     check_choice("invalid", invalid, get_args(Unreadable))
     check_flag("trusted", trusted)
+    check_choice("extra", extra, get_args(Extra))
     try:
         library = library_of(model)
         library.check_schema()
+        shape = library.shape if extra == "forbid" else None
     except CollectionsStoreError:
         raise
     except Exception as error:
         raise InvalidOption("model", _unencodable(model)) from error
     values = json_value if codec.default is None else _either(codec.default)
-    options: dict[str, Any] = {"invalid": invalid, "trusted": trusted}
+    options: dict[str, Any] = {"invalid": invalid, "trusted": trusted, "shape": shape}
     return ModelCodec(codec.max_bytes, codec.nul, values, model=model, library=library, **options)
 
 
@@ -185,7 +215,7 @@ class _Pydantic:
             from pydantic import TypeAdapter
         except ImportError:
             raise MissingExtra("pydantic", "pydantic") from None
-        self._adapter: Any = TypeAdapter(model)
+        self._model, self._adapter = model, cast(Any, TypeAdapter(model))
         self._has_datetimes = _can_hold_datetimes(self._adapter.core_schema)
         self.from_text: Callable[[str | bytes], Any] = self._adapter.validate_json
         self._classes = tuple(each for each in alternatives(model) if is_pydantic(each))
@@ -221,8 +251,26 @@ class _Pydantic:
             return _respelled(found, self._adapter.dump_python(value, **options))
         return found
 
+    @cached_property
+    def shape(self) -> Shape:
+        from pydantic.json_schema import GenerateJsonSchema
+
+        class Stored(GenerateJsonSchema):
+            """The schema of what `to_json` returns."""
+
+            def computed_field_schema(self, schema: Any) -> Any:
+                return {**super().computed_field_schema(schema), COMPUTED: True}
+
+            def ser_schema(self, schema: Any) -> Any:
+                """Leave open what a function without a return type returns."""
+                is_open = "function" in schema and schema.get("return_schema") is None
+                return {} if is_open else super().ser_schema(schema)
+
+        schema = self._adapter.json_schema(mode="serialization", schema_generator=Stored)
+        return Shape(self._model, schema)
+
     def check_schema(self) -> None:
-        self._adapter.json_schema(mode="serialization")
+        self.shape  # noqa: B018 - is made
         if _masks_secrets(self._adapter.core_schema):
             raise _Masked("a secret is written as asterisks: give it a serializer")
 
@@ -260,8 +308,12 @@ class _Msgspec:
     def from_python(self, value: Any) -> Any:
         return self._msgspec.convert(value, self._model, str_keys=True)
 
+    @cached_property
+    def shape(self) -> Shape:
+        return Shape(self._model, self._msgspec.json.schema(self._model))
+
     def check_schema(self) -> None:
-        self._msgspec.json.schema(self._model)
+        self.shape  # noqa: B018 - is made
 
     def problem(self, error: Exception) -> tuple[str, str] | None:
         if not isinstance(error, self._msgspec.ValidationError | TypeError):

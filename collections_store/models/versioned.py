@@ -51,6 +51,10 @@ class VersionedCodec(Codec):
         """Whether the inner codec has a model."""
         return self.inner.has_model
 
+    def check_fields(self, parsed: object, what: str = "filter") -> None:
+        """Let the inner codec check."""
+        self.inner.check_fields(parsed, what)
+
     def encode_body(self, body: Any) -> str:
         """Return the text of a caller's body, with the version."""
         return self._with_version(self.inner.encode_body(body))

@@ -31,6 +31,7 @@ from ..options import (
     check_iterable,
     check_version,
 )
+from ..query.change import ChangeFilter
 from ..query.conditions import read_target
 from ..query.filter import Filter
 from ..query.index import Index
@@ -145,7 +146,7 @@ class OperationBuilder:
             return ModifyMany(self.name, self._modification(request), filter)
         parts = None if projection is None else read_projection(projection, filter, self._codec)
         modification = self._modification(request)
-        sort = None if request.sort is None else Sort.parse(request.sort)
+        sort = self._order(request.sort)
         options: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
         decode = self._codec.decode_body
         return ModifyOne(self.name, modification, filter, sort, **options, decode=decode)
@@ -173,7 +174,7 @@ class OperationBuilder:
     def _find_and_delete(self, filter: Any, sort: Any, projection: Any) -> FindAndDelete:
         parsed = self._required(filter)
         parts = read_projection(projection, parsed, self._codec)
-        order = None if sort is None else Sort.parse(sort)
+        order = self._order(sort)
         return FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
 
     def _modification(self, request: UpdateOne | UpdateMany | ReplaceOne) -> Modification:
@@ -182,6 +183,7 @@ class OperationBuilder:
             body = read_replacement(request.replacement, codec)
             return Modification(Replacement(body), codec, upsert)
         update = Update.parse(request.update, array_filters=request.array_filters, codec=codec)
+        codec.check_fields(update, "update")
         return Modification(update, codec, upsert)
 
     def _delete_one(self, filter: Any, equals: Any = ...) -> DeleteFirst:
@@ -194,10 +196,24 @@ class OperationBuilder:
         """Parse the filter of a write: all documents are `{}`, never None."""
         if filter is None:
             raise InvalidFilter("", "must be given, got None: {} matches all documents")
-        return Filter.parse(filter, equals, self._codec)
+        return self._filter(filter, equals)
+
+    def _filter(self, filter: Any, equals: Any = ...) -> Filter:
+        parsed = Filter.parse(filter, equals, self._codec)
+        self._codec.check_fields(parsed)
+        return parsed
+
+    def _sort(self, sort: Any) -> Sort:
+        order = Sort.parse(sort)
+        self._codec.check_fields(order, "sort")
+        return order
+
+    def _order(self, sort: Any) -> Sort | None:
+        return None if sort is None else self._sort(sort)
 
     def _increment(self, id: Any, path: Any, by: Any, initial: Any) -> Increment:
         read = read_increment(path, by, initial)
+        self._codec.check_fields(read, "update")
         return Increment(self.name, check_id(id), read, by, initial, self._codec)
 
     def _put_many(self, bodies: Any, mode: Any, ttl: Any, atomic: Any) -> Steps[PutManyResult]:
@@ -233,34 +249,36 @@ class OperationBuilder:
         self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, projection: Any
     ) -> Find | FindIdRange:
         window = check_window(skip, limit)
-        order = None if sort is None else Sort.parse(sort)
+        order = self._order(sort)
         if equals is ... and projection is None and (ids := read_id_range(filter, order)):
             return FindIdRange(self.name, *ids, *window, self._codec.decode_body)
-        parsed = Filter.parse(filter, equals, self._codec)
+        parsed = self._filter(filter, equals)
         parts = None if projection is None else read_projection(projection, parsed, self._codec)
         return Find(self.name, parsed, order, *window, parts, self._codec.decode_body)
 
     def _page(  # noqa: PLR0917 - as the method has them
         self, filter: Any, equals: Any, sort: Any, limit: Any, after: Any, projection: Any
     ) -> FindPage:
-        parsed = Filter.parse(filter, equals, self._codec)
+        parsed = self._filter(filter, equals)
         parts = read_projection(projection, parsed, self._codec)
         window = check_page(limit), after
         return FindPage(
-            self.name, parsed, Sort.parse(sort), *window, parts, self._codec.decode_body
+            self.name, parsed, self._sort(sort), *window, parts, self._codec.decode_body
         )
 
     def _count(self, filter: Any, equals: Any) -> Count:
-        return Count(self.name, Filter.parse(filter, equals, self._codec))
+        return Count(self.name, self._filter(filter, equals))
 
     def _distinct(self, field: Any, filter: Any) -> Distinct:
-        parsed = Filter.parse(filter, codec=self._codec)
-        return Distinct(self.name, read_target(field, InvalidFilter), parsed)
+        parsed = self._filter(filter)
+        target = read_target(field, InvalidFilter)
+        self._codec.check_fields(target, "field")
+        return Distinct(self.name, target, parsed)
 
     def _explain(self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any) -> Explain:
-        parsed = Filter.parse(filter, equals, self._codec)
+        parsed = self._filter(filter, equals)
         window = check_window(skip, limit)
-        order = None if sort is None else Sort.parse(sort)
+        order = self._order(sort)
         return Explain(self.name, parsed, order, *window)
 
     def _aggregate(self, pipeline: Any, memory_limit: Any) -> Aggregate:
@@ -268,14 +286,22 @@ class OperationBuilder:
         from .aggregate import Aggregate, check_memory
 
         parsed = Pipeline.parse(pipeline, self._codec)
+        self._codec.check_fields(parsed.filtered()[0], "pipeline")
         return Aggregate(self.name, parsed, check_memory(memory_limit))
 
     def _stream(self, filter: Any, equals: Any, sort: Any, projection: Any) -> Batches:
-        parsed = Filter.parse(filter, equals, self._codec)
-        return batches_of(self.name, parsed, sort, projection, self._codec)
+        parsed = self._filter(filter, equals)
+        return batches_of(self.name, parsed, self._sort(sort), projection, self._codec)
+
+    def _watched(self, filter: Any, kinds: Any) -> ChangeFilter:
+        parsed = ChangeFilter.parse(filter, kinds, self._codec)
+        self._codec.check_fields(parsed.filter)
+        return parsed
 
     def _create_index(self, keys: Any, **options: Any) -> CreateIndex:
-        return CreateIndex(self.name, Index.parse(keys, **options))
+        index = Index.parse(keys, **options)
+        self._codec.check_fields(index, "index")
+        return CreateIndex(self.name, index)
 
 
 def put_of(  # noqa: PLR0917 - as the method has them

@@ -31,7 +31,7 @@ from ..errors import (
 )
 from ..query.filter import Filter
 from ..query.matcher import values_at
-from ..query.path import Path
+from ..query.path import Path, field_name
 from ..query.projection import Projection
 from ..query.sort import Sort
 from ..query.values import MISSING, identical, value_class
@@ -412,6 +412,7 @@ class Increment(AtomicWrite[Any]):
 
 def read_increment(path: Any, by: Any, initial: Any) -> Path:
     """Return the path of a number that can be increased; raises `InvalidUpdate`."""
+    path = field_name(path)
     if not isinstance(path, str | Path):
         raise InvalidUpdate("", f"the path must be a string or a Path, got {shortened(path)}")
     where = f"$inc.{path}"

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 from ..aggregation.expressions.evaluation import key_of
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec, decode
 from ..errors import cut, shortened
-from .path import Path, path_repr
+from .path import Path, field_name, path_repr
 from .patterns import Pattern
 from .values import value_class
 
@@ -329,6 +329,7 @@ def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Tar
 
     Raises what `error` makes, at `position` or else at the key.
     """
+    key = field_name(key)
     if isinstance(key, Path):
         return key
     if not isinstance(key, str):

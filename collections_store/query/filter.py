@@ -41,7 +41,7 @@ from .conditions import (
     shape_of,
 )
 from .parser import FilterParser, check_equals, check_levels, holds_operators
-from .path import Path
+from .path import FieldLike, NamedField, Path, field_name
 
 EVERYTHING = And(())
 _CODEC = Codec()
@@ -82,6 +82,7 @@ class Filter:
         `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or
         `Path`) that `equals` a value.
         """
+        what = field_name(what)
         if isinstance(what, str | Path):
             if equals is ...:
                 raise InvalidFilter(str(what), "must have a value to equal: find(field, value)")
@@ -181,11 +182,11 @@ def paths_in(condition: Condition) -> Iterator[Path]:
     return (each.path for each in leaves(condition) if isinstance(each, Field))
 
 
-FilterLike: TypeAlias = Filter | Mapping[Any, Any] | str | Path
+FilterLike: TypeAlias = Filter | Mapping[Any, Any] | FieldLike
 """What `Filter.parse` reads."""
 
 
-class ComparableField:
+class ComparableField(NamedField):
     """A field of the body, or `$id` and the other metadata.
 
     Every comparison is a `Filter`; `&`, `|` and `~` join them.
@@ -196,8 +197,8 @@ class ComparableField:
     {'$or': [{'items': {'$elemMatch': {'sku': 'a', 'count': {'$gt': 1}}}}, {'paid': {'$exists': False}}]}
     """
 
-    __hash__ = None  # type: ignore[assignment]
-    __slots__ = ("_path",)
+    __hash__ = object.__hash__  # a key of a sort order or an update
+    __slots__ = ()
 
     def __init__(self, path: str | Path) -> None:
         if not isinstance(path, str | Path):

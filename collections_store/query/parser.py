@@ -50,7 +50,7 @@ from .conditions import (
     Value,
     read_target,
 )
-from .path import Path, parsed
+from .path import Path, field_name, parsed
 from .patterns import compiled, options_of
 from .patterns.parser import OPTIONS, InvalidPattern
 from .values import NON_JSON_TYPES, is_number
@@ -155,7 +155,7 @@ class FilterParser:
         check_levels(self._levels)
         conditions = [
             self._entry(key, value, f"{position}.{key}" if position else str(key))
-            for key, value in document.items()
+            for key, value in zip(map(field_name, document), document.values(), strict=True)
             if key != "$comment"
         ]
         self._levels -= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..errors import InvalidFilter, shortened
 from .values import MISSING
@@ -55,6 +55,22 @@ class Path:
 def parsed(dotted: str) -> Path:
     """Return the path of a dotted string."""
     return Path(*dotted.split("."))
+
+
+class NamedField:
+    """The base of `F("name")` and `F(Person).name`, which stand for a path wherever a field is named."""
+
+    __slots__ = ("_path",)
+    _path: str | Path
+
+
+FieldLike: TypeAlias = str | Path | NamedField
+"""What names a field."""
+
+
+def field_name(field: Any) -> Any:
+    """Return the string or the `Path` that names a field of `F`, and anything else as it is."""
+    return field._path if isinstance(field, NamedField) else field
 
 
 def path_repr(keys: Iterable[str]) -> str:

@@ -41,7 +41,7 @@ from .conditions import (
 from .filter import Filter, paths_in, to_json
 from .matcher import holds, passes, values_at
 from .parser import FilterParser
-from .path import Path, is_index, path_repr
+from .path import Path, field_name, is_index, path_repr
 from .values import is_number, value_class
 
 
@@ -130,7 +130,8 @@ _MAX_SLICE: Final = 2**31 - 1
 def _entries(
     document: Mapping[Any, Any], above: tuple[str, ...], position: str, codec: Codec
 ) -> Iterator[Entry]:
-    for key, value in document.items():
+    for given, value in document.items():
+        key = field_name(given)
         here = f"{position}.{key}" if position else str(key)
         path, positional = _path(key, above, here)
         if positional and (isinstance(value, Mapping) or value in (0, False)):
@@ -219,8 +220,9 @@ def _check_together(entries: tuple[Entry, ...]) -> None:
 
 
 def _name(field: Any) -> Any:
-    if isinstance(field, str | Path):
-        return field
+    name = field_name(field)
+    if isinstance(name, str | Path):
+        return name
     raise InvalidProjection(shortened(field), f"a field must be a string, got {shortened(field)}")
 
 

@@ -21,7 +21,7 @@ from ..document import Document, metadatum
 from ..errors import InvalidFilter, InvalidSort, shortened
 from .budget import spend
 from .conditions import Target, read_target
-from .path import Path, walk
+from .path import FieldLike, Path, field_name, walk
 from .values import MISSING, RANKS, compare, is_number
 
 Key: TypeAlias = tuple[int, Any]
@@ -117,7 +117,7 @@ class Sort:
 
 
 NATURAL: Final = Sort()
-SortLike: TypeAlias = Sort | Mapping[Any, Any] | Sequence[Any] | Path
+SortLike: TypeAlias = Sort | Mapping[Any, Any] | Sequence[Any] | FieldLike
 """What `Sort.parse` reads; a string is a sequence."""
 
 _COMPOSITE: Final = {each: cmp_to_key(partial(compare, ordered=each)) for each in (True, False)}
@@ -201,13 +201,13 @@ def _directed(key: Key, descending: bool, ordered: bool) -> Any:
 
 
 def _pairs(what: Any) -> Iterator[tuple[Any, Any]]:
-    if isinstance(what, str | Path):
+    if isinstance(what, FieldLike):
         yield what, 1
     elif isinstance(what, Mapping):
         yield from what.items()
     elif isinstance(what, list | tuple):
         for each in what:
-            if isinstance(each, str | Path):
+            if isinstance(each, FieldLike):
                 yield each, 1
             elif isinstance(each, list | tuple) and len(each) == 2:
                 yield each[0], each[1]
@@ -220,6 +220,7 @@ def _pairs(what: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _field(name: Any, direction: Any) -> SortField:
+    name = field_name(name)
     if not isinstance(name, str | Path):
         raise InvalidSort(shortened(name), f"a field must be a string, got {shortened(name)}")
     if not is_number(direction) or direction not in {1, -1}:

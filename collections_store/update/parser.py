@@ -16,7 +16,7 @@ from ..codec import Codec
 from ..errors import InvalidBody, InvalidFilter, InvalidPipeline, InvalidUpdate, cut, shortened
 from ..query.conditions import METADATA, Condition, Value
 from ..query.parser import FilterParser, first_key
-from ..query.path import MAX_CACHED, Path, path_repr
+from ..query.path import MAX_CACHED, Path, field_name, path_repr
 from ..query.values import value_class
 from .operators import OPERATORS, Pull
 
@@ -162,7 +162,8 @@ def parse_operators(
             problem = f"must be a document of fields, as in {example}, got {shortened(operands)}"
             raise InvalidUpdate(operator, problem)
         written[operator] = {}
-        for path, operand in operands.items():
+        for field, operand in operands.items():
+            path = field_name(field)
             pieces = parse_path(path, operator)
             key = path if type(path) is str else _written_path(path)
             position = f"{operator}.{path}"
@@ -260,7 +261,8 @@ def _name(filter: Mapping[str | Path, Any], position: str) -> str:
 
 
 def _names(filter: Mapping[str | Path, Any], position: str) -> Iterator[str]:
-    for key, value in filter.items():
+    for field, value in filter.items():
+        key = field_name(field)
         if isinstance(key, Path):
             yield from key.keys[:1]
         elif key in {"$and", "$or", "$nor"}:

@@ -155,6 +155,24 @@ def test_updates_are_validated(people: Any, model: Any, store: Any) -> None:
     assert store["people"].get("ada")["undeclared"] == 1
 
 
+class Other:
+    """No model."""
+
+    def __init__(self, _: object = None) -> None:
+        """Take what `change` passes."""
+
+
+def test_a_body_of_another_class_is_named(people: Any, model: Any) -> None:
+    wanted = f"must be a {model.__name__}, or a dict with its fields, got a "
+    for body in object(), Other(), 1, None, [], Address("Rome"):
+        with pytest.raises(InvalidBody, match=wanted) as caught:
+            people.put("ada", body)
+        assert str(caught.value).endswith(type(body).__qualname__)
+    with pytest.raises(InvalidBody, match=wanted):
+        people.change("ada", Other, default={"name": "ada", "age": 1})
+    assert people.count() == 0
+
+
 @pytest.mark.parametrize("model", [PydanticPerson, Struct], indirect=True)
 def test_documents_that_do_not_fit(
     people: Any, model: Any, store: Any, caplog: pytest.LogCaptureFixture
@@ -291,6 +309,97 @@ def test_fields_are_checked(people: Any, model: Any) -> None:
         F(model).nmae  # noqa: B018
     with pytest.raises(InvalidFilter, match="must be of type int, as in"):
         F(model).age == "36"  # noqa: B015
+
+
+MISSPELT: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
+    ("find", ({"nmae": "ada"},), {}),
+    ("find", ("nmae", "ada"), {}),
+    ("find", ({},), {"sort": "nmae"}),
+    ("find_one", (F("nmae") == "ada",), {}),
+    ("page", ({},), {"sort": [("nmae", -1)]}),
+    ("count", ({"nmae": "ada"},), {}),
+    ("stream", ({"nmae": "ada"},), {}),
+    ("stream", ({},), {"sort": "nmae"}),
+    ("watch", ({"nmae": "ada"},), {}),
+    ("explain", ({},), {"sort": "nmae"}),
+    ("distinct", ("nmae",), {}),
+    ("distinct", ("name", {"nmae": "ada"}), {}),
+    ("aggregate", ([{"$match": {"nmae": "ada"}}],), {}),
+    ("create_index", ("nmae",), {}),
+    ("create_index", ("name",), {"where": {"nmae": "ada"}}),
+    ("update", ("ada", {"$set": {"nmae": "Ada"}}), {}),
+    ("update", ("ada", {"$set": {"address.cty": "Rome"}}), {}),
+    ("update_one", ({"nmae": "ada"}, {"$set": {"name": "Ada"}}), {}),
+    ("update_one", ({}, {"$set": {"name": "Ada"}}), {"sort": "nmae"}),
+    ("update_many", ({}, {"$inc": {"aeg": 1}}), {}),
+    ("find_one_and_update", ({}, {"$unset": {"nmae": ""}}), {}),
+    ("find_one_and_delete", ({"nmae": "ada"},), {}),
+    ("delete_one", ({"nmae": "ada"},), {}),
+    ("delete_many", ("nmae", "ada"), {}),
+    ("increment", ("ada", "aeg"), {}),
+    ("bulk_write", ([UpdateOne({}, {"$set": {"nmae": "Ada"}})],), {"atomic": True}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [{}, {"schema_version": 1}], ids=str)
+def test_misspelt_fields_are_refused(store: Any, version: Any) -> None:
+    people = store.collection("people", model=Data, changes="both", **version)
+    people.put("ada", Data("ada", 36))
+    for method, arguments, options in MISSPELT:
+        with pytest.raises(UnknownField, match="did you mean '"):
+            result = getattr(people, method)(*arguments, **options)
+            next(iter(result))
+    assert people.document("ada").version == 1
+    assert people.indexes() == []
+
+
+def test_extra_fields_are_allowed_by_an_option(store: Any) -> None:
+    people = store.collection("people", model=Data, extra="allow")
+    people.put("ada", Data("ada", 36))
+    people.update("ada", {"$set": {"other": 1}})
+    assert people.find({"other": 1}, sort="other")[0].body == Data("ada", 36)
+    strict = store.collection("people", model=Data)
+    strict.update("ada", {"$inc": {"age": 1}})
+    assert strict.get("ada") == Data("ada", 37)
+    assert store["people"].get("ada")["other"] == 1
+    with pytest.raises(InvalidOption, match="option extra: must be 'forbid' or 'allow'"):
+        store.collection("people", model=Data, extra="ignore")
+    with pytest.raises(InvalidOption, match="option model: must be given with extra"):
+        store.collection("people", extra="allow")
+
+
+class Misspelt(msgspec.Struct):
+    name: str
+    __indexes__: ClassVar[list[Index]] = [Index.parse("nmae")]
+
+
+def test_misspelt_declared_indexes_are_refused(store: Any) -> None:
+    with pytest.raises(UnknownField, match="index, at 'nmae': Misspelt has no such field"):
+        store.collection("people", model=Misspelt)
+    assert store.collections() == []
+
+
+def test_fields_of_a_model_stand_for_their_paths(store: Any, model: Any) -> None:
+    people, plain = store.collection("people", model=model), store["people"]
+    name, age, likes = F(model).name, F(model).age, F(model).likes
+    people.put("ada", model(name="ada", age=36, likes=["tea"]))
+    people.put("bob", model(name="bob", age=1, likes=[]))
+    ids = [["ada", "bob"], ["bob", "ada"]]
+    assert [each.id for each in people.find(sort=name)] == ids[0]
+    assert [each.id for each in people.find(sort=[(name, -1)])] == ids[1]
+    assert [each.id for each in people.find(sort={age: -1, name: 1})] == ids[0]
+    assert people.count(name, "ada") == people.count({name: "ada", age: {"$gt": 2}}) == 1
+    assert people.distinct(name, {age: 1}) == ["bob"]
+    assert plain.find_one({}, projection=[name]).body == {"name": "ada"}
+    assert plain.find_one({}, projection={name: 0, likes: {"$slice": 0}}).body["age"] == 36
+    assert people.create_index([name, (age, -1)]) == "name_1_age_-1"
+    assert people.create_index(age, where={name: {"$gt": ""}}) == "age_1"
+    people.update("ada", {"$set": {name: "Ada"}, "$inc": {age: 1}, "$push": {likes: "chess"}})
+    assert people.get("ada") == model(name="Ada", age=37, likes=["tea", "chess"])
+    people.update_one({name: "Ada"}, {"$pull": {likes: "tea"}})
+    assert people.increment("ada", age, 2) == 39
+    assert plain.count(F("likes") == "chess") == plain.count({F("likes"): "chess"}) == 1
+    assert plain.find({F("$id"): "ada"})[0].id == "ada"
 
 
 class Account(msgspec.Struct):
