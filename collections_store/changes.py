@@ -163,21 +163,22 @@ class Wait:
 class ChangeReader:
     """Reads the changes of a collection from a position on; raises `InvalidToken` and `InvalidOption`.
 
-    `convert` is applied to each change that is returned.
+    `wanted` returns the filter when the reader starts. Streams apply `convert` to each change that they return.
     """
 
     def __init__(
         self,
         collection: str,
-        wanted: ChangeFilter,
+        wanted: Callable[[], ChangeFilter],
         *,
         after: Any,
         timeout: Any,
         codec: Codec | None = None,
         convert: Callable[[Change], Change] | None = None,
     ) -> None:
-        self.collection, self._wanted = collection, wanted
-        self._codec, self._convert = codec or Codec(), convert
+        self.collection, self._read_filter = collection, wanted
+        self._wanted = ChangeFilter()
+        self._codec, self.convert = codec or Codec(), convert
         if after is not None and not (isinstance(after, str) and after == OLDEST):
             read_token(after, "")
         self._timeout = _check_timeout(timeout)
@@ -191,6 +192,7 @@ class ChangeReader:
     def start(self) -> Steps[None]:
         """Find the position to begin at, once."""
         if self._position is None:
+            self._wanted = self._read_filter()
             self._position = yield FindPosition(self.collection, self.token, self._wanted)
             self.token = self._position.to_token(self.collection)
 
@@ -226,7 +228,7 @@ class ChangeReader:
             return None
         change = self._ready.popleft()
         self.token = change.token if self._ready else self._here().to_token(self.collection)
-        return change if self._convert is None else self._convert(change)
+        return change
 
     def _here(self) -> ChangePosition:
         assert self._position is not None
@@ -288,7 +290,7 @@ class ChangeStream:
                 self._notifier.remove(reader.collection, wake)
         if change is None:
             raise StopIteration
-        return change
+        return change if reader.convert is None else reader.convert(change)
 
     def __enter__(self) -> Self:
         return self
@@ -311,7 +313,8 @@ class ChangeStream:
         ...     stream.try_next().id, stream.try_next()
         ('berlin', None)
         """
-        return follow(self._step, self._reader.poll())
+        change, convert = follow(self._step, self._reader.poll()), self._reader.convert
+        return change if change is None or convert is None else convert(change)
 
     def close(self) -> None:
         """End the stream, also while another thread waits for it. Closing again does nothing."""

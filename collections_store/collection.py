@@ -621,7 +621,7 @@ class Collection(OperationBuilder, Generic[Body]):
         'country_1_people_-1'
         """
         options = {"unique": unique, "where": where, "arrays": arrays, "name": name}
-        return self._run(self._create_index(keys, **options))
+        return self._run(self._create_index(keys, options))
 
     def drop_index(self, name: str) -> bool:
         """Drop an index; return whether there was one. Raise `InvalidIndex` if the name is not a string.
@@ -755,7 +755,7 @@ class Collection(OperationBuilder, Generic[Body]):
         insert berlin {'country': 'de'}
         """
         notifier = check_notifier(self._notifier)
-        wanted = self._watched(filter, kinds)
+        wanted = partial(self._watched, filter, kinds)
         reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
         return ChangeStream(self._run, notifier, reader)
 

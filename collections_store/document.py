@@ -492,6 +492,8 @@ def partial_result(error: BaseException) -> PutManyResult | BulkWriteResult | No
     """
     outcome = outcome_of(error)
     result = None if outcome is None else outcome.result
+    if isinstance(result, InsertManyResult):
+        return PutManyResult(len(result.inserted_ids))
     return result if isinstance(result, PutManyResult | BulkWriteResult) else None
 
 

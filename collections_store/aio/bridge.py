@@ -1,10 +1,12 @@
-"""The bridge: how a task waits for a job of a worker thread, and what a cancellation leaves behind.
+"""The bridge: how a task waits for a thread, and what a cancellation leaves behind.
 
 The rules:
 
 1. A cancelled task does not return before its job has ended: nothing is written later.
 2. A cancellation is never lost: it is raised once the wait is over.
 3. It carries the outcome of the call, which `was_committed` and `partial_result` return.
+4. What may take long is computed in a thread: what has large arguments, and each part of a procedure after something
+   large was read. Functions and iterables of the caller's stay in the event loop: they may belong to its thread.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from ..engine.jobs import Job
 from ..errors import Outcome, note_outcome
 from ..operations.operation import Operation, Steps
+from ..operations.procedures import CallFunction
+from ..operations.size import is_large
 
 T = TypeVar("T")
 
@@ -55,6 +60,38 @@ async def _wait(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
         except asyncio.CancelledError as error:
             cancelled = error
     return cancelled
+
+
+def _in_thread(function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
+    """Call a function in a thread, in the context of this task. The threads of the store are not for this: they may all
+    wait for a transaction that cannot go on without the result.
+    """
+    loop = asyncio.get_running_loop()
+    return loop.run_in_executor(None, copy_context().run, function, *arguments)
+
+
+def _cancel_next_step(cancelled: asyncio.CancelledError) -> None:
+    """Cancel this task again, where it awaits next: a cancelled operation reports what it wrote, and rolls its transaction
+    back.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel(*cancelled.args[:1])
+    task.uncancel()  # it is the same cancellation: `asyncio.timeout` counts them
+
+
+async def compute(function: Callable[..., T], *arguments: Any) -> T:
+    """Return the result of a function that prepares an operation, or that reads (rule 4)."""
+    if not is_large(*arguments):
+        return function(*arguments)
+    future = _in_thread(function, *arguments)
+    cancelled = await _wait(future)
+    if cancelled is not None:
+        if future.exception() is not None:
+            with nothing_written():
+                raise cancelled
+        _cancel_next_step(cancelled)
+    return future.result()
 
 
 async def abandon(job: Job) -> None:
@@ -149,22 +186,68 @@ def _note_call(cancelled: BaseException, *, wrote: bool) -> None:
         cancelled.collections_store_outcome = Outcome(False, is_final=True)  # type: ignore[attr-defined]
 
 
-async def follow(run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T]) -> T:
-    """Run the operations that steps yield; return the result of the steps."""
-    wrote = False
+@dataclass(frozen=True, slots=True)
+class _Returned:
+    """The result of a procedure, in place of its next step."""
+
+    value: Any
+
+
+def _advance(act: Callable[[Any], Any], value: Any) -> Any:
+    """Return the next step, or what the procedure returned."""
     try:
-        step = next(steps)
+        return act(value)
+    except StopIteration as stop:
+        return _Returned(stop.value)
+
+
+async def _advance_in_thread(act: Callable[[Any], Any], value: Any, *, wrote: bool) -> Any:
+    """Return what `_advance` does. A cancellation has the outcome of a procedure that ended meanwhile; one that did not is
+    cancelled in its next step.
+    """
+    future = _in_thread(_advance, act, value)
+    cancelled = await _wait(future)
+    if cancelled is None:
+        return future.result()
+    error = future.exception()
+    if error is None and not isinstance(future.result(), _Returned):
+        _cancel_next_step(cancelled)
+        return future.result()
+    if hasattr(error, "collections_store_outcome"):
+        cancelled.collections_store_outcome = error.collections_store_outcome  # type: ignore[attr-defined, union-attr]
+    elif wrote and error is None:
+        outcome = Outcome(True, future.result().value, is_final=True)
+        note_outcome(cancelled, outcome, "wrote everything")
+    elif wrote:
+        part = Outcome(None, getattr(error, "result", None), is_final=True)
+        note_outcome(cancelled, part, f"wrote a part: {error}")
+    raise cancelled
+
+
+async def follow(
+    run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T], *arguments: Any
+) -> T:
+    """Run the operations that the steps of a procedure with some arguments yield; return its result (rule 4)."""
+    wrote, in_thread = False, is_large(*arguments)
+    act: Callable[[Any], Any] = steps.send
+    value: Any = None
+    try:
         while True:
+            if in_thread:
+                step = await _advance_in_thread(act, value, wrote=wrote)
+            else:
+                step = _advance(act, value)
+            if isinstance(step, _Returned):
+                return step.value  # type: ignore[no-any-return]
             try:
-                result = await run(step)
+                value = await run(step)
             except BaseException as error:  # noqa: BLE001 - the steps know what it means
-                step = steps.throw(error)
+                act, value = steps.throw, error
             else:
                 wrote = wrote or (isinstance(step, Operation) and step.writes)
-                step = steps.send(result)
-    except StopIteration as stop:
-        found: T = stop.value
-        return found
+                act = steps.send
+                changed = step.argument if isinstance(step, CallFunction) else None
+                in_thread = in_thread or is_large(value, changed)
     except asyncio.CancelledError as cancelled:
         _note_call(cancelled, wrote=wrote)
         raise

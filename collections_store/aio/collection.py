@@ -11,6 +11,7 @@ from collections.abc import (
     Generator,
     Iterable,
     Mapping,
+    Sized,
 )
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
@@ -56,7 +57,7 @@ from ..query.index import Explanation, read_index_name
 from ..query.path import FieldLike
 from ..query.sort import SortLike
 from ..update import UpdateLike
-from .bridge import follow
+from .bridge import compute, follow
 from .runners import AsyncDeclaringRunner, AsyncRunner
 
 T = TypeVar("T")
@@ -65,15 +66,17 @@ T = TypeVar("T")
 class _AsyncEditContext:
     """The context of an edit."""
 
-    def __init__(self, follow: Callable[[Steps[Any]], Awaitable[Any]], editing: Editing) -> None:
+    def __init__(self, follow: Callable[..., Awaitable[Any]], editing: Editing) -> None:
         self._follow, self._editing = follow, editing
+        self._body: Any = None
 
     async def __aenter__(self) -> Any:
-        return await self._follow(self._editing.begin())
+        self._body = await self._follow(self._editing.begin())
+        return self._body
 
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            await self._follow(self._editing.end())
+            await self._follow(self._editing.end(), self._body)
 
 
 class AsyncCollection(OperationBuilder, Generic[Body]):
@@ -131,7 +134,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         if_absent: bool = False,
     ) -> int:
         """Async counterpart of `Collection.put`."""
-        return await self._run(self._put(id, body, ttl, if_version, if_absent))
+        operation = await compute(self._put, id, body, ttl, if_version, if_absent)
+        return await self._run(operation)
 
     @overload
     async def get(self: AsyncCollection[Untyped], id: str, default: Any = None) -> Any: ...
@@ -169,7 +173,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         self, body: Body, *, id: str | None = None, ttl: Ttl = None, beside: str | None = None
     ) -> InsertOneResult:
         """Async counterpart of `Collection.insert_one`."""
-        operation = self._insert_one(body, id, ttl, beside)
+        operation = await compute(self._insert_one, body, id, ttl, beside)
         await self._run(operation)
         return InsertOneResult(operation.id)
 
@@ -192,7 +196,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     ) -> UpdateResult:
         """Async counterpart of `Collection.update`."""
         request = UpdateOne(None, update, upsert, array_filters=array_filters)
-        return await self._run(self._update(id, request, if_version))
+        return await self._run(await compute(self._update, id, request, if_version))
 
     async def update_one(
         self,
@@ -205,7 +209,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     ) -> UpdateResult:
         """Async counterpart of `Collection.update_one`."""
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
-        return await self._run(self._modify(request))
+        return await self._run(await compute(self._modify, request))
 
     async def update_many(
         self,
@@ -217,7 +221,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     ) -> UpdateResult:
         """Async counterpart of `Collection.update_many`."""
         request = UpdateMany(filter, update, upsert, array_filters=array_filters)
-        return await self._run(self._modify(request))
+        return await self._run(await compute(self._modify, request))
 
     async def replace_one(
         self,
@@ -228,7 +232,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         sort: SortLike | None = None,
     ) -> UpdateResult:
         """Async counterpart of `Collection.replace_one`."""
-        return await self._run(self._modify(ReplaceOne(filter, replacement, upsert, sort=sort)))
+        request = ReplaceOne(filter, replacement, upsert, sort=sort)
+        return await self._run(await compute(self._modify, request))
 
     async def find_one_and_update(
         self,
@@ -245,7 +250,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         """Async counterpart of `Collection.find_one_and_update`."""
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
         wanted = projection, return_document, if_version
-        return await self._run(self._find_and_modify(request, *wanted))
+        return await self._run(await compute(self._find_and_modify, request, *wanted))
 
     async def find_one_and_replace(
         self,
@@ -259,13 +264,14 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one_and_replace`."""
         request = ReplaceOne(filter, replacement, upsert, sort=sort)
-        return await self._run(self._find_and_modify(request, projection, return_document))
+        wanted = projection, return_document
+        return await self._run(await compute(self._find_and_modify, request, *wanted))
 
     async def find_one_and_delete(
         self, filter: FilterLike, *, projection: Any = None, sort: SortLike | None = None
     ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one_and_delete`."""
-        return await self._run(self._find_and_delete(filter, sort, projection))
+        return await self._run(await compute(self._find_and_delete, filter, sort, projection))
 
     async def bulk_write(
         self, requests: Iterable[Request], *, ordered: bool = True, atomic: bool = False
@@ -279,7 +285,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         self, id: str, path: FieldLike, by: float = 1, *, initial: float = 0
     ) -> Any:
         """Async counterpart of `Collection.increment`."""
-        return await self._run(self._increment(id, path, by, initial))
+        return await self._run(await compute(self._increment, id, path, by, initial))
 
     async def change(
         self,
@@ -291,7 +297,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         attempts: int = ATTEMPTS,
     ) -> Body:
         """Async counterpart of `Collection.change`. `function` may be a coroutine function."""
-        return await self._follow(self._change(id, function, default, ttl, attempts))
+        return await self._follow(self._change(id, function, default, ttl, attempts), default)
 
     def edit(self, id: str, *, attempts: int = EDIT_ATTEMPTS) -> AbstractAsyncContextManager[Body]:
         """Async counterpart of `Collection.edit`. It is entered with `async with`."""
@@ -307,11 +313,13 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     async def get_many(self, ids: Iterable[str]) -> dict[str, Body]:
         """Async counterpart of `Collection.get_many`."""
-        return await self._read(by_id.GetMany(self.name, check_ids(ids), self._codec.decode_body))
+        checked = await compute(check_ids, read_here(ids))
+        return await self._read(by_id.GetMany(self.name, checked, self._codec.decode_body))
 
     async def remove_many(self, ids: Iterable[str]) -> int:
         """Async counterpart of `Collection.remove_many`."""
-        return await self._run(by_id.RemoveMany(self.name, check_ids(ids)))
+        checked = await compute(check_ids, read_here(ids))
+        return await self._run(by_id.RemoveMany(self.name, checked))
 
     async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
         """Async counterpart of `Collection.list`."""
@@ -328,7 +336,9 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         projection: Any = None,
     ) -> Documents[Body]:
         """Async counterpart of `Collection.find`."""
-        return await self._read(self._find(filter, equals, sort, skip, limit, projection))
+        return await self._read(
+            await compute(self._find, filter, equals, sort, skip, limit, projection)
+        )
 
     async def find_one(
         self,
@@ -340,7 +350,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         projection: Any = None,
     ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one`."""
-        found = await self._read(self._find(filter, equals, sort, skip, 1, projection))
+        operation = await compute(self._find, filter, equals, sort, skip, 1, projection)
+        found = await self._read(operation)
         return found[0] if found else None
 
     async def page(
@@ -354,23 +365,25 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         projection: Any = None,
     ) -> Page[Body]:
         """Async counterpart of `Collection.page`."""
-        return await self._read(self._page(filter, equals, sort, limit, after, projection))
+        return await self._read(
+            await compute(self._page, filter, equals, sort, limit, after, projection)
+        )
 
     async def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Async counterpart of `Collection.count`."""
-        return await self._read(self._count(filter, equals))
+        return await self._read(await compute(self._count, filter, equals))
 
     async def distinct(self, field: FieldLike, filter: FilterLike | None = None) -> Values:
         """Async counterpart of `Collection.distinct`."""
-        return await self._read(self._distinct(field, filter))
+        return await self._read(await compute(self._distinct, field, filter))
 
     async def delete_one(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
         """Async counterpart of `Collection.delete_one`."""
-        return await self._run(self._delete_one(filter, equals))
+        return await self._run(await compute(self._delete_one, filter, equals))
 
     async def delete_many(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
         """Async counterpart of `Collection.delete_many`."""
-        return await self._run(self._delete_many(filter, equals))
+        return await self._run(await compute(self._delete_many, filter, equals))
 
     async def create_index(
         self,
@@ -383,7 +396,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     ) -> str:
         """Async counterpart of `Collection.create_index`."""
         options = {"unique": unique, "where": where, "arrays": arrays, "name": name}
-        return await self._run(self._create_index(keys, **options))
+        return await self._run(await compute(self._create_index, keys, options))
 
     async def drop_index(self, name: str) -> bool:
         """Async counterpart of `Collection.drop_index`."""
@@ -403,11 +416,11 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         limit: int | None = None,
     ) -> Explanation:
         """Async counterpart of `Collection.explain`."""
-        return await self._run(self._explain(filter, equals, sort, skip, limit))
+        return await self._run(await compute(self._explain, filter, equals, sort, skip, limit))
 
     async def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
         """Async counterpart of `Collection.aggregate`."""
-        return await self._read(self._aggregate(pipeline, memory_limit))
+        return await self._read(await compute(self._aggregate, pipeline, memory_limit))
 
     async def stream(
         self,
@@ -418,7 +431,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         projection: Any = None,
     ) -> AsyncIterator[Document[Body]]:
         """Async counterpart of `Collection.stream`. It is an async generator: `async for document in cities.stream()`."""
-        batches = self._stream(filter, equals, sort, projection)
+        batches = await compute(self._stream, filter, equals, sort, projection)
         while (page := batches.next()) is not None:
             for document in batches.advance(await self._read(page)):
                 yield document
@@ -430,7 +443,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         quarantine: str | None = None,
         progress: Progress | None = None,
     ) -> UpgradeResult:
-        """Async counterpart of `Collection.upgrade_documents`. The functions run in the event loop, a batch at a time;
+        """Async counterpart of `Collection.upgrade_documents`. The functions run in threads, too;
         `progress` may be a coroutine function.
         """
         options = {"dry_run": dry_run, "quarantine": quarantine, "progress": progress}
@@ -444,16 +457,16 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         kinds: Iterable[ChangeKind] | None = None,
         timeout: float | None = None,
     ) -> AsyncChangeStream:
-        """Async counterpart of `Collection.watch`. It is no coroutine: iterate over the
-        result with `async for`, or await it to begin at once.
+        """Async counterpart of `Collection.watch`. It is no coroutine: iterate over the result with `async for`, or await
+        it to begin at once. That raises what is wrong with the arguments.
         """
         notifier = check_notifier(self._notifier)
-        wanted = self._watched(filter, kinds)
+        wanted = partial(self._watched, filter, kinds)
         reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
-        return AsyncChangeStream(self._run, notifier, reader)
+        return AsyncChangeStream(self._run, notifier, reader, filter)
 
-    async def _follow(self, steps: Steps[T]) -> T:
-        return await follow(self._step, steps)
+    async def _follow(self, steps: Steps[T], *arguments: Any) -> T:
+        return await follow(self._step, steps, *arguments)
 
     async def _step(self, step: Any) -> Any:
         match step:
@@ -463,6 +476,12 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
                 result = function(argument)
                 return await result if isawaitable(result) else result
         return await self._run(step)
+
+
+def read_here(ids: Any) -> Any:
+    """Return ids of an iterable that is no container: in the event loop, since the iterable is the caller's."""
+    is_read = isinstance(ids, Sized) or not isinstance(ids, Iterable)
+    return ids if is_read else list(ids)
 
 
 class AsyncChangeStream:
@@ -478,8 +497,9 @@ class AsyncChangeStream:
         run: Callable[[Any], Coroutine[Any, Any, Any]],
         notifier: ChangeNotifier,
         reader: ChangeReader,
+        filter: FilterLike | None = None,
     ) -> None:
-        self._run, self._notifier, self._reader = run, notifier, reader
+        self._run, self._notifier, self._reader, self._filter = run, notifier, reader, filter
         self._woken = asyncio.Event()
 
     @property
@@ -493,7 +513,7 @@ class AsyncChangeStream:
         return self._started().__await__()
 
     async def _started(self) -> Self:
-        await follow(self._step, self._reader.start())
+        await follow(self._step, self._reader.start(), self._filter)
         return self
 
     def __aiter__(self) -> Self:
@@ -511,12 +531,12 @@ class AsyncChangeStream:
 
             try:
                 self._notifier.add(reader.collection, wake)
-                change = await follow(self._step, reader.next())
+                change = await follow(self._step, reader.next(), self._filter)
             finally:
                 self._notifier.remove(reader.collection, wake)
         if change is None:
             raise StopAsyncIteration
-        return change
+        return await self._converted(change)
 
     async def __aenter__(self) -> Self:
         return await self._started()
@@ -526,7 +546,12 @@ class AsyncChangeStream:
 
     async def try_next(self) -> Change | None:
         """Async counterpart of `ChangeStream.try_next`."""
-        return await follow(self._step, self._reader.poll())
+        change = await follow(self._step, self._reader.poll(), self._filter)
+        return None if change is None else await self._converted(change)
+
+    async def _converted(self, change: Change) -> Change:
+        convert = self._reader.convert
+        return change if convert is None else await compute(convert, change)
 
     async def aclose(self) -> None:
         """Async counterpart of `ChangeStream.close`."""

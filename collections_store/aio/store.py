@@ -76,8 +76,9 @@ _closing: ContextVar[AsyncStore | None] = ContextVar("collections_store_closing"
 class AsyncStore(AsyncCollections):
     """A database of collections, for asyncio. Async counterpart of `Store`, with the same options.
 
-    Operations run on the store's own threads, one hop each: the event loop is never blocked. Any number of tasks and
-    event loops may use a store.
+    Operations run on the store's own threads, one hop each, and large arguments are encoded in a thread before: the event
+    loop is never blocked. Do not change an argument before the call returns. Any number of tasks and event loops may use
+    a store.
 
     A cancelled call writes nothing or everything, and has ended before the cancellation goes on; `was_committed(error)`
     returns which of the two it was. Calls that write in batches (`put_many`, `insert_many`, `bulk_write`, unless they
@@ -342,7 +343,7 @@ class AsyncStore(AsyncCollections):
     async def model(self, name: str) -> type[Any]:
         """Async counterpart of `Store.model`."""
         found = await self.run(FindTable(check_name(name)))
-        return mapped_class(found.table, name)
+        return await asyncio.to_thread(mapped_class, found.table, name)  # may import the ORM
 
     @overload
     def get_sync_collection(self, name: str, **settings: Unpack[VersionSettings]) -> Collection: ...

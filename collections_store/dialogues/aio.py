@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from ..aio.bridge import follow, nothing_written, run_uncancellably
+from ..aio.bridge import compute, follow, nothing_written, run_uncancellably
 from ..aio.store import AsyncStore
 from ..operations.operation import Steps
 from ..operations.operation import follow as follow_sync
@@ -137,7 +137,7 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
         """Async counterpart of `DialogueStore.save`."""
         async with self._lock:
             await self._run(self._repository.settle())
-            return await self._run(self._repository.save(dialogues))
+            return await self._run(self._repository.save(dialogues), dialogues)
 
     async def restore(self, *, terminal: bool = False) -> AsyncIterator[D]:
         """Async counterpart of `DialogueStore.restore`. Iterate with `async for`."""
@@ -173,7 +173,7 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
         limit: int | None = None,
     ) -> list[D]:
         """Async counterpart of `DialogueStore.find`."""
-        query = self._repository.query(filter, equals, limit)
+        query = await compute(self._repository.query, filter, equals, limit)
         return await self._run(self._repository.find(*query, is_terminal=terminal))
 
     async def get_dialogues_with_counterparty(self, address: str) -> list[D]:
@@ -199,8 +199,8 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
         """Async counterpart of `DialogueStore.quarantined`."""
         return await self._run(self._repository.quarantined())
 
-    async def _run(self, steps: Steps[T]) -> T:
-        return await run_uncancellably(follow(self._store.run, steps))
+    async def _run(self, steps: Steps[T], *arguments: Any) -> T:
+        return await run_uncancellably(follow(self._store.run, steps, *arguments))
 
 
 class AsyncDialogues(BaseDialogues[AsyncStore]):
@@ -238,17 +238,18 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
     ) -> tuple[Message, Dialogue]:
         """Async counterpart of `Dialogues.create`."""
         label = self._manager.new_label(counterparty)
-        return await self._run(self._manager.create(label, performative, body), label)
+        return await self._run(self._manager.create(label, performative, body), label, body)
 
     async def update(self, message: Message) -> Dialogue:
         """Async counterpart of `Dialogues.update`."""
-        return await self._run(self._manager.update(message), message)
+        return await self._run(self._manager.update(message), message, message)
 
     async def reply(
         self, dialogue: Dialogue, performative: str, body: Any = None, *, target: int | None = None
     ) -> Message:
         """Async counterpart of `Dialogues.reply`."""
-        return await self._run(self._manager.reply(dialogue, performative, body, target), dialogue)
+        steps = self._manager.reply(dialogue, performative, body, target)
+        return await self._run(steps, dialogue, body)
 
     async def finish(self, dialogue: Dialogue, state: str = ENDED) -> None:
         """Async counterpart of `Dialogues.finish`."""
@@ -256,7 +257,7 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
 
     async def save(self, dialogue: Dialogue) -> None:
         """Async counterpart of `Dialogues.save`."""
-        await self._run(self._manager.save(dialogue), dialogue)
+        await self._run(self._manager.save(dialogue), dialogue, dialogue)
 
     async def reload(self, dialogue_label: DialogueLabel) -> Dialogue | None:
         """Async counterpart of `Dialogues.reload`."""
@@ -288,7 +289,7 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
         limit: int | None = None,
     ) -> list[Dialogue]:
         """Async counterpart of `Dialogues.find`."""
-        steps = self._manager.find(filter, equals, terminal, limit)
+        steps = await compute(self._manager.find, filter, equals, terminal, limit)
         if not self._manager.is_flushed():
             async with self._locks:
                 await self._follow(self._manager.flush())
@@ -312,17 +313,19 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
         """Async counterpart of `Dialogues.quarantined`."""
         return await self._run(self._manager.repository.quarantined())
 
-    async def _run(self, steps: Steps[T], subject: Any = None) -> T:
-        return await self._run_within(self._lock_of(subject), steps)
+    async def _run(self, steps: Steps[T], subject: Any = None, *arguments: Any) -> T:
+        return await self._run_within(self._lock_of(subject), steps, *arguments)
 
-    async def _run_within(self, lock: SharedLock | SharedLocks, steps: Steps[T]) -> T:
+    async def _run_within(
+        self, lock: SharedLock | SharedLocks, steps: Steps[T], *arguments: Any
+    ) -> T:
         while True:
             with nothing_written():
                 await self._prepare()
                 await lock.__aenter__()
             try:
                 if self._manager.is_set_up:  # another task may have torn it down
-                    return await self._follow(steps)
+                    return await self._follow(steps, *arguments)
             finally:
                 await lock.__aexit__()
 
@@ -342,8 +345,8 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
         finally:
             self._start_saving()
 
-    async def _follow(self, steps: Steps[T]) -> T:
-        return await run_uncancellably(follow(self._store.run, steps))
+    async def _follow(self, steps: Steps[T], *arguments: Any) -> T:
+        return await run_uncancellably(follow(self._store.run, steps, *arguments))
 
     def _save_in_background(self) -> bool:
         store = self._store

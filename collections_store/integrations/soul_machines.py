@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
+from ..aio.bridge import compute
 from ..codec import Codec, decode
 from ..document import SKILL_MEMORY, Document, check_id, check_name, read_ttl
 from ..errors import (
@@ -268,11 +269,12 @@ class AsyncSkillMemory(_SkillMemory[AsyncMemoryHost]):
 
     async def load(self, session: str, skill: str) -> list[Any]:
         """Async counterpart of `SkillMemory.load`."""
-        return self._rules.loaded(await self._host.run(self._rules.load(session, skill)))
+        found = await self._host.run(self._rules.load(session, skill))
+        return await compute(self._rules.loaded, found)
 
     async def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
         """Async counterpart of `SkillMemory.save`."""
-        return await self._host.run(self._rules.save(session, skill, memories))
+        return await self._host.run(await compute(self._rules.save, session, skill, memories))
 
     async def end_session(self, session: str) -> int:
         """Async counterpart of `SkillMemory.end_session`."""

@@ -9,8 +9,8 @@ from datetime import timedelta
 from inspect import isawaitable
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
-from ..aio.bridge import run_uncancellably
-from ..aio.collection import AsyncChangeStream, AsyncCollection
+from ..aio.bridge import compute, run_uncancellably
+from ..aio.collection import AsyncChangeStream, AsyncCollection, read_here
 from ..changes import ChangeNotifier, check_notifier
 from ..codec import Codec
 from ..operations.operation import Operation
@@ -97,7 +97,7 @@ class AsyncMemory(Namespace):
     ) -> int:
         """Async counterpart of `Memory.put`."""
         options: dict[str, Any] = {"ttl": ttl, "if_absent": if_absent, "if_version": if_version}
-        return await self._follow(self._procedures.put(key, value, **options))
+        return await self._follow(self._procedures.put(key, value, **options), value)
 
     async def delete(self, key: str, default: Any = None) -> Any:
         """Async counterpart of `Memory.delete`."""
@@ -114,7 +114,7 @@ class AsyncMemory(Namespace):
     async def change(self, key: str, function: Callable[[Any], Any], *, default: Any = ...) -> Any:
         """Async counterpart of `Memory.change`. `function` may be asynchronous."""
         changed = self._on_json(key, check_function("function", function))
-        return await self._follow(self._procedures.change(key, changed, default))
+        return await self._follow(self._procedures.change(key, changed, default), default)
 
     async def keys(
         self, prefix: str = "", *, after: str | None = None, limit: int | None = 100
@@ -136,7 +136,7 @@ class AsyncMemory(Namespace):
         self, filter: Any = None, equals: Any = ..., *, limit: int | None = None
     ) -> Entries:
         """Async counterpart of `Memory.find`."""
-        return await self._follow(self._procedures.find(filter, equals, limit))
+        return await self._follow(self._procedures.find(filter, equals, limit), filter, equals)
 
     async def clear(self, prefix: str = "") -> int:
         """Async counterpart of `Memory.clear`."""
@@ -144,15 +144,17 @@ class AsyncMemory(Namespace):
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """Async counterpart of `Memory.get_many`."""
-        return await self._follow(self._procedures.get_many(keys))
+        read = read_here(keys)
+        return await self._follow(self._procedures.get_many(read), read)
 
     async def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
         """Async counterpart of `Memory.put_many`."""
-        return await self._follow(self._procedures.put_many(values, ttl))
+        return await self._follow(self._procedures.put_many(values, ttl), values)
 
     async def delete_many(self, keys: Iterable[str]) -> int:
         """Async counterpart of `Memory.delete_many`."""
-        return await self._follow(self._procedures.delete_many(keys))
+        read = read_here(keys)
+        return await self._follow(self._procedures.delete_many(read), read)
 
     async def touch(self, key: str) -> bool:
         """Async counterpart of `Memory.touch`."""
@@ -179,9 +181,9 @@ class AsyncMemory(Namespace):
         """Return a function of values, which may be asynchronous, as one of JSON."""
 
         async def changed(json: Any) -> Any:
-            value = value_of(key, json)
+            value = await compute(value_of, key, json)
             returned = function(value)
             returned = await returned if isawaitable(returned) else returned
-            return self._procedures.result(value, returned)
+            return await compute(self._procedures.result, value, returned)
 
         return changed

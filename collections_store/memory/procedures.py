@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Self
 
 from ..changes import ChangeReader
@@ -243,7 +244,7 @@ class Procedures:
 
     def watch(self, prefix: str, after: str | None, timeout: float | None) -> ChangeReader:
         """Return the reader of this namespace's changes."""
-        wanted = ChangeFilter.parse(self.space.keys(prefix), None, self.codec)
+        wanted = partial(ChangeFilter.parse, self.space.keys(prefix), None, self.codec)
         options: dict[str, Any] = {"after": after, "timeout": timeout, "convert": self._change}
         return ChangeReader(self.collection, wanted, **options)
 

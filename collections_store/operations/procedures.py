@@ -4,8 +4,8 @@ A procedure is a generator: it yields operations, receives their results, and re
 yield a `Pause` or a `CallFunction`, which sync and async each do in their own way.
 
 An iterable of the caller's may do anything, even use the store that its documents are for. So no lock is held and no
-transaction is open while it is read. For a single transaction all of it is read first: what is much waits in a temporary
-file (`Spool`), and can be read again if the transaction is repeated.
+transaction is open while it is read, and a `CallFunction` reads some of it (`Chunks`). For a single transaction all of
+it is read first: what is much waits in a temporary file (`Spool`), and can be read again if the transaction is repeated.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import pickle
 import random
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
@@ -48,12 +49,13 @@ from ..errors import (
 from ..options import Settings, check_choice, check_version
 from ..query.index import Index
 from ..query.values import value_class
-from .bulk import BulkBatch, Given, Mode, PutBatch, Together, batches
+from .bulk import MAX_ROWS, BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, written_body
 from .catalogue import AS_IT_IS, Configure
 from .changes import HasPrunable, Prune
 from .indexes import CreateIndex, DeclareVersion, ListIndexes
 from .operation import Operation, Steps
+from .size import room_left
 from .update import current
 
 T = TypeVar("T")
@@ -62,6 +64,8 @@ ReadRequest: TypeAlias = tuple[int, Any]
 """The position of a write request, and its operation or its `Refusal`."""
 SPOOL_MEMORY: Final = 8 * 2**20
 """Bytes of a spool in memory; with more, it is a temporary file."""
+CHUNK: Final = 2**21
+"""Bytes of the caller's values that are read at a time; a single value may be larger."""
 BULK_BATCH: Final = 500
 """Write requests of a batch."""
 MAX_EXCLUDED: Final = 3
@@ -87,19 +91,52 @@ class CallFunction:
     argument: Any
 
 
+class Chunks:
+    """An iterable of the caller's, which is read some values at a time: up to `most`, and up to `CHUNK` bytes of values
+    that are not in memory yet.
+    """
+
+    def __init__(self, values: Any, most: int) -> None:
+        self.is_mapping = isinstance(values, Mapping)
+        self._in_memory = type(values) in {list, tuple, dict}
+        self._values, self._most = values.items() if self.is_mapping else values, most
+        self._iterator: Iterator[tuple[int, Any]] | None = None
+        self._ended = False
+
+    def has_more(self) -> bool:
+        """Return whether the end was not reached yet."""
+        return not self._ended
+
+    def read(self, _: None) -> list[tuple[int, Any]]:
+        """Return the next values with their positions; none at the end."""
+        if self._iterator is None:
+            self._iterator = enumerate(self._values)
+        chunk: list[tuple[int, Any]] = []
+        room = CHUNK
+        for each in islice(self._iterator, self._most):
+            chunk.append(each)
+            if not self._in_memory:
+                room = room_left(each, room)
+                if room < 0:
+                    return chunk
+        self._ended = len(chunk) < self._most
+        return chunk
+
+
 class Spool(Generic[T]):
     """Values that were read, in their order."""
 
-    def __init__(self, values: Iterable[T]) -> None:
+    def __init__(self) -> None:
         self._file: Any = tempfile.SpooledTemporaryFile(max_size=SPOOL_MEMORY)  # noqa: SIM115
         self._count = 0
-        try:
-            for value in values:
-                pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)
-                self._count += 1
-        except BaseException:
-            self.close()
-            raise
+
+    def append(self, value: T) -> None:
+        """Add a value."""
+        pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
 
     def __iter__(self) -> Iterator[T]:
         self._file.seek(0)
@@ -109,14 +146,6 @@ class Spool(Generic[T]):
     def close(self) -> None:
         """Delete them."""
         self._file.close()
-
-
-@dataclass(slots=True)
-class Reading:
-    """The state of reading an iterable: what was refused, and whether its end was reached."""
-
-    refused: list[Refusal] = field(default_factory=list)
-    ended: bool = False
 
 
 @value_class
@@ -131,7 +160,7 @@ class Writing:
 
     def put(self, bodies: Any) -> Steps[PutManyResult]:
         """Write bodies from any iterable, in batches or all at once."""
-        result = yield from self._written(bodies)
+        result = yield from self._written(bodies, None)
         if result.refused:
             raise BulkWriteError(self.collection, result)
         return result
@@ -139,7 +168,7 @@ class Writing:
     def insert(self, bodies: Any) -> Steps[InsertManyResult]:
         """Insert bodies; returns their ids."""
         ids: list[str] = []
-        result = yield from self._written(_with_ids(bodies, ids))
+        result = yield from self._written(bodies, ids)
         if result.refused:
             refused = {each.position for each in result.refused}
             inserted = {n: id for n, id in enumerate(ids) if n not in refused}
@@ -147,38 +176,49 @@ class Writing:
             raise BulkWriteError(self.collection, done)
         return InsertManyResult(tuple(ids))
 
-    def _written(self, bodies: Any) -> Steps[PutManyResult]:
-        reading = Reading()
-        read = batches(self._given(bodies, reading))
+    def _written(self, bodies: Any, ids: list[str] | None) -> Steps[PutManyResult]:
+        """Write bodies; append the ids that they are inserted under to `ids`."""
+        chunks = Chunks(bodies, MAX_ROWS)
         if self.atomic:
-            result = yield from self._write_atomically(read)
-        else:
-            result = yield from self._write_batches(read, reading)
-        return in_order(result + PutManyResult(refused=tuple(reading.refused)))
+            return (yield from self._write_atomically(chunks, ids))
+        return (yield from self._write_chunks(chunks, ids))
 
-    def _write_batches(self, read: Iterable[Batch], reading: Reading) -> Steps[PutManyResult]:
+    def _write_chunks(self, chunks: Chunks, ids: list[str] | None) -> Steps[PutManyResult]:
+        refused: list[Refusal] = []
         parts: list[PutManyResult] = []
+        is_last = False
         try:
-            for batch in read:
-                yield from self._write_batch(self._operation(batch), parts)
+            while chunks.has_more():
+                chunk = yield CallFunction(chunks.read, None)
+                pairs = chunk if ids is None else _with_ids(chunk, chunks.is_mapping, ids)
+                some = list(batches(self._given(pairs, refused)))
+                for number, batch in enumerate(some, 1):
+                    is_last = number == len(some) and not chunks.has_more()
+                    yield from self._write_batch(self._operation(batch), parts)
         except BaseException as error:
-            if not self.atomic:
-                _note_part(error, self.collection, _total(parts), ended=reading.ended)
+            _note_part(error, self.collection, _total(parts), ended=is_last)
             raise
-        return _total(parts)
+        return in_order(_total(parts) + PutManyResult(refused=tuple(refused)))
 
-    def _write_atomically(self, read: Iterator[Batch]) -> Steps[PutManyResult]:
+    def _write_atomically(self, chunks: Chunks, ids: list[str] | None) -> Steps[PutManyResult]:
         """Write all or none: a single batch is atomic by itself."""
-        first = list(islice(read, 2))
-        if len(first) < 2:
-            return (yield from self._write_batches(first, Reading()))
-        spool = Spool(chain(first, read))
-        try:
-            steps = Together(self.collection, lambda: self._write_batches(spool, Reading()))
+        with closing(Spool[Batch]()) as spool:
+            while chunks.has_more():
+                chunk = yield CallFunction(chunks.read, None)
+                pairs = chunk if ids is None else _with_ids(chunk, chunks.is_mapping, ids)
+                for batch in batches(self._given(pairs, [])):
+                    spool.append(batch)
+            if len(spool) < 2:
+                return (yield from self._write_batches(spool))
+            steps = Together(self.collection, lambda: self._write_batches(spool))
             result: PutManyResult = yield steps
-        finally:
-            spool.close()
-        return result
+            return result
+
+    def _write_batches(self, read: Iterable[Batch]) -> Steps[PutManyResult]:
+        parts: list[PutManyResult] = []
+        for batch in read:
+            yield from self._write_batch(self._operation(batch), parts)
+        return in_order(_total(parts))
 
     def _write_batch(self, batch: PutBatch, parts: list[PutManyResult]) -> Steps[None]:
         """Write a batch without the documents that a unique index refuses; append each partial result."""
@@ -201,10 +241,9 @@ class Writing:
     def _operation(self, batch: Batch) -> PutBatch:
         return PutBatch(self.collection, batch, self.mode, self.ttl, self.atomic)
 
-    def _given(self, bodies: Any, reading: Reading) -> Iterator[Given]:
-        """Yield the documents of an iterable; refuse or raise those that cannot be written."""
-        pairs = bodies.items() if isinstance(bodies, Mapping) else bodies
-        for position, each in enumerate(pairs):
+    def _given(self, chunk: Iterable[tuple[int, Any]], refused: list[Refusal]) -> Iterator[Given]:
+        """Yield the documents of a chunk; refuse or raise those that cannot be written."""
+        for position, each in chunk:
             try:
                 id, body, version = self._parts(each)
                 given = Given(position, check_id(id), self.codec.encode_body(body), version)
@@ -214,10 +253,9 @@ class Writing:
                 if self.atomic:
                     error.add_note(f"of the document {shortened(id)}")
                     raise
-                reading.refused.append(Refusal(position, id, error))
+                refused.append(Refusal(position, id, error))
             else:
                 yield given
-        reading.ended = True
 
     def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
         """Return id, body and version; raises `InvalidId`, and `InvalidOption` of a version."""
@@ -231,12 +269,14 @@ class Writing:
         raise InvalidId(given, f"give {wanted}")
 
 
-def _with_ids(bodies: Any, ids: list[str]) -> Iterator[tuple[str, Any]]:
+def _with_ids(
+    chunk: Iterable[tuple[int, Any]], are_pairs: bool, ids: list[str]
+) -> Iterator[tuple[int, Any]]:
     """Yield bodies with the ids that they are inserted under, which are appended to `ids`."""
-    pairs = bodies.items() if isinstance(bodies, Mapping) else ((new_id(), b) for b in bodies)
-    for id, body in pairs:
-        ids.append(id)
-        yield id, body
+    for position, each in chunk:
+        pair = each if are_pairs else (new_id(), each)
+        ids.append(pair[0])
+        yield position, pair
 
 
 def bulk_write(
@@ -248,40 +288,59 @@ def bulk_write(
     atomic: bool,
 ) -> Steps[BulkWriteResult]:
     """Execute write requests in batches, or all at once; `parse` returns the operation of one."""
-    reading = _read_requests(parse, requests)
+    chunks = Chunks(requests, BULK_BATCH)
     if atomic:
-        read = list(reading)  # before anything is locked: reading may do anything
+        read: list[list[ReadRequest]] = []  # all, before anything is locked
+        while chunks.has_more():
+            read.append(_parsed(parse, (yield CallFunction(chunks.read, None))))
         result: BulkWriteResult = yield Together(
-            collection, lambda: _bulk_write(collection, iter(read), ordered=ordered, strict=True)
+            collection, lambda: _bulk_write(collection, read, ordered=ordered)
         )
     else:
-        result = yield from _bulk_write(collection, reading, ordered=ordered, strict=False)
+        result = yield from _bulk_chunks(collection, parse, chunks, ordered=ordered)
     if result.refused:
         raise BulkWriteError(collection, in_order(result))
     return result
 
 
-def _read_requests(
-    parse: Callable[[Any], Operation[Any]], requests: Iterable[Any]
-) -> Iterator[ReadRequest]:
-    for position, request in enumerate(requests):
+def _parsed(
+    parse: Callable[[Any], Operation[Any]], chunk: Iterable[tuple[int, Any]]
+) -> list[ReadRequest]:
+    read: list[ReadRequest] = []
+    for position, request in chunk:
         try:
-            yield position, parse(request)
+            read.append((position, parse(request)))
         except CollectionsStoreError as error:
             id = request.id if isinstance(request, InsertOne) else None
-            yield position, Refusal(position, id, error)
+            read.append((position, Refusal(position, id, error)))
+    return read
 
 
 def _bulk_write(
-    collection: str, reading: Iterator[ReadRequest], *, ordered: bool, strict: bool
+    collection: str, read: Iterable[Sequence[ReadRequest]], *, ordered: bool
 ) -> Steps[BulkWriteResult]:
-    result, batch = BulkWriteResult(), list[ReadRequest]()
+    """Execute batches in one transaction: the first refusal is raised."""
+    result = BulkWriteResult()
+    for batch in read:
+        result += yield from _bulk_batch(collection, batch, ordered=ordered, strict=True)
+    return result
+
+
+def _bulk_chunks(
+    collection: str,
+    parse: Callable[[Any], Operation[Any]],
+    chunks: Chunks,
+    *,
+    ordered: bool,
+) -> Steps[BulkWriteResult]:
+    """Execute each chunk as a batch."""
+    result = BulkWriteResult()
     try:
-        while not (ordered and result.refused) and (batch := list(islice(reading, BULK_BATCH))):
-            result += yield from _bulk_batch(collection, batch, ordered=ordered, strict=strict)
+        while chunks.has_more() and not (ordered and result.refused):
+            batch = _parsed(parse, (yield CallFunction(chunks.read, None)))
+            result += yield from _bulk_batch(collection, batch, ordered=ordered, strict=False)
     except BaseException as error:
-        if not strict:
-            _note_part(error, collection, result, ended=len(batch) < BULK_BATCH)
+        _note_part(error, collection, result, ended=not chunks.has_more())
         raise
     return result
 

@@ -298,7 +298,7 @@ class OperationBuilder:
         self._codec.check_fields(parsed.filter)
         return parsed
 
-    def _create_index(self, keys: Any, **options: Any) -> CreateIndex:
+    def _create_index(self, keys: Any, options: dict[str, Any]) -> CreateIndex:
         index = Index.parse(keys, **options)
         self._codec.check_fields(index, "index")
         return CreateIndex(self.name, index)

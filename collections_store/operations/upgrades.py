@@ -115,7 +115,7 @@ class Upgrading:
 
     def _upgrade(self, documents: tuple[Document, ...]) -> Steps[list[Document]]:
         """Upgrade documents as they were read; return those that were changed meanwhile."""
-        upgraded, failures = yield CallFunction(self._convert, documents)
+        upgraded, failures = self._convert(documents)
         refused: list[Refused] = []
         if self.dry_run:
             self.tally.upgraded += len(upgraded)

@@ -24,6 +24,7 @@ from collections_store import (
     DatabaseUnavailable,
     InsertOne,
     Store,
+    TransactionEnded,
     partial_result,
     was_committed,
 )
@@ -459,3 +460,58 @@ def test_threads_that_wait_for_a_long_write_time_out(tmp_path: Path) -> None:
                 end.set()
             writing.result(60)
         assert store["things"].put("x", 3) == 2
+
+
+LARGE = {f"field{n}": n for n in range(200_000)}
+"""A body that is encoded in a thread, for 20 ms or more."""
+
+
+async def cancelled_while_it_encodes(call: Any) -> BaseException:
+    """Cancel a call in its first step: a small write would be in the database's thread by then."""
+    task = asyncio.create_task(call)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError) as caught:
+        await task
+    return caught.value
+
+
+def test_a_call_that_is_cancelled_while_it_encodes_wrote_nothing(backend: Backend) -> None:
+    async def main(store: AsyncStore) -> None:
+        things = store["things"]
+        await things.put("a", 1)
+        for call in (
+            things.put("a", LARGE),
+            things.put_many({"a": LARGE, "b": LARGE}),
+            things.update("a", {"$set": LARGE}),
+            store.memory("bot").put("a", LARGE),
+        ):
+            error = await cancelled_while_it_encodes(call)
+            assert was_committed(error) is False
+        assert [each.id for each in await things.list()] == ["a"]
+        assert await things.get("a") == 1
+
+    run(backend, main)
+
+
+def test_a_timeout_while_a_call_encodes_is_a_timeout(backend: Backend) -> None:
+    async def main(store: AsyncStore) -> None:
+        with pytest.raises(TimeoutError) as caught:
+            async with asyncio.timeout(0.001):
+                await store["things"].put("a", LARGE)
+        assert was_committed(caught.value) is False
+        assert await store["things"].count() == 0
+
+    run(backend, main)
+
+
+def test_a_cancellation_while_a_call_encodes_rolls_its_transaction_back(backend: Backend) -> None:
+    async def main(store: AsyncStore) -> None:
+        with pytest.raises(TransactionEnded):
+            async with store.transaction() as tx:
+                await tx["things"].put("a", 1)
+                error = await cancelled_while_it_encodes(tx["things"].put("b", LARGE))
+                assert was_committed(error) is False
+        assert await store["things"].count() == 0
+
+    run(backend, main)
