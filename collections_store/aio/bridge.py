@@ -80,6 +80,13 @@ def _cancel_next_step(cancelled: asyncio.CancelledError) -> None:
     task.uncancel()  # it is the same cancellation: `asyncio.timeout` counts them
 
 
+async def checkpoint() -> None:
+    """Raise the cancellation of `_cancel_next_step`: nothing is begun after it."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        await asyncio.sleep(0)
+
+
 async def compute(function: Callable[..., T], *arguments: Any) -> T:
     """Return the result of a function that prepares an operation, or that reads (rule 4)."""
     if not is_large(*arguments):

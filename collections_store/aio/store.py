@@ -52,6 +52,7 @@ from ..transaction import sync_collection
 from .bridge import (
     TransactionStep,
     abandon,
+    checkpoint,
     note_job,
     run_in_batches,
     run_step,
@@ -186,13 +187,9 @@ class AsyncStore(AsyncCollections):
         else:
             job, queue = Job(operation, backend.run_job, mailbox), backend.queue_of(operation)
         job.consistency = consistency
-        if queue is None:
-            self._workers.submit(job)
-        else:
-            self._workers.submit_to_group(job, queue)
-            if self._expiring is not mailbox.loop:
-                self._expire_later(queue)
         try:
+            await checkpoint()
+            self._submit(job, queue)
             result: T = await job.future
         except asyncio.CancelledError as cancelled:
             await abandon(job)
@@ -203,6 +200,14 @@ class AsyncStore(AsyncCollections):
                 self._store._backend.note_own_transaction(error)
             raise
         return result
+
+    def _submit(self, job: Job, queue: GroupCommit | None) -> None:
+        if queue is None:
+            self._workers.submit(job)
+            return
+        self._workers.submit_to_group(job, queue)
+        if self._expiring is not job.future.get_loop():
+            self._expire_later(queue)
 
     def _expire_later(self, write_queue: GroupCommit) -> None:
         """Check the write queue for timeouts later, whatever its thread is doing."""

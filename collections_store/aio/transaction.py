@@ -29,7 +29,7 @@ from ..options import (
 )
 from ..query.values import lazy_type
 from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, opened, remove_savepoint
-from .bridge import abandon, note_job, wait_uncancellably
+from .bridge import abandon, checkpoint, note_job, wait_uncancellably
 from .collection import AsyncCollection
 from .runners import AsyncDeclaringRunner, AsyncRunner, AsyncVersionedRunner
 
@@ -164,6 +164,7 @@ class AsyncBound:
         self.savepoints: list[Any] = []
 
     async def run(self, operation: Operation[T]) -> T:
+        await checkpoint()
         return await self._connection.run_sync(lambda here: self._on(here).run(operation))
 
     async def savepoint(self) -> Any:
@@ -240,11 +241,14 @@ class AsyncOpenTransaction:
     async def _step(self, what: object, act: Callable[[Job], Any]) -> Any:
         self._transaction.refuse_if_forked()
         async with self._lock:
-            job = self._submit(what, act)
+            job: Job | None = None
             try:
+                await checkpoint()
+                job = self._submit(what, act)
                 return await job.future
             except asyncio.CancelledError as cancelled:
-                await abandon(job)
+                if job is not None:
+                    await abandon(job)
                 with suppress(asyncio.CancelledError):
                     await self.rollback(cancelled)
                 text = f"wrote nothing of the transaction: {what!r}"
