@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,13 @@ def stop_processes() -> Iterator[None]:
             process.communicate()
 
 
-def start(program: str, backend: Backend, *arguments: Any, **options: Any) -> Program:
-    """Start a program in a process that has imported the library."""
+def start(
+    program: str | Callable[..., None], backend: Backend, *arguments: Any, **options: Any
+) -> Program:
+    """Start a program, by its name in `programs` or as a function, in a process that has imported the library."""
     given = backend.url, {**backend.options, **options}, *map(str, arguments)
-    process = Program(getattr(programs, program), *given)
+    function = getattr(programs, program) if isinstance(program, str) else program
+    process = Program(function, *given)
     _running.append(process)
     return process
 
