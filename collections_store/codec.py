@@ -25,6 +25,8 @@ import orjson
 
 from .errors import InvalidBody, shortened
 
+MAX_BODY: Final = 16 * 2**20
+"""The default limit of a body, in bytes."""
 MAX_DEPTH = 200
 """Nested containers; orjson's limit is 254, that of SQLite 3.51 is 1,000."""
 MAX_INTEGER = 2**63 - 1
@@ -63,7 +65,7 @@ class Codec:
     is_plain: ClassVar[bool] = True
     """Whether every JSON value is a body. If not, `encode_updated` must see what an update makes, so SQL cannot."""
 
-    max_bytes: int = 16 * 2**20
+    max_bytes: int = MAX_BODY
     nul: Literal["error", "replace"] = "error"
     default: Callable[[Any], Any] | None = None
 

@@ -30,7 +30,7 @@ from urllib.parse import unquote
 import sqlalchemy as sa
 
 from . import codec
-from .codec import Codec
+from .codec import MAX_BODY, Codec
 from .document import read_ttl
 from .errors import InvalidOption, InvalidUrl, check_format, shortened
 from .query.index import Index, unknown_keys
@@ -48,7 +48,6 @@ Consistency: TypeAlias = Literal["session", "strong", "eventual"]
 Ttl: TypeAlias = float | timedelta | None
 Changes: TypeAlias = bool | Literal["after", "both"] | None
 
-MAX_BODY: Final = 16 * 2**20
 MAX_COUNT: Final = 2**63 - 1
 """The largest limit that the databases take."""
 MIN_TIMEOUT: Final = 0.001

@@ -11,18 +11,20 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path as File
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
-import sqlalchemy as sa
 
-from .. import Collection, DatabaseUnavailable, InvalidFilter, InvalidSort, Path, Store
+from .. import DatabaseUnavailable, InvalidFilter, InvalidSort, Path
 from ..engine.database_file import identity
 from ..errors import shortened
-from ..options import read_url, safe_url
-from ..sql.dialects import named
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
 from .output import Exit, Failure, on_terminal
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from .. import Collection, Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 Pairs: TypeAlias = list[tuple[str | Path, int]]
@@ -83,6 +85,8 @@ class Target:
 
     def to_write(self, **options: Any) -> Store:
         """Return a store, which creates a missing SQLite file on first use."""
+        from .. import Store
+
         return Store(self.url, prefix=self.prefix, schema=self.schema, **options)
 
     def to_read(self) -> Store:
@@ -116,14 +120,21 @@ class Target:
 
     def driver_url(self) -> sa.URL:
         """Return the URL with the library's driver."""
+        from ..options import read_url
+        from ..sql.dialects import named
+
         url = read_url(self.url)
         return named(url.get_backend_name()).urls.normal_url(url)
 
     def safe_url(self) -> str:
         """Return the URL without its passwords."""
+        from ..options import read_url, safe_url
+
         return safe_url(read_url(self.url))
 
     def _file(self) -> File | None:
+        from ..sql.dialects import named
+
         url = self.driver_url()
         path = named(url.get_backend_name()).urls.file_of(url)
         return None if path is None else File(path)

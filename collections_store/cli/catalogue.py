@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import sqlalchemy as sa
 
-from .. import CollectionsStoreError, Index, InvalidIndex
+from .. import CollectionsStoreError, InvalidIndex
 from ..errors import shortened
-from ..sql.schema import REVISION
 from .arguments import (
     Group,
     Target,
@@ -38,6 +34,11 @@ from .output import (
     to_text,
     write_lines,
 )
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from .. import Index
 
 _INDEX_KEYS = ("name", "fields", "unique", "where", "arrays")
 
@@ -101,6 +102,10 @@ def info(target: Target, *, as_json: bool) -> None:
     \b
       collections-store info --json
     """
+    import platform
+
+    import sqlalchemy as sa
+
     from .. import migrate
 
     with target.to_read() as store:
@@ -128,6 +133,8 @@ def info(target: Target, *, as_json: bool) -> None:
 
 def library_version() -> str:
     """Return the version of the installed library."""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version("collections-store")
     except PackageNotFoundError:
@@ -136,6 +143,8 @@ def library_version() -> str:
 
 def _database_version(url: sa.URL) -> str:
     """Return the database's name and version, which SQLAlchemy reads when it connects."""
+    import sqlalchemy as sa
+
     engine = sa.create_engine(url)
     with engine.connect():
         numbers = engine.dialect.server_version_info or ()
@@ -239,6 +248,8 @@ def read_indexes(values: Any) -> list[Index]:
 
 
 def _index(number: int, value: Any) -> Index:
+    from .. import Index
+
     if not isinstance(value, dict) or "fields" not in value or not value.keys() <= set(_INDEX_KEYS):
         known = ", ".join(sorted(_INDEX_KEYS))
         problem = f"must have fields, and no other keys than {known}, got {shortened(value)}"
@@ -285,6 +296,7 @@ def current(target: Target) -> None:
       collections-store db current
     """
     from .. import migrate
+    from ..sql.schema import REVISION
 
     target.to_read().close()
     found = migrate.current(target.url, **target.names())
@@ -304,6 +316,7 @@ def check(target: Target) -> None:
       collections-store db check && echo up to date
     """
     from .. import migrate
+    from ..sql.schema import REVISION
 
     target.to_read().close()
     differences = migrate.check(target.url, **target.names())
@@ -323,6 +336,7 @@ def sql(target: Target) -> None:
       collections-store db sql > upgrade.sql
     """
     from .. import migrate
+    from ..sql.schema import REVISION
 
     target.to_read().close()
     statements = migrate.sql(target.url, **target.names())

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path as File
+from typing import TYPE_CHECKING
 
 import click
 
-from .. import CopiedCollection, CopyProgress
-from ..engine.backup import is_text
 from .arguments import Target, on_database
 from .files import check_readable, cleaning_up, naming, progress, shown
 from .output import counted, emit, to_text
+
+if TYPE_CHECKING:
+    from .. import CopiedCollection, CopyProgress
 
 names_argument = click.argument("names", metavar="[NAME]...", nargs=-1)
 file_argument = click.argument("file", type=click.Path(dir_okay=False))
@@ -66,6 +68,8 @@ def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
       collections-store backup agent.backup.db
       collections-store backup agent.jsonl.gz --url postgresql://user:password@host/database
     """
+    from ..engine.backup import is_text
+
     noun = "documents" if is_text(File(file)) else "pages"
     with target.to_read() as store, _reporting(noun) as report, cleaning_up(), naming(file):
         store.backup(file, names or None, progress=report)

@@ -14,7 +14,6 @@ from typing import Any
 
 import click
 
-from .. import Store
 from .output import Exit, Failure, emit, to_text
 
 _PARTS = ("remember", "recall")
@@ -22,6 +21,8 @@ _PARTS = ("remember", "recall")
 
 def remember(url: str) -> None:
     """Write facts and dialogues into two collections."""
+    from collections_store import Store
+
     with Store(url) as store:
         facts = store.get_sync_collection("demo_facts")
         facts.put("ada", {"person": {"name": "Ada", "city": "Berlin"}, "likes": ["thai", "tea"]})
@@ -36,6 +37,8 @@ def remember(url: str) -> None:
 
 def recall(url: str) -> dict[str, list[Any]]:
     """Query nested fields."""
+    from collections_store import Store
+
     with Store(url) as store:
         facts = store.get_sync_collection("demo_facts")
         dialogues = store.get_sync_collection("demo_dialogues")

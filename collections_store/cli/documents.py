@@ -6,11 +6,11 @@ import re
 import sys
 from collections.abc import Iterable
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import Collection, Document, Path
+from .. import Path
 from .arguments import (
     Pairs,
     Target,
@@ -39,6 +39,9 @@ from .output import (
     write_documents,
     write_lines,
 )
+
+if TYPE_CHECKING:
+    from .. import Collection, Document
 
 _MISSING = object()
 _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}

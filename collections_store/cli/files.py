@@ -22,11 +22,10 @@ import click
 
 from .. import Path as FieldPath
 from .. import codec
+from ..codec import MAX_BODY
 from ..document import MAX_TTL
-from ..engine.archive import FORMAT
 from ..engine.atomic_file import compressed, replacing
 from ..errors import CollectionsStoreError
-from ..options import MAX_BODY
 from .output import Exit, Failure
 
 STANDARD = "-"
@@ -238,13 +237,8 @@ def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
     if id_field is None:
         if isinstance(value, dict) and value.keys() == {INDEXES}:
             return Indexes(value[INDEXES])
-        if isinstance(value, dict) and value.get("format") == FORMAT:
-            raise BadItem("it is the backup of a store: use restore")
         if not isinstance(value, dict) or value.keys() - {EXPIRES} != {"id", "body"}:
-            raise BadItem(
-                'expected {"id": …, "body": …} as export writes it; '
-                "--id FIELD takes the id from a field of the document"
-            )
+            raise _not_exported(value)
         return Record(item.place, _as_id(value["id"], "id"), value["body"], _end(value))
     id = value
     for key in id_field.keys:
@@ -252,6 +246,17 @@ def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
             raise BadItem(f"there is no field {str(id_field)!r} to take the id from")
         id = id[key]
     return Record(item.place, _as_id(id, str(id_field)), value)
+
+
+def _not_exported(value: Any) -> BadItem:
+    from ..engine.archive import FORMAT
+
+    if isinstance(value, dict) and value.get("format") == FORMAT:
+        return BadItem("it is the backup of a store: use restore")
+    return BadItem(
+        'expected {"id": …, "body": …} as export writes it; '
+        "--id FIELD takes the id from a field of the document"
+    )
 
 
 def _end(value: dict[str, Any]) -> datetime | None:

@@ -17,7 +17,6 @@ import click
 from .. import Document, Path
 from .. import codec as json_codec
 from ..document import new_id
-from ..integrations.bson import document_of, read_dump, to_extended_json
 from .files import MAX_LINE, BadItem, DamagedInput, Item, parse_json, read_items, uncompressed
 from .output import Exit, Failure, to_text
 
@@ -64,6 +63,8 @@ def _with_new_ids(items: Iterable[Item]) -> Iterator[Item]:
 def _converted(item: Item) -> Item:
     if isinstance(item.value, BadItem):
         return item
+    from ..integrations.bson import document_of
+
     value: Any
     try:
         id, body = document_of(item.value)
@@ -74,6 +75,8 @@ def _converted(item: Item) -> Item:
 
 
 def _bson(stream: IO[bytes]) -> Iterator[Item]:
+    from ..integrations.bson import read_dump
+
     number = 0
     try:
         for number, text in enumerate(read_dump(uncompressed(stream)), 1):
@@ -224,6 +227,8 @@ def _cell(value: Any, keys: tuple[str, ...]) -> str:
 
 def mongodb_lines(documents: Iterable[Document]) -> Iterator[str]:
     """Yield documents as mongoimport reads them; raise `Failure` for one that MongoDB cannot have."""
+    from ..integrations.bson import to_extended_json
+
     for each in documents:
         try:
             yield to_text(to_extended_json(each))

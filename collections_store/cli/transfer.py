@@ -9,22 +9,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path as File
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from .. import (
-    Collection,
     CollectionsStoreError,
-    Document,
     DuplicateKey,
-    Index,
     IndexExists,
     InvalidBody,
     InvalidId,
     InvalidIndex,
     Path,
-    Store,
 )
 from . import formats
 from .arguments import Target, collection_argument, on_database, output_option, skip_errors_option
@@ -55,6 +51,9 @@ from .output import (
     one_line,
     write_lines,
 )
+
+if TYPE_CHECKING:
+    from .. import Collection, Document, Index, Store
 
 BATCH_BYTES: Final = 16 * 2**20
 """A batch ends with the line that exceeds it."""

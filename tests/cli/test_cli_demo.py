@@ -46,7 +46,7 @@ def test_the_printed_commands_run(shown: str, tmp_path: Path) -> None:
     blocks = re.findall(r"^    def .*\n(?:^(?: {8}.*)?\n)+", shown, re.MULTILINE)
     assert len(blocks) == 2
     lines = "\n".join(re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks)
-    before = "from typing import Any\nfrom collections_store import Store\n"
+    before = "from typing import Any\n"
     after = "\nremember('sqlite:///x.db')\nprint(len(recall('sqlite:///x.db')))\n"
     done = spawn([COMMAND[0], "-c", before + lines + after], cwd=tmp_path)
     assert (done.stdout, done.stderr) == (b"3\n", b"")
