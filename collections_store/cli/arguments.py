@@ -7,6 +7,8 @@ A field is a dotted path, `address.city`; in JSON also the list of its keys, whi
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,8 +20,9 @@ import click
 from .. import DatabaseUnavailable, InvalidFilter, InvalidSort, Path
 from ..engine.database_file import identity
 from ..errors import shortened
+from ..query.path import path_or_text
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
-from .output import Exit, Failure, on_terminal
+from .output import Exit, Failure, on_terminal, to_text
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -113,6 +116,21 @@ class Target:
         ours = [identity(f"{path}{end}") for end in ("", "-wal", "-shm", "-journal")]
         if path is not None and identity(name) in [each for each in ours if each]:
             raise click.UsageError(f"{shown(name)} is the database itself: name another file")
+
+    def command(self, *words: str) -> str:
+        """Return a command line on this database, quoted for a shell."""
+        given = {
+            "url": None if self.url == os.environ.get(URL_VARIABLE) else self.safe_url(),
+            "prefix": self.prefix,
+            "schema": self.schema,
+        }
+        defaults = vars(Target())
+        options = [
+            f"--{name}={value}"
+            for name, value in given.items()
+            if value not in {None, defaults[name]}
+        ]
+        return shlex.join(["collections-store", *options, *words])
 
     def names(self) -> dict[str, Any]:
         """Return the options of the functions of `migrate`."""
@@ -265,6 +283,14 @@ def read_order(texts: Iterable[str], refuse: Refusal = InvalidSort, what: str = 
         else:
             pairs.append(_pair(text, refuse))
     return pairs
+
+
+def field_as_word(path: Path, direction: int) -> str:
+    """Return the argument that `read_order` reads as a field of the body and its direction."""
+    text = path_or_text(path)
+    if isinstance(text, Path) or text.startswith(("-", *_JSON)):
+        return to_text([[list(path.keys), direction]])
+    return text if direction == 1 and ":" not in text else f"{text}:{direction}"
 
 
 def read_field(text: str) -> str | Path:

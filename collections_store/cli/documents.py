@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from .arguments import (
     Target,
     collection_argument,
     consent,
+    field_as_word,
     filter_argument,
     json_option,
     on_database,
@@ -41,7 +43,7 @@ from .output import (
 )
 
 if TYPE_CHECKING:
-    from .. import Collection, Document
+    from .. import Collection, Document, Index
 
 _MISSING = object()
 _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
@@ -276,6 +278,8 @@ def explain(
     with target.to_read() as store:
         found = store.get_sync_collection(collection)
         explanation = found.explain(query, sort=order, skip=skip, limit=limit)
+    if (index := explanation.missing_index) is not None:
+        explanation = replace(explanation, advice=_creation(target, collection, index))
     if not as_json:
         emit(str(explanation))
         return
@@ -289,6 +293,13 @@ def explain(
         "plan": explanation.plan,
     }
     emit(to_text(_plain(facts)))
+
+
+def _creation(target: Target, collection: str, index: Index) -> str:
+    """Return the command that creates an index, quoted for a shell."""
+    directions = (direction for _, direction in index.fields)
+    fields = map(field_as_word, index.paths, directions)
+    return target.command("index", "create", collection, *fields, *["--arrays"] * index.arrays)
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ from ..options import CollectionOptions
 from ..query.conditions import And, Target
 from ..query.cursor import Position, seal, unseal
 from ..query.filter import Filter, conjuncts
-from ..query.index import Explanation, Ordered, Plan, advise, indexable_keys
+from ..query.index import Explanation, Index, Ordered, Plan, creation, indexable_keys, missing_index
 from ..query.matcher import distinct_values
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
@@ -434,9 +434,9 @@ class Explain(Operation[Explanation]):
         walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}
         stops = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
         scans = (plan.scans or bool(walked)) and not stops
-        advice = None
+        missing = None
         if arrays or (plan.sorts and sort.fields) or (plan.scans and scans):
-            advice = self._advice(connection, statements, sort, arrays=arrays)
+            missing = self._missing_index(connection, statements, sort, arrays=arrays)
         return Explanation(
             sql=query.sql,
             parameters=parameters,
@@ -447,13 +447,14 @@ class Explain(Operation[Explanation]):
             order=_order(plan, sort, by_sql=by_sql),
             arrays=arrays,
             plan=plan.lines,
-            advice=advice,
+            advice=None if missing is None else creation(missing),
+            missing_index=missing,
         )
 
-    def _advice(
+    def _missing_index(
         self, connection: Connection, statements: Statements, sort: Sort, *, arrays: bool
-    ) -> str | None:
-        """Return the advice to create an index: of arrays where there are some, if the database has such indexes."""
+    ) -> Index | None:
+        """Return an index that would help: of arrays where there are some, if the database has such indexes."""
         existing = statements.options.indexes
         keys = next(indexable_keys(self.filter), None)
         if keys is not None and connection.database.ordering.can_order(keys):
@@ -462,7 +463,7 @@ class Explain(Operation[Explanation]):
             )
         if arrays and not connection.database.indexes_arrays:
             return None
-        return advise(self.filter, sort, existing, arrays=arrays)
+        return missing_index(self.filter, sort, existing, arrays=arrays)
 
 
 def _order(plan: Plan, sort: Sort, *, by_sql: bool) -> Ordered:

@@ -41,7 +41,7 @@ from .conditions import (
     shape_of,
 )
 from .parser import FilterParser, check_equals, check_levels, holds_operators
-from .path import FieldLike, NamedField, Path, field_name
+from .path import FieldLike, NamedField, Path, field_name, path_or_text
 
 EVERYTHING = And(())
 _CODEC = Codec()
@@ -347,8 +347,7 @@ def _name(field: Field | Metadata) -> str | Path:
         return f"${field.field}"
     if not field.path.keys:
         return "$body"
-    text = str(field.path)
-    return field.path if text.startswith("$") or Path.parse(text) != field.path else text
+    return path_or_text(field.path)
 
 
 def _together(documents: list[dict[Any, Any]]) -> dict[Any, Any]:

@@ -28,7 +28,7 @@ from .conditions import (
     scalars_of,
 )
 from .filter import Filter
-from .path import MAX_KEYS, Path, is_index, path_prefixes
+from .path import MAX_KEYS, Path, is_index, path_or_text, path_prefixes
 from .sort import Sort, SortField
 
 MAX_FIELDS: Final = 5
@@ -325,8 +325,8 @@ class Explanation:
     that runs in Python, on the rows that the database returns. `indexes` are the names of the indexes used: "$body"
     is the index of whole bodies, "$id" that of the ids. `scans`: the query may read all documents, be it in an
     index's order. `order` names what sorts: an index, the database, Python, or nothing ("natural"). `arrays`:
-    indexed fields hold arrays, so the exact form was used. `plan` is the database's own, in lines. `advice` is a
-    call that creates a useful index, or None.
+    indexed fields hold arrays, so the exact form was used. `plan` is the database's own, in lines. `missing_index` is
+    an index that would help, and `advice` the call that creates that index; both may be None.
 
     >>> with Store("sqlite://") as store:
     ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -343,7 +343,8 @@ class Explanation:
     order: Ordered
     arrays: bool
     plan: tuple[str, ...] = field(repr=False)
-    advice: str | None = field(default=None)
+    advice: str | None = None
+    missing_index: Index | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         lines = [f"filter in SQL: {self.in_sql}"]
@@ -367,8 +368,10 @@ _ORDERS: Final[dict[Ordered, str]] = {
 }
 
 
-def advise(filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: bool) -> str | None:
-    """Return the call that creates an index for a query; None: there is one, or none would help.
+def missing_index(
+    filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: bool
+) -> Index | None:
+    """Return an index for a query; None: there is one, or none would help.
 
     The fields of equalities come first, those of the order next, ranges last.
     `arrays`: the one field needs an index of arrays.
@@ -391,9 +394,16 @@ def advise(filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: b
     )
     if not chosen or any(serving):
         return None
-    names = [(each.name, -1 if each.descending else 1) for each in chosen]
-    keys = repr(names[0][0]) if len(names) == 1 and names[0][1] == 1 else repr(names)
-    return f"create_index({keys}{', arrays=True' if arrays else ''})"
+    order = Sort(chosen)
+    return Index(_name(None, order, arrays=arrays), order, arrays=arrays)
+
+
+def creation(index: Index) -> str:
+    """Return the call that creates an index over fields of the body."""
+    directions = [direction for _, direction in index.fields]
+    keys = list(zip(map(path_or_text, index.paths), directions, strict=True))
+    fields = repr(keys[0][0]) if directions == [1] else repr(keys)
+    return f"create_index({fields}{', arrays=True' if index.arrays else ''})"
 
 
 def plan_order(condition: Condition, indexes: Iterable[Index]) -> Sort | None:

@@ -73,6 +73,12 @@ def field_name(field: Any) -> Any:
     return field._path if isinstance(field, NamedField) else field
 
 
+def path_or_text(path: Path) -> Path | str:
+    """Return the string that filters and sorts read as a path, or the path if there is none."""
+    text = str(path)
+    return path if text.startswith("$") or parsed(text) != path else text
+
+
 def path_repr(keys: Iterable[str]) -> str:
     """Return the Python expression of the path of some keys."""
     return f"Path({', '.join(map(repr, keys))})"

@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from conftest import Backend, Clock
 
-from collections_store import DuplicateKey, F, IndexExists, InvalidFilter, InvalidIndex, Store
+from collections_store import DuplicateKey, F, IndexExists, InvalidFilter, InvalidIndex, Path, Store
 
 
 def test_create_index_is_idempotent(things: Any) -> None:
@@ -290,6 +290,8 @@ def test_the_array_guard_uses_no_partial_index(things: Any) -> None:
         ({"n": {"$gt": 5}}, [("n", -1)]),
         ({"n": 5}, [("$body", 1), ("t", -1)]),
         ({"$id": "x"}, "t"),
+        ({Path("n.m", "k"): 5}, None),
+        ({}, [(Path("$n"), -1)]),
     ],
 )
 def test_advice_of_explain_can_be_followed(things: Any, filter: Any, sort: Any) -> None:
@@ -297,7 +299,7 @@ def test_advice_of_explain_can_be_followed(things: Any, filter: Any, sort: Any) 
     things.put_many((str(n), {"a": deep, "n": n, "t": n}) for n in range(10))
     advice = things.explain(filter, sort=sort).advice
     if advice is not None:
-        assert eval(f"things.{advice}", {"things": things})
+        assert eval(f"things.{advice}", {"things": things, "Path": Path})
         assert things.explain(filter, sort=sort).advice in {None, advice[:-1] + ", arrays=True)"}
 
 
