@@ -310,12 +310,20 @@ def read_url(url: str | sa.URL) -> sa.URL:
         read = sa.make_url(_with_hosts_as_options(url) if isinstance(url, str) else url)
         return read.set(drivername="postgresql") if read.drivername == "postgres" else read
     except (sa.exc.ArgumentError, ValueError):
+        path = _PATH.fullmatch(url) if isinstance(url, str) else None
+        if path is not None:
+            use = "sqlite://" if path[1] == ":memory:" else f"sqlite:///{path[1]}"
+            raise InvalidUrl(f"{url!r} is a path, not a URL: use {use}") from None
         raise InvalidUrl(
             "the URL cannot be read: use sqlite:///file.db, sqlite:// (in memory) or "
             "postgresql://user:password@host/database"
         ) from None
 
 
+_PATH: Final = re.compile(
+    r"(?:sqlite:)?(:memory:|(?:[A-Za-z]:(?=[\\/]))?(?=.*[.\\/])[^:@=?#%,~\0]+)"
+)
+"""A path where a URL should be, but no other form of a URL: that may hold a password."""
 _LIBPQ_HOSTS: Final = re.compile(
     "(postgres[^/]*://(?:[^@/?]*@)?)([^@/?]*[,%][^@/?]*)((?:/[^@?]*)?(?:[?].*)?)", re.DOTALL
 )

@@ -22,7 +22,7 @@ from ..engine.database_file import identity
 from ..errors import shortened
 from ..query.path import path_or_text
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
-from .output import Exit, Failure, on_terminal, to_text
+from .output import Exit, Failure, did_you_mean, on_terminal, to_text
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -66,6 +66,13 @@ class Group(click.Group):
         }
         super().__init__(*arguments, **{**defaults, **options})
 
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """Find a command; the error names the nearest one."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            ctx.fail(f"there is no command {name!r}{did_you_mean(name, self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their first sentence, on as many lines as it takes."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -106,9 +113,17 @@ class Target:
     def collection(self, store: Store, name: str) -> Collection:
         """Return an existing collection; reads the catalogue only if it seems empty."""
         collection = store.get_sync_collection(name)
-        if not collection.list(limit=1) and name not in {info.name for info in store.collections()}:
-            raise Failure(f"there is no collection {name!r}", Exit.NO)
+        if not collection.list(limit=1):
+            self.check(store, [name])
         return collection
+
+    def check(self, store: Store, names: Iterable[str]) -> None:
+        """Raise `Failure` for a collection that does not exist."""
+        known = [info.name for info in store.collections()]
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise Failure(f"there is no collection {name!r}{hint}", Exit.NO)
 
     def refuse(self, name: str) -> None:
         """Raise `UsageError` if a file is the database itself or its log."""

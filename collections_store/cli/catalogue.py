@@ -29,6 +29,7 @@ from .output import (
     Format,
     binary_output,
     counted,
+    did_you_mean,
     emit,
     table,
     to_text,
@@ -116,7 +117,7 @@ def info(target: Target, *, as_json: bool) -> None:
         "database": _database_version(target.driver_url()),
         "schema": revision,
         "collections": len(found),
-        "objects": sum(each.count for each in found),
+        "documents": sum(each.count for each in found),
         "bytes": sum(each.size for each in found),
         "collections-store": library_version(),
         "SQLAlchemy": sa.__version__,
@@ -224,9 +225,10 @@ def drop_index(target: Target, collection: str, name: str) -> None:
       collections-store index drop people address.city_1_age_-1
     """
     with target.to_read() as store:
-        was_there = target.collection(store, collection).drop_index(name)
-    if not was_there:
-        raise Failure(f"there is no index {name!r} on {collection}", Exit.NO)
+        found = target.collection(store, collection)
+        if not found.drop_index(name):
+            hint = did_you_mean(name, [each.name for each in found.indexes()])
+            raise Failure(f"there is no index {name!r} on {collection}{hint}", Exit.NO)
 
 
 def index_as_json(index: Index) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .. import CollectionExists
 from .arguments import Target, on_database
 from .files import check_readable, cleaning_up, naming, progress, shown
-from .output import counted, emit, to_text
+from .output import Exit, Failure, counted, emit, to_text
 
 if TYPE_CHECKING:
     from .. import CopiedCollection, CopyProgress
@@ -50,7 +51,15 @@ def copy(
     if source is not None:
         target = replace(target, url=source)
     with target.to_read() as store, other.to_write() as copied, _reporting() as report:
-        found = store.copy_to(copied, names or None, progress=report)
+        if names:
+            target.check(store, names)
+        try:
+            found = store.copy_to(copied, names or None, progress=report)
+        except CollectionExists as error:
+            advice = f"drop it first, with {other.command('drop', error.name)}"
+            raise Failure(
+                f"{other.safe_url()} has a collection {error.name!r}: {advice}", Exit.BAD_INPUT
+            ) from error
     _print(found, f"copied {{}} to {other.safe_url()}")
 
 
@@ -72,6 +81,8 @@ def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
 
     noun = "documents" if is_text(File(file)) else "pages"
     with target.to_read() as store, _reporting(noun) as report, cleaning_up(), naming(file):
+        if names:
+            target.check(store, names)
         store.backup(file, names or None, progress=report)
     click.echo(f"backed up {target.safe_url()} to {shown(file)}", err=True)
 
@@ -92,7 +103,13 @@ def restore(target: Target, file: str, names: tuple[str, ...], *, replacing: boo
     """
     check_readable(file)
     with target.to_write() as store, _reporting() as report, naming(file):
-        found = store.restore(file, names or None, replace=replacing, progress=report)
+        try:
+            found = store.restore(file, names or None, replace=replacing, progress=report)
+        except CollectionExists as error:
+            advice = "restore into an empty store, or give --replace"
+            raise Failure(
+                f"there is a collection {error.name!r} already: {advice}", Exit.BAD_INPUT
+            ) from error
     _print(found, f"restored {{}} from {shown(file)}")
 
 

@@ -43,7 +43,7 @@ from .output import (
 )
 
 if TYPE_CHECKING:
-    from .. import Collection, Document, Index
+    from .. import Collection, Document, Index, Store
 
 _MISSING = object()
 _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
@@ -82,8 +82,8 @@ def get(target: Target, collection: str, id: str) -> None:
     """
     with target.to_read() as store:
         body = store.get_sync_collection(collection).get(id, _MISSING)
-    if body is _MISSING:
-        raise _no_document(collection, id)
+        if body is _MISSING:
+            raise _no_document(target, store, collection, id)
     emit(to_text(body))
 
 
@@ -98,12 +98,12 @@ def remove(target: Target, collection: str, id: str) -> None:
       collections-store remove cities berlin
     """
     with target.to_read() as store:
-        was_there = store.get_sync_collection(collection).remove(id)
-    if not was_there:
-        raise _no_document(collection, id)
+        if not store.get_sync_collection(collection).remove(id):
+            raise _no_document(target, store, collection, id)
 
 
-def _no_document(collection: str, id: str) -> Failure:
+def _no_document(target: Target, store: Store, collection: str, id: str) -> Failure:
+    target.check(store, [collection])
     return Failure(f"there is no document {id!r} in {collection}", Exit.NO)
 
 
@@ -276,8 +276,9 @@ def explain(
     """
     query, order = read_json(filter, "FILTER"), read_order(sort)
     with target.to_read() as store:
-        found = store.get_sync_collection(collection)
-        explanation = found.explain(query, sort=order, skip=skip, limit=limit)
+        explanation = target.collection(store, collection).explain(
+            query, sort=order, skip=skip, limit=limit
+        )
     if (index := explanation.missing_index) is not None:
         explanation = replace(explanation, advice=_creation(target, collection, index))
     if not as_json:

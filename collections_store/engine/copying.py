@@ -135,7 +135,7 @@ class StoreTarget:
     run: Run
     codec: Codec
     must_be_empty: bool = False
-    replace: bool = False
+    replace: bool | None = None
     _names: tuple[str, ...] = ()
 
     def begin(self, entries: list[StoredCollection]) -> None:

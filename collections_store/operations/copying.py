@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 BEGINNING: Final = -(2**63)
 """A time before which nothing expired: rows are read whether they have expired or not."""
-RESTORE_ADVICE: Final = "restore into an empty store, or let the backup replace it"
+COPY_ADVICE: Final = "drop it first"
+RESTORE_ADVICE: Final = "restore into an empty store, or pass replace=True"
 
 
 class StoredRow(NamedTuple):
@@ -183,12 +184,13 @@ class WriteStored(Operation[int]):
 class BeginCopy(Copies):
     """Create the collections of a copy, except those of the same copy that exist, or none.
 
-    `must_be_empty`: the store must have no other collections. `replace`: drop others that exist under the same names.
+    `must_be_empty`: the store must have no other collections. `replace`: drop others that exist under the same names;
+    None: a copy never does.
     """
 
     entries: tuple[StoredCollection, ...]
     must_be_empty: bool = False
-    replace: bool = False
+    replace: bool | None = None
     writes = True
 
     def __call__(self, connection: Connection) -> None:
@@ -210,7 +212,9 @@ class BeginCopy(Copies):
         if connection.database.distributed is None:
             options = replace(options, distributed=False)
         if not create(connection, entry.name, options, entry.created_at):
-            raise CollectionExists(entry.name)
+            raise CollectionExists(
+                entry.name, COPY_ADVICE if self.replace is None else RESTORE_ADVICE
+            )
 
 
 @value_class

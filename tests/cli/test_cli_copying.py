@@ -1,6 +1,7 @@
 """The commands copy, backup and restore."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,18 @@ def test_a_copy_back_to_postgresql(tmp_path: Path, postgres_backend: Backend) ->
     assert cli_for(postgres_backend).documents("people") == {"ada": 1}
 
 
+def test_a_copy_overwrites_no_collection(tmp_path: Path, cli: Cli) -> None:
+    url = f"sqlite:///{tmp_path / 'a copy.db'}"
+    other = Cli((f"--url={url}", "--prefix=c_"))
+    other.done("put", "people", "eve", "5")
+    message = cli.fails(3, "copy", "--to", url, "--to-prefix", "c_")
+    problem, _, advice = message.partition(": drop it first, with ")
+    assert problem == f"{url} has a collection 'people'"
+    Cli().done(*shlex.split(advice)[1:], "--yes")
+    cli.done("copy", "--to", url, "--to-prefix", "c_")
+    assert other.documents("people") == {"ada": 1}
+
+
 def test_bad_arguments(cli: Cli, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'copy.db'}"
     assert "--to" in cli.fails(2, "copy")
@@ -64,7 +77,10 @@ def test_a_store_is_backed_up_and_restored(cli: Cli, tmp_path: Path, name: str) 
     restored = other("restore", path)
     assert restored.stderr == f"restored 3 documents of 2 collections from '{path}'\n"
     assert other.documents("cities") == cli.documents("cities")
-    assert "empty" in other.fails(3, "restore", path)
+    problem = (
+        "there is a collection 'cities' already: restore into an empty store, or give --replace"
+    )
+    assert other.fails(3, "restore", path) == problem
     other.done("put", "people", "bob", "2")
     other.done("restore", path, "people", "--replace")
     assert other.documents("people") == {"ada": 1}

@@ -86,8 +86,8 @@ def test_info(cli: Cli, shared_backend: Backend) -> None:
         assert facts["database"].startswith("postgresql ")
     else:
         assert facts["database"] == f"sqlite {sqlite3.sqlite_version}"
-    counted = {name: facts[name] for name in ("schema", "collections", "objects")}
-    assert counted == {"schema": REVISION, "collections": 2, "objects": 3}
+    counted = {name: facts[name] for name in ("schema", "collections", "documents")}
+    assert counted == {"schema": REVISION, "collections": 2, "documents": 3}
     assert facts["bytes"] > 0
     shown = cli.done("info")
     assert f"url                {facts['url']}\n" in shown
@@ -97,7 +97,7 @@ def test_info(cli: Cli, shared_backend: Backend) -> None:
 def test_info_creates_no_tables(cli: Cli, shared_backend: Backend) -> None:
     create_empty(shared_backend)
     facts = json.loads(cli.done("info", "--json"))
-    assert (facts["schema"], facts["collections"], facts["objects"]) == (None, 0, 0)
+    assert (facts["schema"], facts["collections"], facts["documents"]) == (None, 0, 0)
     assert "schema             -\n" in cli.done("info")
     cli.fails(1, "db", "current")
 

@@ -75,11 +75,34 @@ def test_put_prints_nothing_and_overwrites(cli: Cli) -> None:
 def test_missing_documents_and_collections_exit_with_1(cli: Cli) -> None:
     cli.done("put", "things", "a", "null")
     assert cli.fails(1, "get", "things", "b") == "there is no document 'b' in things"
-    assert cli.fails(1, "get", "nothing", "b") == "there is no document 'b' in nothing"
     assert cli.fails(1, "remove", "things", "b") == "there is no document 'b' in things"
-    for command in ("list", "find", "export"):
-        assert cli.fails(1, command, "nothing") == "there is no collection 'nothing'"
-    assert "nothing" not in cli.done("collections")
+    for command in (
+        ["get", "nobody", "b"],
+        ["list", "nobody"],
+        ["find", "nobody"],
+        ["export", "nobody"],
+    ):
+        assert cli.fails(1, *command) == "there is no collection 'nobody'"
+    assert "nobody" not in cli.done("collections")
+
+
+def test_errors_name_the_nearest_name(cli: Cli) -> None:
+    cli.done("put", "people", "ada", '{"n": 1}')
+    cli.done("index", "create", "people", "n")
+    problem = "there is no collection 'peple': did you mean 'people'?"
+    for words in (
+        *(("list", "peple"), ("find", "peple"), ("explain", "peple"), ("get", "peple", "ada")),
+        *(("remove", "peple", "ada"), ("purge", "peple"), ("drop", "peple", "--yes")),
+        *(("backup", "x.jsonl", "peple"), ("copy", "peple", "--to", "sqlite://")),
+    ):
+        assert cli.fails(1, *words) == problem, words
+    assert cli.fails(1, "get", "people", "adda") == "there is no document 'adda' in people"
+    problem = "there is no index 'm_1' on people: did you mean 'n_1'?"
+    assert cli.fails(1, "index", "drop", "people", "m_1") == problem
+    problem = "there is no command 'fnd': did you mean 'find'? (see collections-store --help)"
+    assert cli.fails(2, "fnd") == problem
+    assert "'curent': did you mean 'current'?" in cli.fails(2, "db", "curent")
+    assert "did you mean" not in cli.fails(2, "nonsense")
 
 
 def test_an_emptied_collection_exists(cli: Cli) -> None:
@@ -274,6 +297,8 @@ def test_unusable_databases(here: Path) -> None:
     assert "no SQLite database" in Cli().fails(4, "list", "x", "--url", "sqlite:///text.db")
     assert "folder" in Cli().fails(4, "put", "x", "a", "1", "--url", "sqlite:///no/where.db")
     Cli().fails(2, "list", "x", "--url", "nonsense")
+    problem = "'c.db' is a path, not a URL: use sqlite:///c.db"
+    assert Cli().fails(2, "list", "x", "--url", "c.db") == problem
     Cli().fails(2, "list", "x", "--url", "mysql://u:secret@host/x")
     Cli().fails(2, "list", "x", "--schema", "s")
     message = Cli().fails(4, "list", "x", "--url", "postgresql://u:secret@127.0.0.1:1/x")

@@ -11,6 +11,7 @@ from collections_store import (
     ChangeSettings,
     CollectionSettings,
     InvalidOption,
+    InvalidUrl,
     Store,
     StoreOptions,
 )
@@ -92,6 +93,35 @@ def test_the_types_of_options_in_a_configuration() -> None:
     kinds = option_types()
     assert kinds.keys() == get_type_hints(StoreOptions).keys() - {"default", "read_only"}
     assert (kinds["pool_size"], kinds["busy_timeout"], kinds["upgrade"]) == (int, float, str)
+
+
+@pytest.mark.parametrize("kind", [Store, AsyncStore])
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        ("c.db", "sqlite:///c.db"),
+        ("/data/my store.db", "sqlite:////data/my store.db"),
+        ("data/store", "sqlite:///data/store"),
+        ("C:\\data\\c.db", "sqlite:///C:\\data\\c.db"),
+        ("sqlite:c.db", "sqlite:///c.db"),
+        (":memory:", "sqlite://"),
+    ],
+)
+def test_a_path_is_answered_with_its_url(kind: Any, path: str, url: str) -> None:
+    with pytest.raises(InvalidUrl) as caught:
+        kind(path)
+    assert str(caught.value) == f"{path!r} is a path, not a URL: use {url}"
+    kind(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "people", "me:secret@h/d.b", "host=secret.x", "h.secret?password=secret", "~/secret.db"],
+)
+def test_other_strings_are_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidUrl, match="the URL cannot be read") as caught:
+        Store(url)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
