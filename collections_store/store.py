@@ -298,8 +298,8 @@ class Store(Collections):
         >>> import sqlalchemy as sa
         >>> engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
         >>> with Store(engine=engine) as store, engine.begin() as connection:
-        ...     objects = store.bind(connection)
-        ...     version = objects["orders"].put("1", {"total": 12})
+        ...     collections = store.bind(connection)
+        ...     version = collections["orders"].put("1", {"total": 12})
         >>> engine.dispose()
         """
         return Transaction(self._bound(connection), self._codec)

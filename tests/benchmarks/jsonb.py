@@ -25,7 +25,7 @@ def main(url: str) -> None:
         bodies = list(numbered(documents(WRITTEN)))
         methods: dict[str, tuple[Callable[[Collection], object], int]] = {
             "scan for a number": (lambda things: things.find("n", 777), 1),
-            "scan for a field that is in no object": (lambda things: things.find("x", 777), 1),
+            "scan for a field that is in no document": (lambda things: things.find("x", 777), 1),
             "scan for an element of an array": (lambda things: things.find("services", "-"), 1),
             "get": (lambda things: again(lambda: things.get("00000007"), READ)(), READ),
             "put_many of 10,000, each": (lambda things: things.put_many(bodies), WRITTEN),

@@ -43,7 +43,7 @@ EXPLAINED: dict[str, str] = {
     "test_update.py::test_update_with_dollar_prefixed_field_2#0": "MongoDB since 5.0: below the top a key may begin with `$`",
     "test_update.py::test_update_with_dollar_prefixed_field_3#0": "MongoDB since 5.0: below the top a key may begin with `$`",
     "test_update_max.py::test_update_max_2#0": "true comes after all numbers in MongoDB's order, so `$max` puts it there; the case's comparison takes true for 1",
-    "test_update_unset.py::test_update_unset_4#0": "what stays as it is does not count as modified, in MongoDB neither; the case's comparison looks at the object only",
+    "test_update_unset.py::test_update_unset_4#0": "what stays as it is does not count as modified, in MongoDB neither; the case's comparison looks at the document only",
     "bulkWrite::BulkWrite with replaceOne operations": "`_id` is a field like any other: a replacement that does not name it has none",
     "bulkWrite::BulkWrite continue-on-error behavior with unordered (preexisting duplicate key)": "`_id` is a field like any other: it may come twice, unless an index of yours forbids it",
     "bulkWrite::BulkWrite continue-on-error behavior with unordered (duplicate key in requests)": "`_id` is a field like any other: it may come twice, unless an index of yours forbids it",
