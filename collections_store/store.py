@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from copy import copy as copy_error
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Self, TypeVar, Unpack, cast, get_args
 
 import sqlalchemy as sa
@@ -343,8 +344,19 @@ class Store(Collections):
         """
         if other is self or not isinstance(cast(object, other), Store):
             raise InvalidOption("other", f"must be another Store, got {shortened(other)}")
+        if self._has_tables_of(other):
+            raise InvalidOption("other", f"must have other tables than this store, got {other!r}")
         target = StoreTarget(other.run, other._codec)
         return copy_store(self.run, check_names(collections), target, check_report(progress))
+
+    def _has_tables_of(self, other: Store) -> bool:
+        """Return whether both stores have the same tables, as far as their URLs show."""
+        if self._options.names() != other._options.names():
+            return False
+        file = other._database.urls.file_of(other._url)
+        if file is not None:
+            return own_file(self._url, self._database, Path(file))
+        return self._url == other._url and not self._database.urls.is_private(self._url)
 
     def backup(
         self,

@@ -171,7 +171,7 @@ def _row(
     header: list[str], row: list[str], id_column: str | None, types: dict[str, str]
 ) -> dict[str, Any] | BadItem:
     if len(row) != len(header):
-        return BadItem(f"it has {len(row)} cells, and the first line {len(header)} columns")
+        return BadItem(f"it must have {len(header)} cells, as the first line has, got {len(row)}")
     body: dict[str, Any] = {}
     for column, cell in zip(header, row, strict=True):
         if cell and column != ID:

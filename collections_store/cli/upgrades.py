@@ -17,6 +17,7 @@ from .files import progress
 from .output import Exit, Failure, counted, emit, one_line
 
 if TYPE_CHECKING:
+    from .. import Collection, Store
     from ..models.upgrades import UpgradeResult
     from ..options import VersionSettings
 
@@ -57,7 +58,7 @@ def upgrade(
     settings = _declaration(using)
     with target.to_read() as store, ExitStack() as stack:
         target.collection(store, collection)
-        result = store.collection(collection, **settings).upgrade_documents(
+        result = _collection(store, collection, using, settings).upgrade_documents(
             dry_run=dry_run, quarantine=quarantine, progress=_bar(stack)
         )
     _report(collection, result, dry_run=dry_run)
@@ -66,14 +67,14 @@ def upgrade(
 def _declaration(using: str) -> VersionSettings:
     """Return the object that `module:object` names."""
     module, colon, name = using.partition(":")
-    if not (module and colon and name):
+    if not (colon and name and all(map(str.isidentifier, module.split(".")))):
         raise click.UsageError(f"--using must be MODULE:OBJECT, got {shortened(using)}")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
         found = import_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {one_line(error)}"
         raise Failure(f"--using: cannot import {module!r}: {reason}", Exit.USAGE) from error
     if not hasattr(found, name):
@@ -83,6 +84,13 @@ def _declaration(using: str) -> VersionSettings:
         must = "must be a mapping, such as {'schema_version': 2, 'upgrades': {1: one_to_two}}"
         raise click.UsageError(f"--using: {using} {must}, got {type(declared).__name__}")
     return cast("VersionSettings", dict(declared))
+
+
+def _collection(store: Store, name: str, using: str, settings: VersionSettings) -> Collection:
+    try:
+        return store.collection(name, **settings)
+    except TypeError as error:  # an unknown option
+        raise click.UsageError(f"--using: {using}: {error}") from error
 
 
 def _bar(stack: ExitStack) -> Callable[[int, int], None]:

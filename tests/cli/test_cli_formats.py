@@ -112,7 +112,7 @@ def test_csv_is_imported(cli: Cli, tmp_path: Path) -> None:
 
 
 CSV: list[tuple[str, tuple[str, ...], str]] = [
-    ("a,b\n1\n", (), "line 2: it has 1 cells"),
+    ("a,b\n1\n", (), "line 2: it must have 2 cells, as the first line has, got 1"),
     ("a,b\n1,x\n2,3\n", ("--types", "b=integer"), "line 2: b: 'x' must be of the type integer"),
     *(
         (f"a,b\n1,{cell}\n", ("--types", "b=integer"), "line 2: b")

@@ -18,6 +18,7 @@ def split(body):
 
 PEOPLE = {"schema_version": 2, "upgrades": {1: split}}
 BEHIND = {"schema_version": 3, "upgrades": {1: split}}
+UNKNOWN = {"schema_version": 2, "versions": {}}
 NUMBER = 5
 """
 
@@ -26,6 +27,7 @@ NUMBER = 5
 def cli(shared_backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "shapes.py").write_text(MODULE)
     (tmp_path / "broken.py").write_text("raise ValueError('on purpose')")
+    (tmp_path / "quits.py").write_text("raise SystemExit(3)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     cli = cli_for(shared_backend)
@@ -82,6 +84,9 @@ def test_failures_are_reported_and_left_or_moved(cli: Cli) -> None:
         ("nowhere:PEOPLE", "cannot import 'nowhere': ModuleNotFoundError"),
         ("broken:PEOPLE", "cannot import 'broken': ValueError: on purpose"),
         ("shapes:ANIMALS", "the module 'shapes' has no 'ANIMALS'"),
+        (".shapes:PEOPLE", "--using must be MODULE:OBJECT"),
+        ("quits:PEOPLE", "cannot import 'quits': SystemExit: 3"),
+        ("shapes:UNKNOWN", "shapes:UNKNOWN: a collection has no option 'versions': did you mean"),
         ("shapes:NUMBER", "shapes:NUMBER must be a mapping, such as"),
         ("shapes:BEHIND", "option upgrades: must lead from each version to the next, up to 3"),
     ],

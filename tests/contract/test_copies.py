@@ -190,6 +190,20 @@ def test_bad_arguments_change_nothing(pair: Pair) -> None:
     assert pair.other.collections() == []
 
 
+def test_a_store_is_not_copied_to_its_own_tables(backend: Backend, open_store: Opener) -> None:
+    source, same = open_store(), open_store()
+    source["a"].put("x", 1)
+    if backend.url == "sqlite://":
+        source.copy_to(unwrap(same))
+        assert same["a"].get("x") == 1
+        return
+    with pytest.raises(InvalidOption, match="must have other tables than this store"):
+        source.copy_to(unwrap(same))
+    other = open_store(prefix="other_")
+    source.copy_to(unwrap(other))
+    assert other["a"].get("x") == 1
+
+
 def test_an_existing_collection_is_not_overwritten(pair: Pair) -> None:
     pair.source["a"].put("x", 1)
     pair.source["b"].put("x", 1)
