@@ -12,6 +12,7 @@ import subprocess
 import sys
 from code import InteractiveConsole
 from collections.abc import Iterator, Sequence
+from html import unescape
 from pathlib import Path
 from typing import Any, is_typeddict
 
@@ -226,6 +227,47 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     assert not missing
 
 
+LOADED = re.compile(
+    r"""<(?:link|script|img|iframe|source|object|embed)\b[^>]*?\s(?:src|href|data)=["']?(https?:)?//"""
+    r"""|url\(["']?(https?:)?//|@import\s+["'](https?:)?//"""
+)
+
+
+def test_the_site_loads_nothing_from_another_host(site: Path) -> None:
+    files = [each for kind in ("html", "css") for each in site.rglob(f"*.{kind}")]
+    assert len(files) > len(PAGES)
+    for file in files:
+        text = file.read_text(encoding="utf-8")
+        assert not LOADED.search(text), file
+        assert not re.search(r"class=.?mermaid", text), (
+            file
+        )  # the theme would load a script for these
+
+
+def test_diagrams_are_pictures_within_the_pages(site: Path) -> None:
+    count = 0
+    for page in PAGES[1:]:
+        sources = re.findall(
+            r"^```mermaid\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        )
+        folder = page.relative_to(DOCS).with_suffix("")
+        built = (site / folder / "index.html").read_text(encoding="utf-8") if sources else ""
+        drawn = re.findall(r'<div class="diagram"><svg.*?</svg>', built, re.DOTALL)
+        assert len(drawn) == len(sources), page
+        for source, picture in zip(sources, drawn, strict=True):
+            shown = unescape(" ".join(re.findall(r"<tspan[^>]*>([^<]*)", picture)))
+            for label in re.findall(r'"([^"]+)"|: (.+)$', source, re.MULTILINE):
+                assert "".join(label) in shown, page
+        count += len(sources)
+    assert count >= 7
+
+
+@pytest.mark.parametrize("source", ["pie", "flowchart LR\n a ==> b", "sequenceDiagram\n a-xb: x"])
+def test_a_diagram_that_cannot_be_drawn_is_an_error(source: str) -> None:
+    with pytest.raises(ValueError, match="a .* cannot "):
+        runpy.run_path(str(DOCS / "diagrams.py"))["draw"](source)
+
+
 def public_names() -> Iterator[str]:
     """Yield the public names, and the public methods and properties of those that are classes."""
     for package in PUBLIC_PACKAGES:
@@ -264,6 +306,34 @@ def test_every_package_is_in_the_architecture() -> None:
     page = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
     packages = {package.name for package in pkgutil.iter_modules(collections_store.__path__)}
     assert not {package for package in packages if f"`{package}`" not in page} - {"__main__"}
+
+
+def test_every_module_in_the_architecture_exists() -> None:
+    page = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    package = Path(collections_store.__file__).parent
+    modules = {
+        ".".join(each.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
+        for each in package.rglob("*.py")
+    }
+    tops = {each.partition(".")[0] for each in modules}
+    inside = page.partition("## Inside the packages")[2].partition("\n## ")[0]
+    named = {
+        (owner[1], name)
+        for paragraph in inside.split("\n\n")
+        if (owner := re.match(r"\s*`([a-z_.]+)`", paragraph))
+        for name in re.findall(r"`([a-z_.]+)`", paragraph)
+    }
+    assert len(named) > 50
+    known = modules | {"migrations", "bind"}
+    assert not [(o, n) for o, n in named if n not in known and f"{o}.{n}" not in known]
+    for name in re.findall(r"`([a-z_]+\.[a-z_.]+)`", page):
+        if name.partition(".")[0] in tops and not name.endswith(".py"):
+            module, _, attribute = name.rpartition(".")
+            assert name in modules or hasattr(
+                importlib.import_module(f"collections_store.{module}"), attribute
+            ), name
+    for path in re.findall(r"`((?:\w+/)+\w+\.py)`", page):
+        assert (package / path).is_file() or (ROOT / path).is_file(), path
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
