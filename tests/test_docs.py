@@ -10,6 +10,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 from code import InteractiveConsole
 from collections.abc import Iterator, Sequence
 from html import unescape
@@ -42,6 +43,7 @@ import collections_store.integrations.kdeps
 import collections_store.memory
 from collections_store import MissingExtra, integrations
 
+SECURITY = ROOT / "SECURITY.md"
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 
 
@@ -375,6 +377,27 @@ def test_links_of_the_package_s_readme_lead_to_the_project() -> None:
     targets = [link["target"] for link in _LINK.finditer(metadata["readme"]["text"])]
     assert targets
     assert not [each for each in targets if not each.startswith(metadata["urls"]["Homepage"])]
+
+
+def test_the_supported_versions_of_python_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (DOCS / "reference" / "supported.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| Python \| ([^|]+) \|", page, re.MULTILINE)
+    listed = re.findall(r"3\.\d+", row)
+    known = re.findall(r"Python :: (3\.\d+)", " ".join(project["classifiers"]))
+    assert (listed[: len(known)], listed[0]) == (known, project["requires-python"].strip(">="))
+    minor = re.escape(".".join(project["version"].split(".")[:2]))
+    assert re.search(rf"^\| {minor} \| yes \|$", SECURITY.read_text(encoding="utf-8"), re.MULTILINE)
+    assert f"Tested for {project['version'].rpartition('.')[0]} |" in page
+
+
+def test_the_guarantees_of_security_name_tests_that_exist() -> None:
+    rows = re.findall(
+        r"^\| .+ \| (`tests/.+`) \|$", SECURITY.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert len(rows) > 8
+    for path in re.findall(r"`([^`]+)`", " ".join(rows)):
+        assert (ROOT / path).is_file(), path
 
 
 def test_changelog_fragments_are_named_by_number_and_kind() -> None:
