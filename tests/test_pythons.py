@@ -41,7 +41,11 @@ def run(*command: str, folder: Path = ROOT) -> None:
         command,
         check=False,
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": ""},
+        env={
+            **os.environ,
+            "PYTHONPATH": "",
+            "CI": "",
+        },  # some packages of this environment are absent there
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from conftest import Backend
 
 from collections_store import InvalidSort, Path, Store
+from collections_store.codec import decode
 from collections_store.operations import find as streaming
 from collections_store.operations import read as reading
 
@@ -400,8 +401,12 @@ def test_a_limited_range_stops_early(things: Any, monkeypatch: pytest.MonkeyPatc
     things.put_many((str(n), {"n": -n, "odd": n % 2, "k": n}) for n in range(2000))
     assert things.explain({"n": {"$lt": 0}}, limit=20).order == "index"
     read: list[str] = []
-    decode = reading.decode
-    monkeypatch.setattr(reading, "decode", lambda text: (read.append(text), decode(text))[1])
+
+    def counted(text: str) -> Any:
+        read.append(text)
+        return decode(text)
+
+    monkeypatch.setattr(reading, "decode", counted)
     found = things.find({"n": {"$lt": 0}, "k": {"$bitsAllSet": 1}}, limit=3)  # by the matcher
     assert [each.id for each in found] == ["1999", "1997", "1995"]
     assert len(read) < 300
