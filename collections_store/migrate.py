@@ -183,6 +183,7 @@ def _has_collection(pooled: PooledConnection, name: str) -> bool:
             found=found,
             expected=REVISION,
         )
+    shared.catalogue.note_tables()
     return read_entry(shared, name) is not None
 
 

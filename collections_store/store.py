@@ -38,10 +38,10 @@ from .engine.database_file import leak
 from .engine.executor import raise_if_abandoned
 from .engine.jobs import Job
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
-from .engine.permits import TransactionPermit, TransactionPermits
+from .engine.permits import TransactionPermits
 from .engine.pool import check_driver
 from .engine.retry import Retries
-from .engine.transactions import TransactionResources
+from .engine.transactions import TransactionManager, TransactionResources
 from .engine.workers import Sweeper, working
 from .errors import (
     DatabaseError,
@@ -90,7 +90,7 @@ class Store(Collections):
 
     `url` is `sqlite:///file.db` (a file), `sqlite://` (in memory) or `postgresql://user:password@host/database`.
     `engine` is your own SQLAlchemy engine instead, with its own pool and settings. `StoreOptions` lists the options. The
-    constructor does no I/O: the first use connects, and creates the tables in an empty database.
+    constructor does no I/O: the first use connects, and the first write creates the tables in an empty database.
 
     Any number of threads can use a store. Close it by `close()` or as a context manager. The examples of the methods use
     a store, `store`.
@@ -137,7 +137,7 @@ class Store(Collections):
         self._opening, self._closing = threading.Lock(), threading.RLock()
         self._failure: tuple[float, DatabaseUnavailable] | None = None
         """When opening the database failed last, and why."""
-        self._permits = self._new_permits()
+        self._permits, self._read_permits = self._new_permits()
         self._backend: Backend | None = None
         self._closed: str | None = None
         self._hand_over: Callable[[Job], None] | None = None
@@ -218,16 +218,18 @@ class Store(Collections):
 
     def _close_transactions(self, timeout: float) -> None:
         """Begin no more transactions, wait for the open ones, and roll back those that remain."""
-        self._permits.close(timeout)
+        for permits in {self._permits, self._read_permits}:
+            permits.close(timeout)
         if self._backend is not None:
             self._backend.close_transactions(timeout)
 
     def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result; every method of a collection calls this."""
-        return (self._backend or self._open()).run(operation, consistency)
+        backend = self._backend or self._open(write=operation.writes)
+        return backend.run(operation, consistency)
 
     def transaction(
-        self, *, isolation: Isolation = "repeatable read"
+        self, *, isolation: Isolation = "repeatable read", read_only: bool = False
     ) -> AbstractContextManager[Transaction]:
         """Return the context of a transaction over any collections.
 
@@ -238,7 +240,12 @@ class Store(Collections):
         PostgreSQL two transactions can conflict, and one gets `TransactionConflict`: `run_transaction` repeats it.
 
         `isolation`: "repeatable read", or "serializable", which on PostgreSQL also prevents write skew and causes more
-        conflicts; SQLite is always serializable. Raise `InvalidOption`, `DatabaseBusy` if no transaction can begin within
+        conflicts; SQLite is always serializable.
+
+        `read_only`: the transaction only reads. It waits for no writer, on SQLite too, and needs no right to write. A write in
+        it raises `DatabaseError`.
+
+        Raise `InvalidOption`, `DatabaseBusy` if no transaction can begin within
         `busy_timeout`, and at the end `TransactionEnded` if it was rolled back before.
 
         >>> with store.transaction() as tx:
@@ -249,7 +256,9 @@ class Store(Collections):
         2
         """
         return StoreTransactionContext(
-            self, check_choice("isolation", isolation, get_args(Isolation))
+            self,
+            check_choice("isolation", isolation, get_args(Isolation)),
+            read_only=check_flag("read_only", read_only),
         )
 
     def run_transaction(
@@ -258,12 +267,14 @@ class Store(Collections):
         *,
         attempts: int = ATTEMPTS,
         isolation: Isolation = "repeatable read",
+        read_only: bool = False,
     ) -> T:
         """Call a function with a transaction, commit it, and return the function's result.
 
         After a conflict roll back and call the function again, up to `attempts` times in all; for `reconnect_for` seconds
         if the connection is lost before the commit, or the server cannot write. Then raise the last error: the function must
-        have no other effects. Any other exception rolls back and propagates. `isolation` is as in `transaction`.
+        have no other effects. Any other exception rolls back and propagates. `isolation` and `read_only` are as
+        in `transaction`.
 
         >>> def sell(tx):
         ...     stock = tx["stock"].get("tea", 3)
@@ -277,7 +288,7 @@ class Store(Collections):
         while True:
             begun = False
             try:
-                with self.transaction(isolation=isolation) as transaction:
+                with self.transaction(isolation=isolation, read_only=read_only) as transaction:
                     begun = True
                     return function(transaction)
             except (TransactionConflict, DatabaseUnavailable) as error:
@@ -422,11 +433,13 @@ class Store(Collections):
             return copy(ArchiveSource(str(file), self._codec, names), target, report)
         prefix = self._options.prefix
         with Store(url, prefix=prefix, upgrade="manual") as backup:
+            problem = f"it is no SQLite file that backup wrote, with prefix {prefix!r}"
             try:
-                backup.run(ListStored(names))
+                backup.run(ListStored())
             except DatabaseError as error:
-                problem = f"it is no SQLite file that backup wrote, with prefix {prefix!r}"
                 raise InvalidBackup(str(file), "", problem) from error
+            if not backup._catalogue.exists:
+                raise InvalidBackup(str(file), "", problem)
             return copy_store(backup.run, names, target, report)
 
     def model(self, name: str) -> type[Any]:
@@ -444,28 +457,37 @@ class Store(Collections):
     def _last_change(self, collection: str) -> ChangePosition | None:
         return self.run(LastChange(collection))
 
-    def _new_permits(self) -> TransactionPermits:
-        size = transaction_limit(self._url, self._options, self._database)
-        return TransactionPermits(size, self._options.busy_timeout)
+    def _new_permits(self) -> tuple[TransactionPermits, TransactionPermits]:
+        """Return the permits of transactions, and of those that only read: others, where these wait for no writer."""
+        url, options, database = self._url, self._options, self._database
+        size, read_size = (
+            transaction_limit(url, options, database, write=write) for write in (True, False)
+        )
+        permits = TransactionPermits(size, options.busy_timeout)
+        if not database.single_writer or database.urls.is_private(url):
+            return permits, permits
+        return permits, TransactionPermits(read_size, options.busy_timeout)
 
-    def _begin(
-        self, permit: TransactionPermit, isolation: Isolation, job: Job | None = None
-    ) -> TransactionResources:
-        """Begin a transaction with a permit; if this raises, the caller releases that."""
-        return (self._backend or self._open()).transactions.begin(permit, isolation, job)
+    def _permits_of(self, *, read_only: bool) -> TransactionPermits:
+        return self._read_permits if read_only else self._permits
+
+    def _transactions(self, *, read_only: bool) -> TransactionManager:
+        backend = self._backend or self._open(write=not read_only)
+        return backend.read_transactions if read_only else backend.transactions
 
     def _run_job(self, job: Job) -> None:
         """Open the store, and run a job that was submitted before."""
         try:
             with checked_by(partial(raise_if_abandoned, job)):
-                backend = self._backend or self._open()
+                backend = self._backend or self._open(write=job.operation.writes)
+                backend.prepare(write=job.operation.writes)
         except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
             job.finish(error=error)
         else:
             job.created = time.monotonic()  # until here it waited for no other operation
             backend.run_job(job)
 
-    def _open(self) -> Backend:
+    def _open(self, *, write: bool) -> Backend:
         asked_at = time.monotonic()
         with self._opening:
             self._refuse_if_closed()
@@ -474,7 +496,7 @@ class Store(Collections):
                     raise copy_error(
                         self._failure[1]
                     )  # who waited for this would wait as long again
-                backend = self._connect()
+                backend = self._connect(write=write)
                 self._finalizer = weakref.finalize(self, backend.close, EXIT_TIMEOUT)
                 self._backend = backend
                 if self._options.sweep_interval is not None and not self._options.read_only:
@@ -482,13 +504,13 @@ class Store(Collections):
                     self._sweeper = Sweeper(run, self._options.sweep_interval)
             return self._backend
 
-    def _connect(self) -> Backend:
+    def _connect(self, *, write: bool) -> Backend:
         where = self._url if self._given is None else self._given
         try:
             with working():
-                return Backend(
-                    where, self._catalogue, self._options, self._permits, self._hand_over
-                )
+                permits = self._permits, self._read_permits
+                details = where, self._catalogue, self._options, *permits
+                return Backend(*details, hand_over=self._hand_over, write=write)
         except DatabaseUnavailable as error:
             self._failure = time.monotonic(), copy_error(error)
             raise
@@ -504,10 +526,12 @@ class Store(Collections):
     def _forked(self) -> None:
         """Abandon what belongs to the parent process, without closing it: that would end the parent's connections."""
         self._opening, self._closing = threading.Lock(), threading.RLock()
-        self._permits, self._sweeper = self._new_permits(), None
+        self._permits, self._read_permits = self._new_permits()
+        self._sweeper = None
         self._notifier.forked()
         if self._backend is not None:
-            left = self._backend, self._backend.transactions.fork()
+            backend = self._backend
+            left = backend, backend.transactions.fork() + backend.read_transactions.fork()
             _abandoned.append(left)
             if self._backend.has_file_open:
                 leak(left)

@@ -274,23 +274,21 @@ class Bound:
 
     def __init__(self, store: Store, connection: SharedConnection) -> None:
         self._store, self._connection = store, connection
-        self._is_ready = False
         self.savepoints: list[Any] = []
 
     def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result. Create the tables if necessary."""
+        """Return the operation's result. Before a write create the tables if necessary."""
         store, connection = self._store, self._connection.sa
         store._refuse_if_closed()
         if operation.writes and store._database.single_writer:
             self._note_writing()
         pooled = PooledConnection(connection, self._connection)
-        if store._backend is not None or self._is_ready:
+        if self._connection.catalogue.exists:
             try:
                 return run_within(pooled, operation)
             except TableVanished:
                 pass  # the tables may have been created in a transaction that was rolled back
-        make_ready(pooled, store._options)
-        self._is_ready = True
+        make_ready(pooled, store._options, write=operation.writes)
         try:
             return run_within(pooled, operation)
         except TableVanished as error:
@@ -410,18 +408,19 @@ class StoreTransactionContext:
     behind, and the transaction open for as long as the traceback exists.
     """
 
-    def __init__(self, store: Store, isolation: Isolation) -> None:
-        self._store, self._isolation = store, isolation
+    def __init__(self, store: Store, isolation: Isolation, *, read_only: bool) -> None:
+        self._store, self._isolation, self._read_only = store, isolation, read_only
         self._open: list[TransactionResources] = []
 
     def __enter__(self) -> Transaction:
-        store, permits = self._store, self._store._permits
+        store, read_only = self._store, self._read_only
+        permits = store._permits_of(read_only=read_only)
         resources: TransactionResources | None = None
         try:
             if permits.granted or permits.callers:
                 store._refuse_if_closed()
                 permits.refuse_self_deadlock()
-            transactions = (store._backend or store._open()).transactions
+            transactions = store._transactions(read_only=read_only)
             resources = transactions.begin(permits.acquire(), self._isolation)
             self._open.append(resources)
             return Transaction(resources.transaction, store._codec)

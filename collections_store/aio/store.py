@@ -22,7 +22,7 @@ from ..engine.copying import check_report
 from ..engine.group_commit import GroupCommit
 from ..engine.jobs import Job, Mailbox
 from ..engine.lifecycle import AsyncComponent, Components, noting_failure, raise_all
-from ..engine.permits import POLL_INTERVAL, TransactionPermit
+from ..engine.permits import POLL_INTERVAL, TransactionPermit, TransactionPermits
 from ..engine.transactions import TransactionResources
 from ..engine.workers import Workers
 from ..errors import (
@@ -43,6 +43,7 @@ from ..options import (
     VersionSettings,
     check_awaitable,
     check_choice,
+    check_flag,
     check_function,
 )
 from ..query.values import lazy_type
@@ -117,7 +118,8 @@ class AsyncStore(AsyncCollections):
         size = connection_limit(store._url, store._options, store._database)
         self._workers = Workers(size)
         store._hand_over = self._workers.hand_over
-        self._steppers = Workers(store._permits.size)
+        sizes = {permits: permits.size for permits in (store._permits, store._read_permits)}
+        self._steppers = Workers(sum(sizes.values()))
         """Threads for the steps of transactions; all the others may wait for what an open transaction has locked."""
         workers = self._workers, self._steppers
         self._finalizer = weakref.finalize(self, _finish, workers, store, EXIT_TIMEOUT, True)
@@ -182,10 +184,11 @@ class AsyncStore(AsyncCollections):
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
         backend, mailbox = self._store._backend, self._mailbox_here()
-        if backend is None:  # the worker thread opens it
+        queue = None if backend is None else backend.queue_of(operation)
+        if backend is None or not backend.is_ready(write=operation.writes):  # the worker does that
             job, queue = Job(operation, self._store._run_job, mailbox), None
         else:
-            job, queue = Job(operation, backend.run_job, mailbox), backend.queue_of(operation)
+            job = Job(operation, backend.run_job, mailbox)
         job.consistency = consistency
         try:
             await checkpoint()
@@ -221,16 +224,20 @@ class AsyncStore(AsyncCollections):
             self._expire_later(write_queue)
 
     def transaction(
-        self, *, isolation: Isolation = "repeatable read"
+        self, *, isolation: Isolation = "repeatable read", read_only: bool = False
     ) -> AbstractAsyncContextManager[AsyncTransaction]:
         """Async counterpart of `Store.transaction`. It is entered with `async with`.
         A cancelled operation in it rolls the transaction back.
         """
-        return self._transaction(check_choice("isolation", isolation, get_args(Isolation)))
+        checked = check_choice("isolation", isolation, get_args(Isolation))
+        return self._transaction(checked, read_only=check_flag("read_only", read_only))
 
     @asynccontextmanager
-    async def _transaction(self, isolation: Isolation) -> AsyncIterator[AsyncTransaction]:
-        transaction = AsyncOpenTransaction(await self._begin(isolation), self._submit_step)
+    async def _transaction(
+        self, isolation: Isolation, *, read_only: bool
+    ) -> AsyncIterator[AsyncTransaction]:
+        resources = await self._begin(isolation, read_only=read_only)
+        transaction = AsyncOpenTransaction(resources, self._submit_step)
         try:
             yield AsyncTransaction(transaction, self._codec)
         except BaseException as error:
@@ -244,6 +251,7 @@ class AsyncStore(AsyncCollections):
         *,
         attempts: int = ATTEMPTS,
         isolation: Isolation = "repeatable read",
+        read_only: bool = False,
     ) -> T:
         """Async counterpart of `Store.run_transaction`. `function` is a coroutine function."""
         retries = self._store._transaction_retries(attempts)
@@ -251,7 +259,9 @@ class AsyncStore(AsyncCollections):
         while True:
             begun = False
             try:
-                async with self.transaction(isolation=isolation) as transaction:
+                async with self.transaction(
+                    isolation=isolation, read_only=read_only
+                ) as transaction:
                     begun = True
                     return await check_awaitable(function(transaction))
             except (TransactionConflict, DatabaseUnavailable) as error:
@@ -260,11 +270,17 @@ class AsyncStore(AsyncCollections):
                 pause = retries.pause(error)
             await asyncio.sleep(pause)
 
-    async def _begin(self, isolation: Isolation) -> TransactionResources:
+    async def _begin(self, isolation: Isolation, *, read_only: bool) -> TransactionResources:
         self._store._refuse_if_closed()
-        self._store._permits.refuse_self_deadlock()
-        permit = await self._acquire_permit()
-        job = self._submit_step("begin", lambda job: self._store._begin(permit, isolation, job))
+        permits = self._store._permits_of(read_only=read_only)
+        permits.refuse_self_deadlock()
+        permit = await self._acquire_permit(permits)
+
+        def begin(job: Job) -> TransactionResources:
+            transactions = self._store._transactions(read_only=read_only)
+            return transactions.begin(permit, isolation, job)
+
+        job = self._submit_step("begin", begin)
         try:
             resources: TransactionResources = await job.future
             return resources
@@ -275,13 +291,12 @@ class AsyncStore(AsyncCollections):
                     rollback = self._submit_step("rollback", lambda _: begun.transaction.rollback())
                     with suppress(asyncio.CancelledError):
                         await wait_uncancellably(rollback)
-            self._store._permits.release(permit)
+            permits.release(permit)
             raise
 
-    async def _acquire_permit(self) -> TransactionPermit:
+    async def _acquire_permit(self, permits: TransactionPermits) -> TransactionPermit:
         """Wait for the permit of a transaction, in the event loop."""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
-        permits = self._store._permits
         permit = permits.request(lambda: loop.call_soon_threadsafe(woken.set))
         try:
             while not permits.is_granted(permit):

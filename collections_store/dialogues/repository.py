@@ -91,7 +91,6 @@ class DialogueRepository(Generic[D]):
         If some cannot be converted, or another process wrote to them, the others are saved all the same. Those with
         the keys `stored` must be stored already, except the `purgeable` ones, which another process may have deleted.
         """
-        yield from self._create_indexes()
         errors: dict[Any, Exception] = {}
         labelled = list(self._labelled(dialogues, errors))
         keys = {label.key for label, _ in labelled}
@@ -134,6 +133,7 @@ class DialogueRepository(Generic[D]):
 
     def write(self, drafts: Sequence[Draft]) -> Steps[None]:
         """Write drafts, all or none; raises `DialogueConflict`."""
+        yield from self._create_indexes()
         operation: Any = self._write(StoredDialogues.write, drafts)
         if len(drafts) == 1 and len(drafts[0].messages) == 1 and not drafts[0].has_new_header:
             operation = insert_message(self.names, drafts[0])
@@ -222,7 +222,6 @@ class DialogueRepository(Generic[D]):
     def restore(self, after: str, *, is_terminal: bool = False) -> Steps[tuple[list[D], str]]:
         """Return a batch of dialogues past a key, and the last of their keys; "": there are no more."""
         check_flag("terminal", is_terminal)
-        yield from self._create_indexes()
         page = StoredDialogues.page, after, _RESTORE_BATCH
         found: list[Record] = yield self._read(*page, is_terminal=is_terminal)
         dialogues = yield from self._restored(found, note=True)
@@ -260,7 +259,6 @@ class DialogueRepository(Generic[D]):
     def find(self, filter: Filter, limit: int | None, *, is_terminal: bool) -> Steps[list[D]]:
         """Return the dialogues that match."""
         check_flag("terminal", is_terminal)
-        yield from self._create_indexes()
         how = {"is_terminal": is_terminal, "ordered": self._ordered}
         found = yield self._read(StoredDialogues.find, filter, limit, **how)
         return (yield from self._restored(found))

@@ -8,10 +8,12 @@ Rules:
 3. On PostgreSQL every connection writes. Atomic writes of tasks go through a write queue of their own, as groups.
 4. With replicas, the reads of collections run on one of these: see `replicas`.
 5. An operation that would wait for a transaction of its own caller is refused at once.
+6. A transaction that only reads waits for no writer: on an SQLite file it has a permit and a connection of the readers'.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -89,13 +91,15 @@ OPENING: Final = 1.0
 
 
 class Backend:
-    """Runs operations. It makes the database ready when it is created.
+    """Runs operations. It makes the database ready for reads when it is created, and before the first write for writes.
 
     `hand_over` runs the jobs that PostgreSQL's write queue could not run as a group; without it, that runs them alone.
     """
 
     executor: Executor
     transactions: TransactionManager
+    read_transactions: TransactionManager
+    """Begins the transactions that only read."""
     write_queue: GroupCommit | None = None
     readers: Mapping[Consistency, Executor] = MappingProxyType({})
     """What runs reads on replicas."""
@@ -107,9 +111,13 @@ class Backend:
         catalogue: Catalogue,
         options: Options,
         permits: TransactionPermits,
+        read_permits: TransactionPermits,
+        *,
         hand_over: Callable[[Job], None] | None = None,
+        write: bool,
     ) -> None:
-        self._catalogue, self._options, self._permits = catalogue, options, permits
+        self._catalogue, self._options = catalogue, options
+        self._permits, self._read_permits = permits, read_permits
         self.database: Database = catalogue.statements.database
         self._single_writer = self.database.single_writer
         self._is_private = self.database.urls.is_private(
@@ -125,10 +133,14 @@ class Backend:
         else:
             self._file = file_of(where, self.database)
             self._connect(where)
+        self.read_transactions = TransactionManager(
+            self.executor, None, read_permits, self.prepare, writes=False
+        )
         if self._file is not None:
             pause_at_forks(self)
+        self._is_writable, self._preparing = False, threading.Lock()
         try:
-            self._make_ready()
+            self._make_ready(write=write)
         except BaseException:
             self._disconnect(options.busy_timeout)
             raise
@@ -162,7 +174,9 @@ class Backend:
         run = partial(run_group, writer, self._hand_over)
         self.write_queue = GroupCommit(writer.run, run, busy_timeout)
         begins = writer if self._single_writer else self.executor
-        self.transactions = TransactionManager(begins, self.write_queue, self._permits)
+        self.transactions = TransactionManager(
+            begins, self.write_queue, self._permits, self.prepare
+        )
         if session is not None:
             self._pools.append(pool(1, busy_timeout, None, min(busy_timeout, ANSWER)))
             asking = self._new_executor(self._pools[-1])
@@ -175,7 +189,7 @@ class Backend:
         pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)
         self._pools = [pool]
         self.executor = self._new_executor(pool)
-        self.transactions = TransactionManager(self.executor, None, self._permits)
+        self.transactions = TransactionManager(self.executor, None, self._permits, self.prepare)
 
     def _new_executor(self, pool: Pool) -> Executor:
         return Executor(
@@ -198,6 +212,8 @@ class Backend:
         permits = self._permits
         if (needs_writer or self._is_private) and (permits.granted or permits.callers):
             permits.refuse_own_transaction()
+        if not self._is_writable:
+            self.prepare(write=operation.writes)
         try:
             if needs_writer and self.write_queue is not None:
                 result: T = self.write_queue.run(operation)
@@ -232,6 +248,17 @@ class Backend:
         else:
             self.readers.get(job.consistency, self.executor).run_job(job)
 
+    def is_ready(self, *, write: bool) -> bool:
+        """Return whether the database is known to have what a read needs, or a `write`."""
+        return self._is_writable or (self._catalogue.exists and not write)
+
+    def prepare(self, *, write: bool) -> None:
+        """Make the database ready for a read, or for a `write`, unless it is."""
+        if not self.is_ready(write=write):
+            with self._preparing:
+                if not self.is_ready(write=write):
+                    self._make_ready(write=write)
+
     def close(self, timeout: float) -> None:
         """Wait for the operations that run, and close the connections.
 
@@ -244,8 +271,10 @@ class Backend:
 
     def close_transactions(self, timeout: float) -> None:
         """Begin no more transactions; wait for those that are open, and then roll them back."""
-        self._permits.close(timeout)
+        for permits in {self._permits, self._read_permits}:
+            permits.close(timeout)
         self.transactions.close()
+        self.read_transactions.close()
 
     def _disconnect(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -258,7 +287,9 @@ class Backend:
 
     def pause(self, deadline: float) -> None:
         """Close the connections before a fork. A transaction of the forking thread cannot end meanwhile: wait for none."""
-        if self._permits.has_transaction_of_this_thread():
+        if any(
+            each.has_transaction_of_this_thread() for each in (self._permits, self._read_permits)
+        ):
             deadline = 0.0
         paused = [pool.pause(deadline) for pool in self._pools]
         self._is_paused = all(paused)
@@ -274,7 +305,7 @@ class Backend:
         """Whether connections to a file are open."""
         return self._file is not None and not self._is_paused
 
-    def _make_ready(self) -> None:
+    def _make_ready(self, *, write: bool) -> None:
         """Make the database ready, also while other processes do so, or while a server starts. A server that does not
         answer is soon given up: the URL may be wrong.
         """
@@ -286,7 +317,8 @@ class Backend:
                 lost = False
                 try:
                     with nullcontext() if self._own is not None else pooled.sa.begin():
-                        make_ready(pooled, self._options)
+                        make_ready(pooled, self._options, write=write)
+                    self._is_writable = self._is_writable or write
                     return
                 except DatabaseUnavailable:
                     lost = True
@@ -304,6 +336,12 @@ def connection_limit(url: sa.URL, options: Options, database: Database) -> int:
     return 1 if database.urls.is_private(url) else options.pool_size or database.pool_size
 
 
-def transaction_limit(url: sa.URL, options: Options, database: Database) -> int:
-    """Return how many transactions may be open at a time, so that single operations find a connection."""
-    return 1 if database.single_writer else max(1, connection_limit(url, options, database) - 1)
+def transaction_limit(
+    url: sa.URL, options: Options, database: Database, *, write: bool = True
+) -> int:
+    """Return how many transactions may be open at a time, so that single operations find a connection; how many that do not
+    `write`, where only one writes.
+    """
+    if write and database.single_writer:
+        return 1
+    return max(1, connection_limit(url, options, database) - 1)

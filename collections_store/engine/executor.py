@@ -145,16 +145,16 @@ class Executor:
             job.finish(result)
 
     def begin(
-        self, isolation: Isolation, started: float, job: Job | None = None
+        self, isolation: Isolation, started: float, job: Job | None = None, *, write: bool = True
     ) -> PooledConnection:
-        """Begin a transaction of the user's. The caller has its connection until `release`."""
+        """Begin a transaction of the user's, one that can `write`. The caller has its connection until `release`."""
         retries: Retries | None = None
         while True:
             try:
                 pooled = self.pool.acquire()
                 permits, lost, begun = pooled.permits, False, False
                 try:
-                    pooled.connection.begin_transaction(isolation)
+                    pooled.connection.begin_transaction(isolation, write=write)
                     begun = True
                     return pooled
                 except self.database.errors.types() as error:

@@ -7,12 +7,11 @@ import threading
 import time
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import (
     DatabaseBusy,
     InvalidOption,
-    ReadOnlyDatabase,
     SchemaOutdated,
     StoreClosed,
     shortened,
@@ -121,28 +120,24 @@ def raise_all(errors: list[BaseException]) -> None:
 
 
 RETRY_PAUSE = 0.01
-MISSING: Final = (
-    "the database has no table {}, and a store with read_only=True creates none: open a store that writes on the primary "
-    "once, and wait until the standby has what that created"
-)
 
 
-def make_ready(pooled: PooledConnection, options: Options) -> None:
-    """Create the store's tables in a fresh database, upgrade those of an older one; raises
-    `SchemaError`, and then has touched nothing.
+def make_ready(pooled: PooledConnection, options: Options, *, write: bool) -> None:
+    """Upgrade the store's tables if they are of an older version. Before the first `write`, create those that are missing,
+    and set what a file keeps. Raise `SchemaError`, and then touch nothing.
     """
-    database = pooled.connection.database
+    connection, database = pooled.connection, pooled.connection.database
     try:
-        if isinstance(pooled.connection, SharedConnection):
-            pooled.connection.prepare(write=True)
-        revision = read_revision(pooled.connection)
-        if revision is None and options.read_only:
-            raise ReadOnlyDatabase(MISSING.format(options.names().catalogue))
+        if isinstance(connection, SharedConnection):
+            connection.prepare(write=write)
+        revision = read_revision(connection)
         _upgrade(pooled, revision, options)
-        if isinstance(pooled.connection, DriverConnection):
-            _persist(pooled.connection, options.busy_timeout)
-        if revision is None:
-            _upgrade(pooled, create_or_find(pooled.connection), options)
+        if write and isinstance(connection, DriverConnection):
+            _persist(connection, options.busy_timeout)
+        if write and revision is None:
+            _upgrade(pooled, create_or_find(connection), options)
+        if write or revision is not None:
+            connection.catalogue.note_tables()
     except database.errors.types() as error:
         raise translate(error, pooled.sa.engine, database) from error
 

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeVar
 
 from ..errors import (
     CollectionsStoreError,
+    DatabaseError,
     DatabaseUnavailable,
     StoreClosed,
     TransactionConflict,
@@ -44,6 +45,7 @@ OVER: Final = TransactionEnded(
 )
 ROLLED_BACK: Final = "the transaction was rolled back, nothing of it was written: {}"
 FORKED: Final = "the transaction belongs to the process this one was forked from"
+READ_ONLY: Final = "collection {}: the transaction was begun with read_only=True and writes nothing: begin one without"
 CLOSED: Final = "the store was closed while the transaction was open; it was rolled back"
 
 
@@ -58,7 +60,7 @@ class TransactionResources:
         self.pooled, self.permits = pooled, pooled.permits
         self.release = partial(manager.release, permit)
         """Releases the writer lock and the permit. Again does nothing."""
-        self.transaction = OpenTransaction(manager.executor, self)
+        self.transaction = OpenTransaction(manager.executor, self, writes=manager.writes)
 
     def __del__(self) -> None:
         transaction = getattr(self, "transaction", None)  # a signal may have ended `__init__`
@@ -69,8 +71,11 @@ class TransactionResources:
 class OpenTransaction:
     """An open transaction."""
 
-    def __init__(self, executor: Executor, resources: TransactionResources) -> None:
+    def __init__(
+        self, executor: Executor, resources: TransactionResources, *, writes: bool
+    ) -> None:
         self._executor, self._resources = executor, weakref.ref(resources)
+        self._writes = writes
         self._guard = threading.Lock()
         self._problem: CollectionsStoreError | None = None
         """What further steps raise; None while it is open."""
@@ -92,6 +97,8 @@ class OpenTransaction:
         """
         if self.forked:
             raise StoreClosed(FORKED)
+        if not self._writes and operation is not None and operation.writes:
+            raise DatabaseError(READ_ONLY.format(operation.collection))
         with self._guard:
             if self._closing:
                 self._end_if_closing()
@@ -127,12 +134,12 @@ class OpenTransaction:
 
     def release(self, savepoint: Any, job: Job | None = None) -> None:
         """Keep what was done since a savepoint."""
-        self.run(savepoint, job, lambda pooled, it: pooled.connection.release_savepoint(it))
+        self.run(None, job, lambda pooled, _: pooled.connection.release_savepoint(savepoint))
 
     def rollback_to(self, savepoint: Any) -> None:
         """Undo what was done since a savepoint; nothing is left to do if the transaction has ended."""
         with suppress(CollectionsStoreError):
-            self.run(savepoint, None, lambda pooled, it: pooled.connection.rollback_to(it))
+            self.run(None, None, lambda pooled, _: pooled.connection.rollback_to(savepoint))
 
     def commit(self, job: Job | None = None) -> None:
         """Commit; raises what prevented it."""
@@ -266,9 +273,20 @@ class TransactionManager:
     """Begins the transactions of a store, and knows those that are open."""
 
     def __init__(
-        self, executor: Executor, write_queue: GroupCommit | None, permits: TransactionPermits
+        self,
+        executor: Executor,
+        write_queue: GroupCommit | None,
+        permits: TransactionPermits,
+        prepare: Callable[..., None],
+        *,
+        writes: bool = True,
     ) -> None:
-        self.executor, self._permits = executor, permits
+        self.executor, self._permits, self._prepare, self.writes = (
+            executor,
+            permits,
+            prepare,
+            writes,
+        )
         self._write_queue = write_queue if executor.database.single_writer else None
         self._guard = threading.Lock()
         self._open: weakref.WeakSet[OpenTransaction] = weakref.WeakSet()
@@ -280,9 +298,10 @@ class TransactionManager:
         resources: TransactionResources | None = None
         pooled: PooledConnection | None = None
         try:
+            self._prepare(write=self.writes)
             if self._write_queue is not None:
                 self._write_queue.lock_writer(permit)
-            pooled = self.executor.begin(isolation, permit.requested_at, job)
+            pooled = self.executor.begin(isolation, permit.requested_at, job, write=self.writes)
             resources = TransactionResources(self, pooled, permit)
             with self._guard:
                 self._open.add(resources.transaction)

@@ -80,8 +80,12 @@ class _Owned(StoreOwner):
         self._open(store, options)
         self._name, self._ttl, self._is_indexed = collection, ttl, not self._index
 
-    async def _documents(self) -> AsyncCollection:
-        """Return the collection, with its index."""
+    @property
+    def _documents(self) -> AsyncCollection:
+        return self._store[self._name]
+
+    async def _indexed(self) -> AsyncCollection:
+        """Return the collection for writes, with its index."""
         documents = await self._prepared(self._name)
         if not self._is_indexed:
             await documents.create_index([(field, 1) for field in self._index])
@@ -131,7 +135,7 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
     async def get_messages(self, session_id: str | None, **_: Any) -> list[Message]:
         """Return the messages of a session, oldest first."""
         within = {"$id": _under(self._prefix(session_id))}
-        stored = await (await self._documents()).find(within, sort="$id")
+        stored = await self._documents.find(within, sort="$id")
         messages = [Message.from_dict(each.body) for each in stored]
         return [each for each in messages if not (self.skip_excluded and _is_excluded(each))]
 
@@ -147,7 +151,7 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
         if not incoming:
             return
         bodies, pause = [each.to_dict() for each in incoming], _PAUSE
-        documents = await self._documents()
+        documents = await self._indexed()
         while True:
             stored = await _last(documents, prefix, len(incoming) + 1)
             existing = [Message.from_dict(each.body) for each in reversed(stored)]
@@ -178,7 +182,7 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
     async def clear(self, session_id: str | None) -> None:
         """Delete the messages of a session."""
         within = {"$id": _under(self._prefix(session_id))}
-        await (await self._documents()).delete_many(within)
+        await self._documents.delete_many(within)
 
     async def list_sessions(self) -> list[str]:
         """Return the ids of the sessions that have messages, sorted."""
@@ -211,7 +215,7 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
 
     async def _latest(self) -> list[Document]:
         """Return the last message of each session: two reads by id for each."""
-        documents, within = await self._documents(), _under(_join(self.source_id))
+        documents, within = self._documents, _under(_join(self.source_id))
         found: list[Document] = []
         while first := await documents.find_one({"$id": within}, sort="$id", projection=["type"]):
             prefix = first.id.rpartition("/")[0]
@@ -278,13 +282,13 @@ class AgentCheckpointStorage(_Owned):
             ),  # JSON of the body would lose the order of keys and NaN
         }
         with _their_errors():
-            await (await self._documents()).put(checkpoint.checkpoint_id, body, ttl=self._ttl)
+            await (await self._indexed()).put(checkpoint.checkpoint_id, body, ttl=self._ttl)
         return checkpoint.checkpoint_id
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
         """Return the checkpoint; raise `WorkflowCheckpointException` if there is none."""
         with _their_errors():
-            body = await (await self._documents()).get(checkpoint_id)
+            body = await self._documents.get(checkpoint_id)
         if body is None:
             raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}")
         return self._decode(checkpoint_id, body)
@@ -302,14 +306,13 @@ class AgentCheckpointStorage(_Owned):
     async def delete(self, checkpoint_id: str) -> bool:
         """Delete the checkpoint; return whether there was one."""
         with _their_errors():
-            return await (await self._documents()).remove(checkpoint_id)
+            return await self._documents.remove(checkpoint_id)
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
         """Return the checkpoint with the latest timestamp, or None; raise `WorkflowCheckpointException` if it cannot be read."""
         with _their_errors():
-            documents = await self._documents()
             within, order = {"workflow": {"$eq": workflow_name}}, [("workflow", -1), ("at", -1)]
-            document = await documents.find_one(within, sort=order)
+            document = await self._documents.find_one(within, sort=order)
         return None if document is None else self._decode(document.id, document.body)
 
     async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
@@ -318,9 +321,8 @@ class AgentCheckpointStorage(_Owned):
 
     async def _of(self, workflow: str, **options: Any) -> list[Document]:
         with _their_errors():
-            documents = await self._documents()
             within, order = {"workflow": {"$eq": workflow}}, [("workflow", 1), ("at", 1)]
-            return await documents.find(within, sort=order, **options)
+            return await self._documents.find(within, sort=order, **options)
 
     def _encode(self, checkpoint: WorkflowCheckpoint) -> Any:
         """Return the checkpoint as JSON, after an attempt to read it again."""
@@ -368,19 +370,19 @@ with warnings.catch_warnings():  # SessionStore is experimental: importing the r
         async def get(self, session_id: str) -> AgentSession | None:
             """Return a copy of the session, or None."""
             self.validate_session_id(session_id)
-            body = await (await self._documents()).get(session_id)
+            body = await self._documents.get(session_id)
             return None if body is None else AgentSession.from_dict(body)
 
         async def set(self, session_id: str, session: AgentSession) -> None:
             """Write a session. Raise `InvalidBody` if its state has values that are neither JSON nor of a registered type."""
             self.validate_session_id(session_id)
             body = session.to_dict()
-            await (await self._documents()).put(session_id, body, ttl=self._ttl)
+            await (await self._indexed()).put(session_id, body, ttl=self._ttl)
 
         async def delete(self, session_id: str) -> None:
             """Delete the session, if there is one."""
             self.validate_session_id(session_id)
-            await (await self._documents()).remove(session_id)
+            await self._documents.remove(session_id)
 
 
 def _join(*parts: str) -> str:

@@ -157,12 +157,12 @@ class MCPEventStore(StoreOwner, EventStore):
 
     async def sessions(self) -> list[str]:
         """Return the ids of the stored sessions, sorted."""
-        stored = await (await self._documents()).find({"$id": _under("s")}, projection=["key"])
+        stored = await self._documents.find({"$id": _under("s")}, projection=["key"])
         return sorted([unquote(each.id.removeprefix("s/")) for each in stored])
 
     async def delete_session(self, id: str) -> bool:
         """Delete a session with its events; return whether there was one. A client's DELETE does this, too."""
-        documents = await self._documents()
+        documents = self._documents
         body = await documents.get(_session_id(id))
         if body is None:
             return False
@@ -177,7 +177,7 @@ class MCPEventStore(StoreOwner, EventStore):
         stream = session.stream(stream_id)
         if not session.is_ready:
             return ""
-        documents, key = await self._documents(), _stream_key(stream)
+        documents, key = await self._prepared(self._name), _stream_key(stream)
         text = (
             None if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
         )
@@ -208,7 +208,7 @@ class MCPEventStore(StoreOwner, EventStore):
         self, last_event_id: str, send_callback: EventCallback
     ) -> str | None:
         """Send the messages of the stream after an event, in order; return the stream, or None if there is no such event."""
-        session, documents = self._session(), await self._documents()
+        session = self._session()
         if not _EVENT_ID.fullmatch(last_event_id):
             return None
         last = f"e/{session.key}/{last_event_id}"
@@ -216,7 +216,7 @@ class MCPEventStore(StoreOwner, EventStore):
         stream: str | None = None
         cursor: str | None = None
         while True:
-            page = await documents.page(within, sort="$id", limit=_PAGE, after=cursor)
+            page = await self._documents.page(within, sort="$id", limit=_PAGE, after=cursor)
             for event in page:
                 stream = unquote(event.body["stream"], errors="surrogatepass")
                 if event.id != last and event.body["message"] is not None:
@@ -239,8 +239,7 @@ class MCPEventStore(StoreOwner, EventStore):
 
     async def _stored_events(self, prefix: str) -> int:
         """Return the number after those of the stored events."""
-        documents = await self._documents()
-        last = await documents.find_one(
+        last = await self._documents.find_one(
             {"$id": _under(prefix)}, sort=[("$id", -1)], projection=["stream"]
         )
         return 0 if last is None else int(last.id.rpartition("/")[2]) + 1
@@ -254,11 +253,12 @@ class MCPEventStore(StoreOwner, EventStore):
             "initialize": opening if len(session.opening) <= MAX_INITIALIZE else None,
             "owner": owner,
         }
-        await (await self._documents()).put(_session_id(id), body, ttl=self._ttl)
+        documents = await self._prepared(self._name)
+        await documents.put(_session_id(id), body, ttl=self._ttl)
         session.document = _session_id(id)
 
     async def _recall(self, id: str) -> dict[str, Any] | None:
-        body: dict[str, Any] | None = await (await self._documents()).get(_session_id(id))
+        body: dict[str, Any] | None = await self._documents.get(_session_id(id))
         return body
 
     async def _refresh(self, session: _Session) -> None:
@@ -267,10 +267,11 @@ class MCPEventStore(StoreOwner, EventStore):
             return
         if time.monotonic() - session.refreshed_at > self._ttl / 10:
             session.refreshed_at = time.monotonic()
-            await (await self._documents()).touch(session.document, self._ttl)
+            await self._documents.touch(session.document, self._ttl)
 
-    async def _documents(self) -> AsyncCollection:
-        return await self._prepared(self._name)
+    @property
+    def _documents(self) -> AsyncCollection:
+        return self._store[self._name]
 
 
 class _ResumableApp:

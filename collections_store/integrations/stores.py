@@ -54,7 +54,7 @@ class StoreOwner:
             await self._store.aclose()
 
     async def _prepared(self, name: str) -> AsyncCollection:
-        """Return a collection. It has no index over whole bodies: that would be the larger part of a write."""
+        """Return a collection for writes, which it creates. It has no index over whole bodies: that would be the larger part of a write."""
         if name not in self._existing:
             with suppress(CollectionExists):
                 await self._store.create_collection(name, body_index=False)

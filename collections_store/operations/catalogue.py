@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import sqlalchemy as sa
 
@@ -40,7 +40,7 @@ Entry: TypeAlias = tuple[str, CollectionOptions]
 
 def read_entry(connection: Connection, collection: str) -> Entry | None:
     """Return the catalogue's entry of a collection; None: there is none."""
-    rows = connection.rows(connection.store.resolve, {"name": collection})
+    rows = connection.catalogue.rows(connection, connection.store.resolve, name=collection)
     return (rows[0][0], CollectionOptions.from_text(rows[0][1])) if rows else None
 
 
@@ -124,11 +124,13 @@ class Catalogue:
         self.of_replicas: Catalogue | None = None
         """What is cached of replicas, which is of other moments; it forgets the same."""
         self._tables: Tables = {} if parent is None else parent._tables
+        self.exists: bool = parent is not None and parent.exists
+        """Whether the store's own tables are known to exist."""
         self._forgotten: set[str] = set()
 
     def look_up(self, connection: Connection, name: str) -> Statements:
         """Read which table is a collection's, and return its statements; raises `CollectionAbsent`."""
-        rows = connection.rows(self.statements.resolve, {"name": name})
+        rows = self.rows(connection, self.statements.resolve, name=name)
         if not rows:
             self._tables.pop(name, None)
             raise CollectionAbsent(name)
@@ -142,6 +144,16 @@ class Catalogue:
         if self._caches:
             self.known[name] = known[2], monotonic() + REFRESHED_AFTER
         return known[2]
+
+    def rows(self, connection: Connection, sql: str, **parameters: str) -> list[Any]:
+        """Return rows of the catalogue's table; before the first write creates that, there are none."""
+        return connection.rows(sql, parameters) if self.exists else []
+
+    def note_tables(self) -> None:
+        """Note that the store's own tables exist."""
+        self.exists = True
+        if self.of_replicas is not None:
+            self.of_replicas.exists = True
 
     def _evict(self) -> None:
         """Make room in the cache: collections that other processes dropped would stay in it for ever."""
@@ -180,7 +192,7 @@ class Catalogue:
         and another table get the same name.
         """
         catalogue = Catalogue(self.statements, caches=False)
-        catalogue._tables = self._tables
+        catalogue._tables, catalogue.exists = self._tables, self.exists
         return catalogue
 
 
@@ -323,7 +335,7 @@ class ListCollections(Operation[list[CollectionInfo]]):
     def __call__(self, connection: Connection) -> list[CollectionInfo]:
         measured: dict[str, tuple[int, int]] = {}
         while True:
-            listed = connection.rows(connection.store.listing)
+            listed = connection.catalogue.rows(connection, connection.store.listing)
             new = [row for row in listed if row[1] not in measured]
             if not new:
                 return [CollectionInfo(name, *measured[table], moment(created))
@@ -421,7 +433,7 @@ class ListPurgeable(Operation[list[str]]):
     collections = ()
 
     def __call__(self, connection: Connection) -> list[str]:
-        listing = connection.rows(connection.store.listing)
+        listing = connection.catalogue.rows(connection, connection.store.listing)
         return [name for name, table, _, text in listing if _is_purgeable(connection, table, text)]
 
 

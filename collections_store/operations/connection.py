@@ -310,10 +310,10 @@ class DriverConnection(Connection):
         self.grouped = True
         self.begin(write=True, snapshot=False)
 
-    def begin_transaction(self, isolation: Isolation) -> None:
+    def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
         self.committing, self.sees_one_moment, self._depth = False, True, 0
-        self._begin(self.database.transactions.begin(write=True, isolation=isolation))
+        self._begin(self.database.transactions.begin(write=write, isolation=isolation))
         self.catalogue = Catalogue(self.store, self.catalogue)
 
     def commit(self) -> None:
@@ -446,11 +446,11 @@ class SharedConnection(Connection):
         """The driver's connection."""
         return self.sa.connection.driver_connection
 
-    def begin_transaction(self, isolation: Isolation) -> None:
+    def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
         self.sa.execution_options(**self.database.transactions.isolation_options(isolation))
         self.sa.begin()
-        self.prepare(write=True)
+        self.prepare(write=write)
         self.catalogue = Catalogue(self.store, self.catalogue)
 
     def commit(self) -> None:

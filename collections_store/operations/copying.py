@@ -17,6 +17,7 @@ from ..errors import CollectionExists, CollectionNotFound, CopyFailed, InvalidBo
 from ..options import CollectionOptions
 from ..query.index import Index
 from ..query.values import value_class
+from ..sql.schema import REVISION
 from .by_id import body_of
 from .catalogue import DropCollection, create, existing, lock_entry, set_options
 from .operation import Operation
@@ -91,7 +92,7 @@ class ListStored(Copies):
     names: tuple[str, ...] | None = None
 
     def __call__(self, connection: Connection) -> list[StoredCollection]:
-        listing = connection.rows(connection.store.listing)
+        listing = connection.catalogue.rows(connection, connection.store.listing)
         found = {name: _stored(name, created, text) for name, _, created, text in listing}
         for name in self.names or ():
             if name not in found:
@@ -242,10 +243,16 @@ class BackUp(Copies):
     report: Callable[[int, int], object]
 
     def __call__(self, connection: Connection) -> None:
-        connection.rows(connection.store.listing)  # the snapshot begins with the first statement
+        connection.catalogue.rows(
+            connection, connection.store.listing
+        )  # the snapshot begins with the first statement
 
         def progress(_status: int, remaining: int, total: int) -> None:
             self.report(total - remaining, total)
 
         source: Any = connection  # both kinds have the driver's
         source.driver.backup(self.target, pages=self.pages, progress=progress, sleep=0)
+        if not connection.catalogue.exists:  # a backup has the tables nevertheless
+            for sql in connection.store.create_all():
+                self.target.execute(sql)
+            self.target.execute(connection.store.stamp, {"revision": REVISION})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .. import codec
 from ..document import Document
 from ..errors import DuplicateKey, IndexExists, InvalidIndex
-from ..options import CollectionOptions
+from ..options import CollectionOptions, Settings
 from ..query.conditions import And, Condition, Equals, Field, HasType, Or, Value
 from ..query.filter import Filter
 from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
@@ -104,6 +104,28 @@ class ListIndexes(Operation[list[Index]]):
 
     def __call__(self, connection: Connection) -> list[Index]:
         return list(_read(connection, self.collection)[1].indexes)
+
+
+@value_class
+class IsDeclared(Operation[bool]):
+    """Return whether a collection has some settings, the index of a schema version, and some indexes."""
+
+    collection: str
+    settings: Settings
+    version: int | None
+    indexes: tuple[Index, ...]
+    atomic = True
+    empty = bool
+
+    def __call__(self, connection: Connection) -> bool:
+        _, options = _read(connection, self.collection)
+        is_set = self.settings.apply(options) == options
+        versions = {None, *(version for version, _ in options.versions)}
+        return (
+            is_set
+            and self.version in versions
+            and all(each in options.indexes for each in self.indexes)
+        )
 
 
 @value_class

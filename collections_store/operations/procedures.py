@@ -53,7 +53,7 @@ from .bulk import MAX_ROWS, BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, written_body
 from .catalogue import AS_IT_IS, Configure
 from .changes import HasPrunable, Prune
-from .indexes import CreateIndex, DeclareVersion, ListIndexes
+from .indexes import CreateIndex, DeclareVersion, IsDeclared, ListIndexes
 from .operation import Operation, Steps
 from .size import room_left
 from .update import current
@@ -426,6 +426,10 @@ def declare(
     collection: str, settings: Settings, version: int | None, indexes: Sequence[Index]
 ) -> Steps[None]:
     """Store the options of a collection that are given, and create those of the declared indexes that it lacks."""
+    if settings == AS_IT_IS and version is None and not indexes:
+        return
+    if (yield IsDeclared(collection, settings, version, (*indexes,))):
+        return  # without waiting for a writer
     if settings != AS_IT_IS:
         yield Configure(collection, settings)
     if version is not None:

@@ -1,7 +1,7 @@
 """Transactions are atomic, on every backend, sync and async."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from collections_store import (
     CollectionExists,
     CollectionNotFound,
     CollectionsStoreError,
+    DatabaseError,
     DuplicateKey,
     InvalidBody,
     InvalidOption,
@@ -427,3 +428,61 @@ def test_nested_transactions_in_an_async_transaction_of_the_caller(shared_backen
         await engine.dispose()
 
     asyncio.run(main())
+
+
+def test_a_transaction_that_only_reads_sees_one_moment(open_store: Opener) -> None:
+    store = open_store()
+    store["a"].put("x", 1)
+    if open_store.backend.is_private:
+        with store.transaction(read_only=True) as tx:
+            assert tx["a"].get("x") == 1
+        return
+    other = open_store()
+    with store.transaction(read_only=True) as tx:
+        assert tx["a"].get("x") == 1
+        other["a"].put("x", 2)
+        store["b"].put("y", 1)
+        assert (tx["a"].get("x"), tx["b"].count(), tx["c"].get("z")) == (1, 0, None)
+        with tx.transaction() as inner:
+            assert inner["a"].get("x") == 1
+    assert store.run_transaction(_get, read_only=True) == 2
+
+
+def _get(tx: Any) -> Any:
+    return tx["a"].get("x")
+
+
+def test_a_transaction_that_only_reads_writes_nothing(store: Any) -> None:
+    store["a"].put("x", 1)
+    with store.transaction(read_only=True) as tx:
+        writes: list[Callable[[], object]] = [
+            lambda: tx["a"].put("x", 2),
+            lambda: tx["new"].put_many({"y": 2}),
+            lambda: tx["a"].delete_many({}),
+            lambda: tx.create_collection("new"),
+        ]
+        for write in writes:
+            with pytest.raises(DatabaseError, match="begun with read_only=True"):
+                write()
+        assert tx["a"].get("x") == 1
+    assert [each.name for each in store.collections()] == ["a"]
+
+
+def test_a_transaction_that_only_reads_waits_for_no_writer(open_store: Opener) -> None:
+    if open_store.backend.is_private:
+        pytest.skip("its one connection is the writer's")
+    store = open_store(busy_timeout=0.3)
+    store["a"].put("x", 1)
+    other = open_store()
+    with other.transaction() as writer:
+        writer["a"].put("x", 2)
+        with store.transaction(read_only=True) as tx:
+            assert tx["a"].get("x") == 1
+        with other.transaction(read_only=True) as tx:
+            assert tx["a"].get("x") == 1
+
+
+@pytest.mark.parametrize("value", [1, None, "yes"])
+def test_read_only_is_checked(store: Any, value: Any) -> None:
+    with pytest.raises(InvalidOption, match="read_only: must be True or False"):
+        store.run_transaction(_get, read_only=value)

@@ -39,8 +39,9 @@ def test_a_store_that_reads_on_a_standby(
     primary = postgres_cluster.add()
     standby = postgres_cluster.add(primary)
     with Store(standby.url, read_only=True) as early:
-        with pytest.raises(ReadOnlyDatabase, match="has no table cs_collections"):
-            early["things"].get("a")
+        assert early["things"].get("a") is None
+        with pytest.raises(ReadOnlyDatabase):
+            early["things"].put("a", 1)
         with Store(primary.url) as store:
             things = store.collection("things", ttl=3600, changes=True)
             things.put_many({str(n): {"n": n} for n in range(10)})

@@ -234,9 +234,9 @@ def test_the_first_call_waits_for_a_store_that_opens_slowly(
 ) -> None:
     """The timeout of an operation begins when the store is open: nothing was ahead of it before."""
 
-    def slow(*arguments: Any) -> None:
+    def slow(*arguments: Any, **options: Any) -> None:
         time.sleep(1.5)
-        make_ready(*arguments)
+        make_ready(*arguments, **options)
 
     monkeypatch.setattr("collections_store.engine.backend.make_ready", slow)
 

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -279,3 +280,17 @@ def test_batches_of_16_tasks_in_4_processes_lose_nothing(shared_backend: Backend
     with LangGraphStore(url, **options) as store:
         assert len(store.search((), limit=1000)) == 4 * 16 * 10
         assert len(store.list_namespaces()) == 64
+
+
+def test_expiring_items_of_a_read_only_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their time to live cannot start again."""
+    with LangGraphStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        for key in ("x", "y"):
+            store.put(("a",), key, {"n": 1}, ttl=5)
+    with LangGraphStore(f"sqlite:///{tmp_path / 'store.db'}?mode=ro") as store:
+        assert store.get(("a",), "x").value == {"n": 1}
+        assert len(store.search(("a",))) == 2
+        assert len(store.batch([GetOp(("a",), "x"), GetOp(("a",), "y")])) == 2
+    assert caplog.text.count("did not start again") == 3

@@ -19,7 +19,10 @@ PACKAGES = (
     "langgraph-checkpoint-sqlite==3.1.2",
     "pycryptodome",
 )
-TESTS = [f"tests/integrations/langgraph_{each}.py" for each in ("importing", "saver", "store")]
+TESTS = [
+    *(f"tests/integrations/langgraph_{each}.py" for each in ("importing", "saver", "store")),
+    "tests/integrations/test_reads.py",
+]
 SDISTS = {
     "langgraph-checkpoint-sqlite==3.1.2": (
         "store",

@@ -157,8 +157,8 @@ class StoreOffMainThread(Store):
             return self._worker.run(run, operation)
         return run(operation)
 
-    def _open(self) -> Any:
-        return self._original._open()  # whose finalizer closes the connections
+    def _open(self, *, write: bool) -> Any:
+        return self._original._open(write=write)  # whose finalizer closes the connections
 
 
 # -- the backend ----------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
         Case does not matter. A word of Latin letters must be equal, one of other scripts can be a part of a longer one, since
         not all separate words by spaces. It reads the words of all memories of the user, and the contents of what it returns.
         """
-        memories, within = await self._memories(), path(app_name=app_name, user_id=user_id)
+        memories, within = self._store[self._collection], path(app_name=app_name, user_id=user_id)
         words = words_of(query)
         if not words:
             return SearchMemoryResponse()
@@ -150,7 +150,7 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
         if memory_id:
             id = f"{path(app_name=app_name, user_id=user_id)}/{memory_id}"
             deleted = {"app": app_name, "user": user_id, "deleted": True}
-            await (await self._memories()).replace_one({"$id": id}, deleted)
+            await self._store[self._collection].replace_one({"$id": id}, deleted)
 
     def _entry(self, within: str, id: str, body: Mapping[str, Any]) -> MemoryEntry:
         with refused("content", UNREADABLE, self._collection, id):

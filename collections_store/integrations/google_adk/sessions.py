@@ -136,7 +136,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         wanted = config or GetSessionConfig()
         last = body["events"] if wanted.num_recent_events is None else wanted.num_recent_events
         numbers = range(max(0, body["events"] - last), body["events"])
-        found = await self._read_events(store, id, numbers, wanted.after_timestamp)
+        found = await self._read_events(id, numbers, wanted.after_timestamp)
         if len(found) < len(numbers) and not await sessions.exists(id):
             return None  # it was deleted meanwhile
         session.events = [self._event(*each) for each in found.items()]
@@ -168,7 +168,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         timedelta.
         """
         before = {"$updated_at": {"$lt": _time_before(seconds)}}
-        sessions = (await self._opened())[self._names[0]]
+        sessions = self._store[self._names[0]]
         filter = {**under(path(app_name=app_name)), **before}
         found = await sessions.find(filter, projection=["_id"])
         deleted = [await self._delete(each.id, before) for each in found if each.id.count("/") == 3]
@@ -244,10 +244,10 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         return body
 
     async def _read_events(
-        self, store: AsyncStore, session: str, numbers: range, since: float | None
+        self, session: str, numbers: range, since: float | None
     ) -> dict[str, Any]:
         """Return the events of a session with some numbers, in order, by id."""
-        events = store[self._names[1]]
+        events = self._store[self._names[1]]
         if since is None:
             return await events.get_many([_event_id(session, number) for number in numbers])
         first, end = _event_id(session, numbers.start), _event_id(session, numbers.stop)
@@ -267,10 +267,10 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
                 await transaction[events].delete_many(under(id))
             return deleted.deleted_count > 0
 
-        return await (await self._opened()).run_transaction(delete, attempts=ATTEMPTS)
+        return await self._store.run_transaction(delete, attempts=ATTEMPTS)
 
     async def _opened(self) -> AsyncStore:
-        """Return the store, with the collections."""
+        """Return the store for writes, with the collections."""
         for name in self._names:
             await self._prepared(name)
         return self._store

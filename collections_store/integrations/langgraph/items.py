@@ -3,12 +3,13 @@
 The id of an item is `i/<namespace>//<key>`, where `/` separates the labels of the namespace: a prefix of labels is a range of ids.
 The body has the value, and the vectors of its texts as 32-bit floats in base64.
 
-The reads of a batch are done before its writes. A filter of LangGraph is narrowed down by the database where both languages agree,
+The reads of a batch are done before its writes. The time to live of what they read starts again after both. A filter of LangGraph is narrowed down by the database where both languages agree,
 and decided here: numbers are compared with numbers and strings with strings, arrays as a whole.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import re
 from array import array
@@ -16,7 +17,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import eq, ge, gt, le, lt, mul, ne
 from typing import Any, Final, TypeAlias
 
@@ -32,10 +33,11 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from ... import Document, InvalidOption, Path, Sort
+from ... import DatabaseError, Document, InvalidOption, Path, Sort
 from .records import join, split, under
 from .running import InTransaction, Steps, call
 
+LOG: Final = logging.getLogger("collections_store")
 Namespace: TypeAlias = tuple[str, ...]
 Vector: TypeAlias = Sequence[float]
 BATCH: Final = 100
@@ -111,6 +113,11 @@ class ItemBatch:
         searches = (op for op in self.ops if isinstance(op, SearchOp) and op.query)
         self.queries = [] if index is None else list({op.query for op in searches})
 
+    @property
+    def creates(self) -> bool:
+        """Whether it writes an item, which may be the first one."""
+        return any(op.value is not None for op in self.puts.values())
+
     def to_embed(self) -> list[str]:
         """Return the different texts that are put."""
         return list({text: None for texts in self.texts.values() for text in texts})
@@ -122,20 +129,26 @@ class ItemBatch:
         if self.index is not None:
             self.index.check([*vectors.values(), *queries.values()])
         if len(self.ops) <= 1:
-            return (yield from self._steps(vectors, queries))
-        results: list[Any] = yield InTransaction(lambda: self._steps(vectors, queries))
+            results, used = yield from self._steps(vectors, queries)
+        else:
+            batch = partial(self._steps, vectors, queries)
+            results, used = yield InTransaction(batch, read_only=not self.puts)
+        if used:
+            yield from _refresh(used)
         return results
 
     def _steps(
         self, vectors: Mapping[str, Vector], queries: Mapping[str, Vector]
-    ) -> Steps[list[Any]]:
+    ) -> Steps[tuple[list[Any], list[str]]]:
+        """Return the results, and the ids of the items whose time to live starts again."""
         results: list[Any] = []
+        used: list[str] = []
         for op in self.ops:
             match op:
                 case GetOp():
-                    results.append((yield from _get(op)))
+                    results.append((yield from _get(op, used)))
                 case SearchOp():
-                    results.append((yield from _search(op, queries.get(op.query or ""))))
+                    results.append((yield from _search(op, queries.get(op.query or ""), used)))
                 case ListNamespacesOp():
                     results.append((yield from _list_namespaces(op)))
                 case PutOp():
@@ -143,7 +156,7 @@ class ItemBatch:
                 case _:
                     raise InvalidOption("ops", f"must be operations, got {type(op).__name__}")
         yield from self._write(vectors)
-        return results
+        return results, used
 
     def _write(self, vectors: Mapping[str, Vector]) -> Steps[None]:
         groups: dict[float | None, dict[str, Any]] = {}
@@ -183,13 +196,13 @@ def _namespace(path: str) -> Namespace:
     return split(path) if path else ()
 
 
-def _get(op: GetOp) -> Steps[Item | None]:
+def _get(op: GetOp, used: list[str]) -> Steps[Item | None]:
     id = item_id(op.namespace, op.key)
     document = yield call("document", id)
     if document is None:
         return None
     if op.refresh_ttl and document.expires_at is not None:
-        yield call("touch", id)
+        used.append(id)
     return Item(**_fields(document))
 
 
@@ -207,7 +220,7 @@ def _fields(document: Document) -> dict[str, Any]:
     return fields
 
 
-def _search(op: SearchOp, query: Vector | None) -> Steps[list[SearchItem]]:
+def _search(op: SearchOp, query: Vector | None, used: list[str]) -> Steps[list[SearchItem]]:
     if op.limit < 0 or op.offset < 0:
         raise InvalidOption("limit", "limit and offset must not be negative")
     wanted = op.offset + op.limit
@@ -218,10 +231,24 @@ def _search(op: SearchOp, query: Vector | None) -> Steps[list[SearchItem]]:
         scored.sort(key=_rank)
     scored = scored[op.offset : wanted]
     if op.refresh_ttl:
-        for _, document in scored:
-            if document.expires_at is not None:
-                yield call("touch", document.id)
+        used += [each.id for _, each in scored if each.expires_at is not None]
     return [SearchItem(**_fields(document), score=score) for score, document in scored]
+
+
+def _refresh(used: list[str]) -> Steps[None]:
+    """Start the time to live of items again. Where the database is locked or read-only, what was read is returned all the same."""
+    try:
+        if len(used) == 1:
+            yield call("touch", used[0])
+        else:
+            yield InTransaction(lambda: _touch(used))
+    except DatabaseError as error:
+        LOG.warning("the time to live of items that were read did not start again: %s", error)
+
+
+def _touch(used: list[str]) -> Steps[None]:
+    for id in used:
+        yield call("touch", id)
 
 
 def _matching(op: SearchOp, wanted: int | None) -> Steps[list[Document]]:

@@ -25,9 +25,12 @@ call: Final = methodcaller
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
-    """A step that runs a procedure in one transaction, again after a conflict; within a transaction it is a part of that."""
+    """A step that runs a procedure in one transaction, again after a conflict; within a transaction it is a part of that.
+    `read_only`: the procedure only reads.
+    """
 
     procedure: Callable[[], Steps[Any]]
+    read_only: bool = False
 
 
 def steps_of(step: Any) -> Steps[Any]:
@@ -41,18 +44,19 @@ class StepRunner:
     def __init__(self, store: Any, collection: str, options: dict[str, Any]) -> None:
         self.store: Store = open_store(Store, store, options)
         self._is_own = self.store is not store
-        self._name = collection
-        self._collection: Any = None
+        self._collection: Any = self.store[collection]
+        self._exists = False
 
-    def run(self, steps: Steps[T]) -> T:
-        """Return what the steps return."""
-        return _follow(self._collection or self._create(), steps, self.store)
+    def run(self, steps: Steps[T], *, creates: bool = False) -> T:
+        """Return what the steps return. `creates`: they may write the first documents."""
+        if creates and not self._exists:
+            self._create()
+        return _follow(self._collection, steps, self.store)
 
-    def _create(self) -> Any:
+    def _create(self) -> None:
         with suppress(CollectionExists):
-            self.store.create_collection(self._name, body_index=False)
-        self._collection = self.store[self._name]
-        return self._collection
+            self.store.create_collection(self._collection.name, body_index=False)
+        self._exists = True
 
     def close(self) -> None:
         """Close the store, if this opened it."""
@@ -66,18 +70,19 @@ class AsyncStepRunner:
     def __init__(self, store: Any, collection: str, options: dict[str, Any]) -> None:
         self.store: AsyncStore = open_store(AsyncStore, store, options)
         self._is_own = self.store is not store
-        self._name = collection
-        self._collection: Any = None
+        self._collection: Any = self.store[collection]
+        self._exists = False
 
-    async def run(self, steps: Steps[T]) -> T:
-        """Return what the steps return."""
-        return await _follow_async(self._collection or await self._create(), steps, self.store)
+    async def run(self, steps: Steps[T], *, creates: bool = False) -> T:
+        """Return what the steps return. `creates`: they may write the first documents."""
+        if creates and not self._exists:
+            await self._create()
+        return await _follow_async(self._collection, steps, self.store)
 
-    async def _create(self) -> Any:
+    async def _create(self) -> None:
         with suppress(CollectionExists):
-            await self.store.create_collection(self._name, body_index=False)
-        self._collection = self.store[self._name]
-        return self._collection
+            await self.store.create_collection(self._collection.name, body_index=False)
+        self._exists = True
 
     async def aclose(self) -> None:
         """Close the store, if this opened it."""
@@ -132,7 +137,9 @@ def _follow(collection: Any, steps: Steps[T], store: Store | None = None) -> T:
 def _transact(collection: Any, step: InTransaction, store: Store | None) -> Any:
     if store is None:
         return _follow(collection, step.procedure())
-    return store.run_transaction(lambda tx: _follow(tx[collection.name], step.procedure()))
+    return store.run_transaction(
+        lambda tx: _follow(tx[collection.name], step.procedure()), read_only=step.read_only
+    )
 
 
 async def _follow_async(collection: Any, steps: Steps[T], store: AsyncStore | None = None) -> T:
@@ -157,5 +164,5 @@ async def _transact_async(collection: Any, step: InTransaction, store: AsyncStor
     if store is None:
         return await _follow_async(collection, step.procedure())
     return await store.run_transaction(
-        lambda tx: _follow_async(tx[collection.name], step.procedure())
+        lambda tx: _follow_async(tx[collection.name], step.procedure()), read_only=step.read_only
     )

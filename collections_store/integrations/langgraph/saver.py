@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
@@ -24,10 +25,10 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         super().__init__(serde=serde)
         self._caches = Caches.empty()
 
-    def _run(self, steps: Steps[T]) -> T:
+    def _run(self, steps: Steps[T], *, creates: bool = False) -> T:
         raise NotImplementedError
 
-    async def _arun(self, steps: Steps[T]) -> T:
+    async def _arun(self, steps: Steps[T], *, creates: bool = False) -> T:
         raise NotImplementedError
 
     @property
@@ -38,13 +39,17 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         self, config: Config, checkpoint: Any, metadata: Any, new_versions: Mapping[str, Any]
     ) -> Config:
         """Write a checkpoint and the new values of its channels, at once; return the config that leads to it."""
-        return self._run(self._checkpoints.put(config, checkpoint, metadata, new_versions))
+        return self._run(
+            self._checkpoints.put(config, checkpoint, metadata, new_versions), creates=True
+        )
 
     async def aput(
         self, config: Config, checkpoint: Any, metadata: Any, new_versions: Mapping[str, Any]
     ) -> Config:
         """Async counterpart of `put`."""
-        return await self._arun(self._checkpoints.put(config, checkpoint, metadata, new_versions))
+        return await self._arun(
+            self._checkpoints.put(config, checkpoint, metadata, new_versions), creates=True
+        )
 
     def put_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
@@ -52,13 +57,15 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         """Write the pending writes of a task, at once. Those that the task wrote before stay, except of LangGraph's own
         channels, such as its interrupts.
         """
-        self._run(self._checkpoints.put_writes(config, writes, task_id, task_path))
+        self._run(self._checkpoints.put_writes(config, writes, task_id, task_path), creates=True)
 
     async def aput_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Async counterpart of `put_writes`."""
-        await self._arun(self._checkpoints.put_writes(config, writes, task_id, task_path))
+        await self._arun(
+            self._checkpoints.put_writes(config, writes, task_id, task_path), creates=True
+        )
 
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
         """Return a checkpoint, by default the latest of the thread, with its pending writes; None if there is none.
@@ -133,12 +140,12 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread to another, in one transaction. What the other has under other ids stays."""
         threads = str(source_thread_id), str(target_thread_id)
-        self._run(self._checkpoints.copy_thread(*threads))
+        self._run(self._checkpoints.copy_thread(*threads), creates=True)
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Async counterpart of `copy_thread`."""
         threads = str(source_thread_id), str(target_thread_id)
-        await self._arun(self._checkpoints.copy_thread(*threads))
+        await self._arun(self._checkpoints.copy_thread(*threads), creates=True)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete checkpoints of threads, those of a thread in one transaction, and then the values that no other has.
@@ -215,13 +222,13 @@ class LangGraphSaver(Saver):
 
     def run_imported(self, steps: Callable[[Checkpoints], Steps[None]]) -> None:
         """Run a procedure of an import in one transaction."""
-        self._run(steps_of(InTransaction(lambda: steps(self._checkpoints))))
+        self._run(steps_of(InTransaction(lambda: steps(self._checkpoints))), creates=True)
 
-    def _run(self, steps: Steps[T]) -> T:
-        return self._runner.run(steps)
+    def _run(self, steps: Steps[T], *, creates: bool = False) -> T:
+        return self._runner.run(steps, creates=creates)
 
-    async def _arun(self, steps: Steps[T]) -> T:
-        return await asyncio.to_thread(self._runner.run, steps)
+    async def _arun(self, steps: Steps[T], *, creates: bool = False) -> T:
+        return await asyncio.to_thread(self._runner.run, steps, creates=creates)
 
 
 class AsyncLangGraphSaver(Saver):
@@ -261,10 +268,10 @@ class AsyncLangGraphSaver(Saver):
         """Close the store, if the checkpointer was given a URL."""
         await self._runner.aclose()
 
-    def _run(self, steps: Steps[T]) -> T:
-        found: T = self._loop.call(self._runner.run, steps)
+    def _run(self, steps: Steps[T], *, creates: bool = False) -> T:
+        found: T = self._loop.call(partial(self._runner.run, creates=creates), steps)
         return found
 
-    async def _arun(self, steps: Steps[T]) -> T:
+    async def _arun(self, steps: Steps[T], *, creates: bool = False) -> T:
         self._loop.note()
-        return await self._runner.run(steps)
+        return await self._runner.run(steps, creates=creates)

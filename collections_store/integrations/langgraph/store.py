@@ -81,7 +81,7 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
             if texts:
                 vectors = dict(zip(texts, embeddings.embed_documents(texts), strict=True))
             queries = {query: embeddings.embed_query(query) for query in batch.queries}
-        return self._runner.run(batch.steps(vectors, queries))
+        return self._runner.run(batch.steps(vectors, queries), creates=batch.creates)
 
     async def abatch(self, ops: Iterable[Any]) -> list[Any]:
         """Async counterpart of `batch`."""
@@ -184,7 +184,7 @@ class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
             if texts:
                 vectors = dict(zip(texts, await embeddings.aembed_documents(texts), strict=True))
             queries = {query: await embeddings.aembed_query(query) for query in batch.queries}
-        return await self._runner.run(batch.steps(vectors, queries))
+        return await self._runner.run(batch.steps(vectors, queries), creates=batch.creates)
 
     async def sweep_ttl(self) -> int:
         """Async counterpart of `LangGraphStore.sweep_ttl`."""

@@ -5,12 +5,22 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
 import pytest
 import sqlalchemy as sa
 
-from collections_store import DatabaseError, DatabaseUnavailable, InvalidUrl, Store, migrate
+from collections_store import (
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    Indexed,
+    InvalidUrl,
+    Store,
+    migrate,
+)
 
 
 @pytest.fixture
@@ -145,3 +155,35 @@ def test_relative_paths_are_resolved_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert not list((tmp_path / "other").iterdir())
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_the_first_write_creates_the_tables(tmp_path: Path) -> None:
+    """A read of a new file leaves the file empty."""
+    file = tmp_path / "store.db"
+    with Store(f"sqlite:///{file}") as store, Store(f"sqlite:///{file}") as other:
+        assert store["things"].get("a") is None
+        assert file.stat().st_size == 0
+        other["things"].put("a", 1)
+        assert store["things"].get("a") == 1
+
+
+def test_what_is_declared_already_needs_no_writer(file: Path) -> None:
+    @dataclass
+    class Thing:
+        n: Annotated[int, Indexed()]
+
+    declarations: list[tuple[Any, dict[str, Any]]] = [
+        ("log", {"ttl": 60}),
+        (Thing, {}),
+        ("old", {"schema_version": 2, "upgrades": {1: dict}}),
+    ]
+    with Store(f"sqlite:///{file}") as store:
+        for name, settings in declarations:
+            store.collection(name, **settings)
+    with closing(sqlite3.connect(file, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with Store(f"sqlite:///{file}", busy_timeout=0.2) as store:
+            for name, settings in declarations:
+                assert store.collection(name, **settings).count() == 0
+            with pytest.raises(DatabaseBusy):
+                store.collection("log", ttl=61)
