@@ -2,7 +2,8 @@
 
 The rules:
 
-1. `AsyncStore.collection` does no I/O. The first operation stores the declared options, schema version and indexes.
+1. `AsyncStore.collection` does no I/O. The first write stores the declared options, schema version and indexes. A read
+   before checks that they fit what is stored, and stores nothing.
 2. One caller stores them; callers in other tasks, threads and event loops wait for that one. If it fails, those that
    waited raise the same error: each would wait as long for its own. If it is cancelled, one of them takes its place.
 3. After a failure or a cancellation nothing of the operation is written, and the next use tries again.
@@ -57,7 +58,7 @@ class AsyncDeclaringRunner:
     """Runs the operations of a collection with declarations. `savepoints`: those open in its transaction."""
 
     def __init__(
-        self, run: AsyncRunner, storing: Callable[[], Steps[None]], savepoints: Sequence[Any]
+        self, run: AsyncRunner, storing: Callable[..., Steps[bool]], savepoints: Sequence[Any]
     ) -> None:
         self._inner, self._storing, self._savepoints = run, storing, savepoints
         self._lock = threading.Lock()
@@ -69,15 +70,15 @@ class AsyncDeclaringRunner:
         """Return the operation's result."""
         if not self._is_stored():
             try:
-                await self.store()
+                await self.store(write=operation.writes)
             except asyncio.CancelledError as cancelled:
                 outcome = Outcome(False, is_final=True)
                 note_outcome(cancelled, outcome, f"wrote nothing: {operation!r}")
                 raise
         return await self._inner(operation, consistency)
 
-    async def store(self) -> None:
-        """Store what is declared, unless that is done."""
+    async def store(self, *, write: bool = True) -> None:
+        """Store what is declared, unless that is done; without `write`, only check it."""
         while True:
             with self._lock:
                 if self._is_stored():
@@ -87,17 +88,17 @@ class AsyncDeclaringRunner:
                     attempt = self._attempt = Future()
                     attempt.set_running_or_notify_cancel()  # no waiter's cancellation cancels it
             if other is None:
-                return await self._try(attempt)
+                return await self._try(attempt, write=write)
             failure = await asyncio.wrap_future(other)
             if failure is not None:
                 raise copy_error(failure)
 
-    async def _try(self, attempt: _Attempt) -> None:
+    async def _try(self, attempt: _Attempt, *, write: bool) -> None:
         failure: Exception | None = None
         savepoint = self._savepoints[-1] if self._savepoints else None
         try:
-            await follow(self._inner, self._storing())
-            self._was_stored, self._savepoint = True, savepoint
+            self._was_stored = await follow(self._inner, self._storing(write=write))
+            self._savepoint = savepoint
         except Exception as error:
             failure = error
             raise
@@ -106,6 +107,6 @@ class AsyncDeclaringRunner:
             attempt.set_result(failure)
 
     def _is_stored(self) -> bool:
-        if self._savepoint is None:
-            return self._was_stored
-        return any(each is self._savepoint for each in self._savepoints)
+        savepoint = self._savepoint
+        is_kept = savepoint is None or any(each is savepoint for each in self._savepoints)
+        return self._was_stored and is_kept

@@ -83,8 +83,9 @@ class AsyncCollections:
     def collection(
         self, name: Any, *, model: Any = None, **settings: Unpack[ModelSettings]
     ) -> AsyncCollection[Any]:
-        """Async counterpart of `Store.collection`. It is not awaited. Arguments are validated at once; the first
-        operation stores what is declared, once for all that use the collection, and raises what the database refuses.
+        """Async counterpart of `Store.collection`. It is not awaited. Arguments are validated at once. The first
+        write stores what is declared, once for all that use the collection; it and reads before it raise what the database
+        refuses.
         """
         if model is None and not settings and type(name) is str:  # the usual call, sooner
             return self[name]
