@@ -128,7 +128,8 @@ class Page(Generic[Body_co]):
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """A stored body that does not fit the model of its collection: the plain JSON, and why, at the path of a field.
+    """A stored body that does not fit the model of its collection, or is no value of a memory: the plain JSON, and why, at
+    the path of a field.
 
     >>> Invalid({"age": "old"}, "age", "must be an integer").path
     'age'

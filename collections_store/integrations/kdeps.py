@@ -150,7 +150,7 @@ class MemoryStorage:
 
     def delete(self, key: str) -> None:
         """Delete the value under a key, if there is one."""
-        self._memory.delete(key)
+        self._memory.delete_many([key])
 
 
 class SessionStorage(MemoryStorage):
@@ -270,7 +270,7 @@ class AsyncMemoryStorage:
 
     async def delete(self, key: str) -> None:
         """Async counterpart of `MemoryStorage.delete`."""
-        await self._memory.delete(key)
+        await self._memory.delete_many([key])
 
 
 class AsyncSessionStorage(AsyncMemoryStorage):

@@ -7,6 +7,7 @@ exactly one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from numbers import Real
@@ -104,14 +105,17 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
         """
         return _Bound(self, self._root().namespace(*names))
 
-    def memory_in_room(self, room: str | int | None) -> AbstractContextManager[AsyncMemory]:
-        """Bind the current task to the memory of a room, a message's `target`: see `memory_in`. A room may be a number,
-        or None for connectors without rooms.
+    def memory_in_room(self, room: Any) -> AbstractContextManager[AsyncMemory]:
+        """Bind the current task to the memory of a room, a message's `target`: see `memory_in`.
+
+        A room is a string or a number; a dict such as Webex Teams', whose `id` is the room; a reference such as Teams', whose
+        `conversation.id` is; or None for connectors without rooms.
         """
         if room is None:
             return self.memory_in("room")
-        is_number = isinstance(room, int) and not isinstance(room, bool)
-        return self.memory_in("room", str(room) if is_number else room)  # type: ignore[arg-type]
+        name = _room_name(room)
+        is_number = isinstance(name, int) and not isinstance(name, bool)
+        return self.memory_in("room", str(name) if is_number else name)
 
     def _root(self) -> AsyncMemory:
         if self.database is None:
@@ -134,6 +138,13 @@ class _Bound(AbstractContextManager[AsyncMemory]):
 
     def __exit__(self, *error: object) -> None:
         _scopes.set(_scopes.get()[:-1])  # the blocks of a task are nested
+
+
+def _room_name(target: Any) -> Any:
+    """Return what identifies a room for good: the rest of a target differs between messages."""
+    if isinstance(target, Mapping):
+        return target.get("id", target)
+    return getattr(getattr(target, "conversation", None), "id", target)
 
 
 def _own_file() -> str:

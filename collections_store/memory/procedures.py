@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from ..changes import ChangeReader
 from ..codec import Codec
-from ..document import Document, now, read_ttl
+from ..document import Document, Invalid, now, read_ttl
 from ..errors import DatabaseError, InvalidBody, InvalidOption, shortened
 from ..operations.by_id import Get, GetDocument, GetMany, RemoveMany, Touch
 from ..operations.catalogue import AS_IT_IS, Configure
@@ -191,7 +191,7 @@ class Procedures:
         found = yield GetMany(self.collection, self.space.ids_of(keys))
         yield from self._slide(list(found))
         pairs = ((self.space.key_of(id), body) for id, body in found.items())
-        return {key: value_of(key, body) for key, body in pairs}
+        return dict(self._readable(pairs))
 
     def put_many(self, values: Any, ttl: Ttl) -> Steps[int]:
         if not isinstance(values, Mapping):
@@ -288,15 +288,29 @@ class Procedures:
             LOG.warning("%s: the expiry of a value was not extended: %s", self.collection, error)
 
     def _entries(self, found: Iterable[Document]) -> list[Entry]:
-        keyed = ((self.space.key_of(each.id), each) for each in found)
+        documents = {self.space.key_of(each.id): each for each in found}
+        bodies = ((key, each.body) for key, each in documents.items())
         return [
-            Entry(key, value_of(key, each.body), each.version, each.expires_at)
-            for key, each in keyed
+            Entry(key, value, documents[key].version, documents[key].expires_at)
+            for key, value in self._readable(bodies)
         ]
+
+    def _readable(self, bodies: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """Yield keys and values; leave out and log a value that cannot be read, so that the others can be."""
+        for key, body in bodies:
+            try:
+                yield key, value_of(key, body)
+            except InvalidBody as error:
+                LOG.warning("left out: memory %s: %s", self.path, error)
+
+    @property
+    def path(self) -> str:
+        """The names of collection and namespaces."""
+        return "/".join((self.collection, *self.space.names))
 
     def _change(self, change: Change) -> Change:
         key = self.space.key_of(change.id)
-        body, before = value_of(key, change.body), value_of(key, change.before)
+        body, before = (_value_or_invalid(key, each) for each in (change.body, change.before))
         return replace(change, id=key, body=body, before=before)
 
 
@@ -307,8 +321,7 @@ class Namespace:
         self._host, self._procedures = host, procedures
 
     def __repr__(self) -> str:
-        names = (self._procedures.collection, *self._procedures.space.names)
-        return f"{type(self).__name__}({'/'.join(names)!r})"
+        return f"{type(self).__name__}({self._procedures.path!r})"
 
     def namespace(self, *names: str) -> Self:
         """Return the memory of an inner namespace; `namespace("a", "b")` is `namespace("a").namespace("b")`.
@@ -350,6 +363,14 @@ class Namespace:
         1
         """
         return self.session(secrets.token_hex(16), ttl=REQUEST_TTL)
+
+
+def _value_or_invalid(key: str, body: Any) -> Any:
+    """Return the value of a change; `Invalid` for one that cannot be read, so that the stream goes on."""
+    try:
+        return value_of(key, body)
+    except InvalidBody as error:
+        return Invalid(body, "", error.problem)
 
 
 def _adding(key: str, by: Any) -> Callable[[Any], Any]:

@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -393,6 +394,34 @@ def test_rooms_of_connectors_may_be_numbers_or_none(config: dict[str, Any]) -> N
             with database.memory_in_room(room):
                 assert await database.get("topic") == room
         assert await database.get("topic") is None
+
+    run(config, main)
+
+
+def test_rooms_of_connectors_may_be_objects(config: dict[str, Any]) -> None:
+    """Webex Teams' target is a dict, and that of Teams a reference, in which the rest differs between messages."""
+
+    def reference(message: str) -> Any:
+        return SimpleNamespace(activity_id=message, conversation=SimpleNamespace(id="19:abc"))
+
+    async def main(database: DatabaseCollectionsStore) -> None:
+        targets: list[tuple[Any, Any]] = [
+            ({"id": "Y2lz", "type": "group"}, {"id": "Y2lz", "type": "direct"}),
+            (reference("1"), reference("2")),
+        ]
+        for target, later in targets:
+            with database.memory_in_room(target):
+                await database.put("topic", "tea")
+            with database.memory_in_room(later):
+                assert await database.memory.pop("topic") == "tea"
+        with database.memory_in_room({"id": "kitchen"}), database.memory_in("room", "kitchen"):
+            await database.put("topic", "tea")
+        with database.memory_in_room("kitchen"):
+            assert await database.get("topic") == "tea"
+        bad: Any
+        for bad in ({}, {"id": None}, {"id": ["a"]}, True, SimpleNamespace(id="a")):
+            with pytest.raises(InvalidOption, match="namespace: must be a string, got"):
+                database.memory_in_room(bad)
 
     run(config, main)
 
