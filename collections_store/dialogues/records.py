@@ -177,6 +177,7 @@ _FORMAT: Final = "record_format"
 _LABEL: Final = "dialogue_label"
 _UNLIMITED: Final = Codec(2**40)
 """For what is stored already."""
+NEWER: Final = "it is in format {}, and this version knows {}: upgrade the library, and then call restore_quarantined"
 _OF_THE_PROCESS: Final = (MemoryError, OSError, ImportError)
 """Errors that do not prove a record bad: the process lacks something."""
 
@@ -289,7 +290,7 @@ class Record:
 
     @property
     def label(self) -> DialogueLabel:
-        """The label in the header; raises `BadRecord`."""
+        """The label in the header; raises `BadRecord`, and `SchemaTooNew` for a newer format."""
         header, id = self.document.body, self.document.id
         if not isinstance(header, dict):
             raise BadRecord("it is not the header of a dialogue")
@@ -358,7 +359,13 @@ class RecordCodec(Generic[D]):
         return Draft(label, body, is_terminal, messages, before)
 
     def read(self, record: Record) -> tuple[D, Persisted]:
-        """Return the dialogue of a record, and its stored state; raises `BadRecord`."""
+        """Return the dialogue of a record, and its stored state; raises `BadRecord`, also for a newer format."""
+        try:
+            return self._read(record)
+        except SchemaTooNew as error:
+            raise BadRecord(NEWER.format(error.found, error.expected)) from error
+
+    def _read(self, record: Record) -> tuple[D, Persisted]:
         header, label, count = record.document.body, record.label, len(record.messages)
         if [number for number, _ in record.messages] != list(range(1, count + 1)):
             raise BadRecord("some of its messages are missing")

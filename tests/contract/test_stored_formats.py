@@ -11,7 +11,7 @@ from conftest import Backend, Opener
 from contract.test_dialogues import ADA, RULES, on_disk
 
 from collections_store import InvalidBody, SchemaTooNew, Store
-from collections_store.dialogues import Message
+from collections_store.dialogues import Message, model, records
 from collections_store.options import FORMAT, CollectionOptions
 
 KEY = "e46df1675a274489024bb3e7089a8f6c"
@@ -112,16 +112,22 @@ def test_a_header_is_not_rewritten_to_add_a_format(store: Any, again: Any) -> No
     [({**HEADER, "record_format": 2}, MESSAGE), (HEADER, {**MESSAGE, "record_format": 2})],
     ids=["header", "message"],
 )
-def test_a_dialogue_of_a_newer_format_is_rejected_and_unchanged(
-    store: Any, again: Any, header: Any, message: Any
+def test_a_dialogue_of_a_newer_format_moves_to_the_quarantine_unchanged(
+    store: Any, again: Any, header: Any, message: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored(store, header, message)
-    with pytest.raises(SchemaTooNew, match=r"in format 2, .* \(it knows 1\): upgrade") as caught:
-        again().get_dialogues_with_counterparty("bob")
-    assert (caught.value.found, caught.value.expected) == ("2", "1")
+    dialogues = again()
+    [found] = dialogues.setup().quarantined
+    assert "in format 2, and this version knows 1: upgrade the library" in found.reason
+    assert dialogues.get_dialogues_with_counterparty("bob") == []
+    assert dialogues.restore_quarantined() == []
+    assert [each.body for each in dialogues.quarantined()] == [header, message]
+    monkeypatch.setattr(model, "FORMAT", 2)
+    monkeypatch.setattr(records, "FORMAT", 2)
+    [restored] = again().restore_quarantined()
+    assert [each.performative for each in restored.messages] == [MESSAGE["performative"]]
     assert [each.body for each in on_disk(store, "active")] == [header]
     assert [each.body for each in on_disk(store, "messages")] == [message]
-    assert on_disk(store, "quarantine") == []
 
 
 @pytest.mark.parametrize("lacking", [*MESSAGE])
