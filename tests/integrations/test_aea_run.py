@@ -251,7 +251,11 @@ def test_a_real_agent_loses_no_dialogue(project: Path, url: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
-def test_the_program_of_the_page_loses_no_dialogue(project: Path, url: str) -> None:
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_the_program_of_the_page_loses_no_dialogue(
+    project: Path, url: str, *, is_ours: bool
+) -> None:
+    """The `storage_uri` of the project is ours, of the same database, or AEA's, which `attach` replaces."""
     page = (ROOT / "docs" / "how-to" / "aea.md").read_text(encoding="utf-8")
     (program,) = re.findall(r'```python title="run_agent.py"\n(.*?)```', page, re.DOTALL)
     shown = "postgresql://localhost/agents"
@@ -259,7 +263,8 @@ def test_the_program_of_the_page_loses_no_dialogue(project: Path, url: str) -> N
     program = program.replace(shown, url)
     program = program.replace('project(".")', 'project(".", skip_consistency_check=True)')
     (project / "run.py").write_text(LEDGER + program)  # no package has fingerprints
-    witness = Witness(project, f"sqlite://{project / 'unused.db'}", url)
+    uri = f"collections+{url}" if is_ours else f"sqlite://{project / 'unused.db'}"
+    witness = Witness(project, uri, url)
     for end, count in ("SIGKILL", 1), ("SIGINT", 25):
         witness.end_after(count, 0, end)
     assert not (project / "unused.db").exists()
