@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ..codec import Codec
@@ -21,6 +22,7 @@ from ..document import (
     UpdateResult,
     check_id,
     new_id,
+    now,
     read_ttl,
 )
 from ..errors import InvalidFilter, InvalidOption, missing_method, shortened
@@ -114,13 +116,13 @@ class OperationBuilder:
         id, text = check_id(id), self._codec.encode_body(body)
         return put_of(self.name, id, text, ttl, if_version, if_absent)
 
-    def _request(self, request: Request) -> Operation[Any]:
-        """Return the operation of a write request."""
+    def _request(self, request: Request, time: int) -> Operation[Any]:
+        """Return the operation of a write request of a call that began at `time`."""
         match request:
             case InsertOne(body, id=id, ttl=ttl):
                 return self._insert_one(body, id, ttl)
             case UpdateOne() | UpdateMany() | ReplaceOne():
-                return self._modify(request)
+                return self._modify(request, time=time)
             case DeleteOne(filter):
                 return self._delete_one(filter)
             case DeleteMany(filter):
@@ -139,13 +141,14 @@ class OperationBuilder:
         answer: Answer = "result",
         projection: Any = None,
         expected: int | None = None,
+        time: int | None = None,
     ) -> Operation[UpdateResult]:
         """Return the operation of `update_one`, `update_many` or `replace_one`."""
         filter = self._required(request.filter)
         if isinstance(request, UpdateMany):
-            return ModifyMany(self.name, self._modification(request), filter)
+            return ModifyMany(self.name, self._modification(request, time), filter)
         parts = None if projection is None else read_projection(projection, filter, self._codec)
-        modification = self._modification(request)
+        modification = self._modification(request, time)
         sort = self._order(request.sort)
         options: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
         decode = self._codec.decode_body
@@ -177,14 +180,17 @@ class OperationBuilder:
         order = self._order(sort)
         return FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
 
-    def _modification(self, request: UpdateOne | UpdateMany | ReplaceOne) -> Modification:
+    def _modification(
+        self, request: UpdateOne | UpdateMany | ReplaceOne, time: int | None = None
+    ) -> Modification:
         codec, upsert = self._codec, check_flag("upsert", request.upsert)
+        time = now() if time is None else time
         if isinstance(request, ReplaceOne):
             body = read_replacement(request.replacement, codec)
-            return Modification(Replacement(body), codec, upsert)
+            return Modification(Replacement(body), codec, upsert, time)
         update = Update.parse(request.update, array_filters=request.array_filters, codec=codec)
         codec.check_fields(update, "update")
-        return Modification(update, codec, upsert)
+        return Modification(update, codec, upsert, time)
 
     def _delete_one(self, filter: Any, equals: Any = ...) -> DeleteFirst:
         return DeleteFirst(self.name, self._required(filter, equals))
@@ -231,7 +237,8 @@ class OperationBuilder:
     ) -> Steps[BulkWriteResult]:
         flags = {"ordered": check_flag("ordered", ordered), "atomic": check_flag("atomic", atomic)}
         read = check_iterable("requests", requests)
-        return bulk_write(self.name, self._request, read, **flags)
+        parse = partial(self._request, time=now())
+        return bulk_write(self.name, parse, read, **flags)
 
     def _change(self, id: Any, function: Any, default: Any, ttl: Any, attempts: Any) -> Steps[Any]:
         life, most = read_ttl(ttl), check_integer("attempts", attempts)

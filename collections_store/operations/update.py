@@ -83,15 +83,18 @@ def current(codec: Codec, collection: str, document: Document) -> Document:
 
 @value_class
 class Modification:
-    """How an update changes a document. `upsert`: inserts one if there is none."""
+    """How an update changes a document. `upsert`: inserts one if there is none. `time`: when the call began, in
+    microseconds since 1970.
+    """
 
     update: Update | Replacement
     codec: Codec
-    upsert: bool = False
+    upsert: bool
+    time: int
 
     def changed_text(self, document: Document, filter: Filter, *, ordered: bool) -> str | None:
         """Return the text of the new body; None: nothing changes."""
-        body = self.update.apply(document, filter=filter, ordered=ordered, now=now())
+        body = self.update.apply(document, filter=filter, ordered=ordered, now=self.time)
         if body is document.body:
             return None
         text = self.codec.encode_updated(body)
@@ -104,7 +107,7 @@ class Modification:
         """Return the text of the body that an upsert inserts."""
         empty = Document(id, seed(filter) if isinstance(self.update, Update) else {})
         options: dict[str, Any] = {"filter": filter, "ordered": ordered}
-        body = self.update.apply(empty, **options, now=now(), inserting=True)
+        body = self.update.apply(empty, **options, now=self.time, inserting=True)
         return self.codec.encode_updated(body)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from collections_store import (
+    DeleteOne,
     Document,
     DuplicateKey,
     F,
@@ -22,12 +23,14 @@ from collections_store import (
     ReturnDocument,
     Update,
     UpdateMany,
+    UpdateOne,
     UpdateRefused,
     UpdateResult,
     VersionConflict,
 )
 from collections_store.codec import Codec
 from collections_store.operations import read as reading
+from collections_store.operations.procedures import BULK_BATCH
 from collections_store.operations.update import Modification, ModifyMany
 from collections_store.query.filter import Filter
 
@@ -127,6 +130,28 @@ def test_update_many_of_thousands(things: Any) -> None:
     assert things.update_many({"n": {"$gte": 100}}, {"$inc": {"n": 1}}) == UpdateResult(2400, 2400)
     assert [each.body["n"] for each in things.stream()] == [*range(100), *range(101, 2501)]
     assert things.count({"$version": 2}) == 2400
+
+
+STAMPS: list[Any] = [
+    {"$currentDate": {"at": {"$type": "timestamp"}}},
+    [{"$set": {"at": "$$NOW"}}],
+]
+
+
+@pytest.mark.parametrize("update", STAMPS, ids=["operator", "pipeline"])
+def test_a_call_has_one_time(things: Any, update: Any) -> None:
+    things.insert_many({"n": n} for n in range(3 * reading.FIRST_BATCH))
+    assert things.update_many({}, update).modified_count == 3 * reading.FIRST_BATCH
+    assert len(things.distinct("at")) == 1
+    nothing = [DeleteOne({"n": -1})] * BULK_BATCH  # so that the last request is in another batch
+    for atomic in (True, False):
+        requests = [UpdateOne({"n": n}, [{"$unset": "at"}]) for n in range(3)]
+        things.bulk_write(requests)
+        requests = [UpdateOne({"n": n}, update) for n in range(3)]
+        things.bulk_write([*requests[:2], *nothing, requests[2]], atomic=atomic)
+        found = [each.body["at"] for each in things.find({"n": {"$lt": 3}})]
+        assert len(found) == 3
+        assert len(set(found)) == 1
 
 
 def test_upserts_by_filter(people: Any) -> None:
@@ -345,7 +370,7 @@ def test_errors_of_update_many_name_the_document(
             write()
         assert (caught.value.id, caught.value.key) == ("7", {"k": 0})
         assert things.list() == before
-    rules = Modification(Update.parse([{"$set": {"k": "$n"}}]), Codec())
+    rules = Modification(Update.parse([{"$set": {"k": "$n"}}]), Codec(), upsert=False, time=0)
     operation = ModifyMany("things", rules, Filter())
     assert store.run(operation).modified_count == 12
     assert operation._written == {}
