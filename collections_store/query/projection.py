@@ -10,8 +10,9 @@ The rules are those of MongoDB's server since 4.4:
 4. Fields retain the order in which they are stored; what `$elemMatch` finds comes last in an inclusion.
 5. A body that is no object has no fields: an inclusion makes it {}, an exclusion leaves it.
 6. `field.$` returns the element of the outermost array on a condition's path that met the condition; an index
-   in the path is not counted. Of several conditions the last one on the array's path counts. Branches of
-   `$nor` and `$not` have no such element, nor have those of an `$or`, unless all of them are about one path.
+   in the path is not counted. Of several conditions on the array's path the last one counts, in the order in which
+   the server evaluates them, whatever order they are written in (`EVALUATED`). Branches of `$nor` and `$not` have no
+   such element, nor have those of an `$or`, unless all of them are about one path.
 
 Nothing here changes a body; results share with it what they return whole.
 """
@@ -30,15 +31,29 @@ from ..errors import InvalidFilter, InvalidProjection, cut, shortened
 from .conditions import (
     WHOLE_ARRAY_TESTS,
     And,
+    Bits,
+    Compare,
     Condition,
+    Equals,
+    Exists,
+    Fails,
     Field,
     HasElement,
     HasObject,
+    HasSize,
+    HasType,
+    Matches,
     Metadata,
+    Modulo,
+    Not,
+    OneOf,
     Or,
+    Passes,
     Test,
+    scalars_of,
 )
 from .filter import Filter, paths_in, to_json
+from .index import every_conjunct
 from .matcher import holds, passes, values_at
 from .parser import FilterParser
 from .path import Path, field_name, is_index, path_repr
@@ -313,6 +328,45 @@ def matched_index(
     return any_index if index is None else index
 
 
+EVALUATED: Final = (
+    "$and", "$or", HasObject, HasElement, HasSize, Equals, "$lte", "$lt", "$gt", "$gte", Matches, Modulo, Exists,
+    OneOf, "$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear", "$not", HasType,
+)  # fmt: skip
+"""The order in which MongoDB's server evaluates the conditions of a filter (`MatchExpression::sortTree`, 2.6 to 8.2); of one
+kind, by their paths.
+"""
+
+
+def _evaluated(node: Condition | Test, path: str = "") -> tuple[int, str, list[Any]]:
+    """Return what orders a condition among others: its kind, its path, and the conditions in it."""
+    kind: Any = type(node)
+    parts: list[Any] = []
+    match node:
+        case Field(its, test):
+            return _evaluated(test, ".".join(its.keys))
+        case OneOf((only,)) if len(scalars_of(only)) == 1:
+            kind = Equals
+        case Or(branches) if node.single or all(map(_is_equality, branches)):
+            kind = OneOf
+        case And(conditions):
+            kind, parts = "$and", sorted(map(_evaluated, conditions))
+        case HasObject(condition):
+            parts = [_evaluated(condition)]
+        case HasElement(tests):
+            parts = sorted(map(_evaluated, tests))
+        case Compare(operator) | Bits(operator):
+            kind = operator
+        case Or() | Passes():
+            kind = "$or"
+        case Not() | Fails():
+            kind = "$not"
+    return EVALUATED.index(kind) if kind in EVALUATED else len(EVALUATED), path, parts
+
+
+def _is_equality(condition: Condition) -> bool:
+    return isinstance(condition, Field) and isinstance(condition.test, Equals | OneOf | Matches)
+
+
 def _met(condition: Condition, document: Document, ordered: bool) -> Iterator[tuple[Path, int]]:
     """Yield the paths of what must hold, and the indexes that met it."""
     match condition:
@@ -320,8 +374,8 @@ def _met(condition: Condition, document: Document, ordered: bool) -> Iterator[tu
             index = _index(condition, document.body, ordered)
             if index is not None:
                 yield path, index
-        case And(conditions):
-            for each in conditions:
+        case And():
+            for each in sorted(every_conjunct(condition), key=_evaluated):
                 yield from _met(each, document, ordered)
         case Or(single=True):
             parts = condition.as_one()

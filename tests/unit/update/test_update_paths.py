@@ -24,6 +24,11 @@ FOUND: list[tuple[Any, Any, Any, Any]] = [
     ({"$set": {"a.$": 9}}, {"a": {"$in": ["y", re.compile("x")]}}, {"a": ["z", "x", "y"]}, {"a": ["z", 9, "y"]}),
     # of two conditions the one on the array applies
     ({"$set": {"a.$": 9}}, {"a": 2, "b": 1}, {"a": [1, 2], "b": [1]}, {"a": [1, 9], "b": [1]}),
+    # of two on the array the last in MongoDB's order of evaluation, however they are written
+    ({"$set": {"a.$": 0}}, {"a": {"$gte": 80, "$lte": 90}}, {"a": [70, 85, 95]}, {"a": [70, 0, 95]}),
+    ({"$set": {"a.$": 0}}, {"a": {"$lte": 90, "$gte": 80}}, {"a": [70, 85, 95]}, {"a": [70, 0, 95]}),
+    ({"$set": {"a.$": 0}}, {"$and": [{"a": {"$gt": 80}}, {"a": {"$lt": 90}}]}, {"a": [70, 85, 95]}, {"a": [70, 0, 95]}),
+    ({"$set": {"a.$": 0}}, {"a": {"$lt": 90, "$gt": 80}}, {"a": [95, 85]}, {"a": [0, 85]}),
     # together with other changes in the array
     ({"$set": {"a.0": 7, "a.$": 9}}, {"a": 2}, {"a": [1, 2]}, {"a": [7, 9]}),
     ({"$set": {"a.1.x": 7, "a.$.y": 9}}, {"a.n": 2}, {"a": [1, {"n": 2}]}, {"a": [1, {"n": 2, "x": 7, "y": 9}]}),
