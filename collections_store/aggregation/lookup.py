@@ -1,11 +1,10 @@
 """`$lookup`: the documents of another collection for each row.
 
 Rows are read in batches: one filter fetches the documents for a batch, and they are assigned to its rows here. The rules
-for equal fields are those of MongoDB's server:
+for equal fields are those of MongoDB's server up to 8.2:
 
-* An array in the row's field stands for its elements, a missing value for null.
-* The other field is compared as in a filter: an array by its elements and as a whole; null equals null and missing, also
-  where a path ends in an array without objects, but not where a number in it names an element beyond an array's end.
+* An array in the row's field stands for its elements, a missing value and an empty array for null.
+* The other field is compared as in a filter: a row finds what `find` does for one of its values.
 
 Metadata (`$id`) is compared as it is.
 """
@@ -24,10 +23,8 @@ from ..query.conditions import (
     And,
     Condition,
     Equals,
-    Exists,
     Field,
     Metadata,
-    Not,
     Or,
     Value,
     values_of,
@@ -35,11 +32,11 @@ from ..query.conditions import (
 from ..query.filter import Filter, conjuncts
 from ..query.matcher import distinct_values, values_at
 from ..query.parser import one_of
-from ..query.path import Path, is_index
+from ..query.path import Path
 from ..query.values import MISSING
 from .expressions.evaluation import key_of
 from .rows import Context, Row, StageMemory, computed, placed, with_body, with_value
-from .stages import Keys, Lookup, Match, PlacedStage, Side
+from .stages import Lookup, Match, PlacedStage, Side
 
 BATCH: Final = 100
 BATCH_SIZE: Final = 2**20
@@ -152,24 +149,8 @@ def _foreign_values(document: Document, foreign: Side) -> Iterator[Any]:
     if isinstance(foreign, str):
         yield metadatum(document, foreign)
     else:
-        values = list(values_at(document.body, foreign))
-        if not values and not _is_beyond(document.body, foreign):
-            values = [None]
+        values = values_at(document.body, foreign)
         yield from (None if each is MISSING else each for each in values)
-
-
-def _is_beyond(value: Any, keys: Keys) -> bool:
-    """Return whether a number in the path names an element beyond the end of an array: that is not null."""
-    for key in keys:
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and is_index(key):
-            if int(key) >= len(value):
-                return True
-            value = value[int(key)]
-        else:
-            return False
-    return False
 
 
 def _any_of(foreign: Side, searched: list[list[Any]]) -> Filter:
@@ -186,8 +167,6 @@ def _any_of(foreign: Side, searched: list[list[Any]]) -> Filter:
     scalars = [value for value in values if value.kind not in {"array", "object"}]
     if scalars:
         conditions.append(Field(path, one_of(scalars)))
-    if any(value.kind == "null" for value in scalars):
-        conditions.append(Not(Field(path, Exists())))
     return Filter(conditions[0] if len(conditions) == 1 else Or(tuple(conditions)))
 
 
