@@ -426,11 +426,15 @@ def _check_within(condition: Condition, position: str) -> None:
 
 
 def _regex(operand: Any, position: str, options: Any = None) -> Value:
-    """Read a regular expression; `$options` replace the flags of a compiled one."""
+    """Read a regular expression; a compiled one with flags has no `$options`."""
     pattern = operand
     if isinstance(operand, re.Pattern):
-        pattern = operand.pattern
-        options = options_of(operand) if options is None else options
+        pattern, flags = operand.pattern, options_of(operand)
+        if flags and options is not None:
+            both = f"{flags!r} of the pattern and $options {shortened(options)}"
+            problem = f"must have its options in one place, got {both}"
+            raise InvalidFilter(position, problem)
+        options = flags if options is None else options
     if not isinstance(pattern, str):
         problem = f"must be a regular expression of text, got {shortened(operand)}"
         raise InvalidFilter(position, problem)
