@@ -8,7 +8,7 @@ from itertools import dropwhile
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from .. import codec
-from ..errors import CollectionsStoreError, InvalidIndex, InvalidSort, shortened
+from ..errors import CollectionsStoreError, InvalidIndex, InvalidSort, cut, shortened
 from .conditions import (
     TIMES,
     And,
@@ -28,8 +28,8 @@ from .conditions import (
     scalars_of,
 )
 from .filter import Filter
-from .path import MAX_KEYS, Path, is_index, path_or_text, path_prefixes
-from .sort import Sort, SortField
+from .path import MAX_KEYS, Path, is_index, path_or_text, path_prefixes, path_repr
+from .sort import Sort, SortField, field_pairs
 
 MAX_FIELDS: Final = 5
 """A row of PostgreSQL's indexes ends at 2,704 bytes."""
@@ -86,6 +86,7 @@ class Index:
     ) -> Self:
         """Read the arguments of a caller; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
         try:
+            _check_names(keys)
             sort = Sort.parse(keys)
         except InvalidSort as error:
             raise InvalidIndex(error.field, error.problem) from None
@@ -218,6 +219,21 @@ def implied_by(condition: Condition) -> Iterator[Field]:
             for each in every_conjunct(inner):
                 if isinstance(each, Field) and len(path.keys) + len(each.path.keys) <= MAX_KEYS:
                     yield Field(Path(*path.keys, *each.path.keys), each.test)
+
+
+def _check_names(keys: Any) -> None:
+    """Raise `InvalidIndex` for dotted paths that are likely to mean something else than the keys in them."""
+    for name, _ in () if keys is None or isinstance(keys, Sort) else field_pairs(keys):
+        if not isinstance(name, str):
+            continue
+        parts = name.removeprefix("$body.").split(".")
+        key = f"A key of the body: {cut(path_repr(parts))}"
+        if parts[-1] == "$**":
+            raise InvalidIndex(name, "there are no wildcard indexes: create one for each field")
+        if not all(parts):
+            raise InvalidIndex(name, f"a part of the path is empty. {key}")
+        if name != parts[0] and any(each.startswith("$") for each in parts):
+            raise InvalidIndex(name, f"a part of the path begins with $. {key}")
 
 
 def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:

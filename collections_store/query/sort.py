@@ -80,7 +80,7 @@ class Sort:
             return NATURAL
         if isinstance(what, Sort):
             return what
-        fields = tuple(_field(name, direction) for name, direction in _pairs(what))
+        fields = tuple(_field(name, direction) for name, direction in field_pairs(what))
         for number, field in enumerate(fields):
             if any(field.target == other.target for other in fields[:number]):
                 raise InvalidSort(field.name, "sorts twice")
@@ -200,7 +200,8 @@ def _directed(key: Key, descending: bool, ordered: bool) -> Any:
     return _REVERSED(key) if descending else key
 
 
-def _pairs(what: Any) -> Iterator[tuple[Any, Any]]:
+def field_pairs(what: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the fields and directions of a sort as a caller writes them; raises `InvalidSort`."""
     if isinstance(what, FieldLike):
         yield what, 1
     elif isinstance(what, Mapping):
