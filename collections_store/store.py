@@ -218,8 +218,9 @@ class Store(Collections):
 
     def _close_transactions(self, timeout: float) -> None:
         """Begin no more transactions, wait for the open ones, and roll back those that remain."""
-        for permits in {self._permits, self._read_permits}:
-            permits.close(timeout)
+        deadline = time.monotonic() + timeout
+        for permits in (self._permits, self._read_permits):
+            permits.close(deadline - time.monotonic())
         if self._backend is not None:
             self._backend.close_transactions(timeout)
 
@@ -245,8 +246,8 @@ class Store(Collections):
         `read_only`: the transaction only reads. It waits for no writer, on SQLite too, and needs no right to write. A write in
         it raises `DatabaseError`.
 
-        Raise `InvalidOption`, `DatabaseBusy` if no transaction can begin within
-        `busy_timeout`, and at the end `TransactionEnded` if it was rolled back before.
+        Raise `InvalidOption`, `DatabaseBusy` if no transaction can begin within `busy_timeout`, and at the end
+        `TransactionEnded` if it was rolled back before.
 
         >>> with store.transaction() as tx:
         ...     stock = tx["stock"].get("tea", 3)

@@ -271,8 +271,9 @@ class Backend:
 
     def close_transactions(self, timeout: float) -> None:
         """Begin no more transactions; wait for those that are open, and then roll them back."""
-        for permits in {self._permits, self._read_permits}:
-            permits.close(timeout)
+        deadline = time.monotonic() + timeout
+        for permits in (self._permits, self._read_permits):
+            permits.close(deadline - time.monotonic())
         self.transactions.close()
         self.read_transactions.close()
 

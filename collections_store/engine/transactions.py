@@ -281,12 +281,8 @@ class TransactionManager:
         *,
         writes: bool = True,
     ) -> None:
-        self.executor, self._permits, self._prepare, self.writes = (
-            executor,
-            permits,
-            prepare,
-            writes,
-        )
+        self.executor, self._permits, self.writes = executor, permits, writes
+        self._prepare = prepare
         self._write_queue = write_queue if executor.database.single_writer else None
         self._guard = threading.Lock()
         self._open: weakref.WeakSet[OpenTransaction] = weakref.WeakSet()
