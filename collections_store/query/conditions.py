@@ -8,7 +8,7 @@ decides its SQL, has `Parameter`s in their place.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
@@ -285,6 +285,28 @@ class Expression:
 
 
 Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema | Expression
+
+
+_WITHOUT_EXPRESSION: Final = frozenset({Field, Metadata, FitsSchema})
+
+
+def expressions_last(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
+    """Return the conditions, those that hold an expression behind the others: so the documents for which one raises an error
+    do not depend on the conditions that a database can decide, and decides before.
+    """
+    given = tuple(conditions)
+    if _WITHOUT_EXPRESSION.issuperset(map(type, given)):
+        return given
+    return tuple(sorted(given, key=_holds_expression))
+
+
+def _holds_expression(condition: Condition) -> bool:
+    match condition:
+        case And(inner) | Or(inner):
+            return any(map(_holds_expression, inner))
+        case Not(inner):
+            return _holds_expression(inner)
+    return isinstance(condition, Expression)
 
 
 PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex"})

@@ -37,6 +37,7 @@ from .conditions import (
     Passes,
     Test,
     Value,
+    expressions_last,
     scalars_of,
     shape_of,
 )
@@ -126,7 +127,8 @@ class Filter:
         levels = max(
             each._levels + (not isinstance(each.condition, kind)) for each in (self, other)
         )
-        return Filter._nested(kind((*parts(self.condition), *parts(other.condition))), levels)
+        joined = expressions_last((*parts(self.condition), *parts(other.condition)))
+        return Filter._nested(kind(joined), levels)
 
     @classmethod
     def _nested(cls, condition: Condition, levels: int) -> Filter:

@@ -14,7 +14,8 @@ SQL pre-filter. The rules are those of MongoDB's server, as 1,050 cases of its t
 5. A body that is no object has no fields: every path is MISSING. `$body` (the empty path) reaches
    the body itself, by rule 3.
 6. A negation (`$ne`, `$nin`, `$not`, `$nor`) holds exactly where the positive does not.
-7. `$expr` holds where the value of its expression counts as true (`operands.truthy`).
+7. `$expr` holds where the value of its expression counts as true (`operands.truthy`). It is evaluated behind all
+   conditions beside it, if they leave the result open (`conditions.expressions_last`): it may raise an error.
 """
 
 from __future__ import annotations

@@ -48,6 +48,7 @@ from .conditions import (
     Test,
     TypeName,
     Value,
+    expressions_last,
     read_target,
 )
 from .path import Path, field_name, parsed
@@ -112,7 +113,7 @@ def one_of(scalars: list[Value]) -> OneOf:
 
 def all_of(conditions: list[Condition]) -> Condition:
     """Return the condition that all of some hold."""
-    return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
+    return conditions[0] if len(conditions) == 1 else And(expressions_last(conditions))
 
 
 def on(target: Target, test: Any) -> Condition:
@@ -215,7 +216,7 @@ class FilterParser:
         read = [self.document(each, f"{position}.{i}") for i, each in enumerate(branches)]
         if operator == "$and":
             return all_of(read)
-        some = read[0] if len(read) == 1 else Or(tuple(read))
+        some = read[0] if len(read) == 1 else Or(expressions_last(read))
         return some if operator == "$or" else Not(some)
 
     def _expression(self, expression: Any, position: str) -> Condition:

@@ -4,18 +4,19 @@ Keys and values come from a small alphabet, so that filters hit; paths run throu
 and keys that need escaping.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 import pytest
 from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collections_store import Document, Filter, Path, Store
+from collections_store import Document, Filter, InvalidOperand, Path, Store
 from collections_store.query.conditions import MAX_INLINE_VALUES
 from collections_store.query.matcher import matches
 
+T = TypeVar("T")
 KEYS = st.sampled_from(["a", "b", "0", "1", "01", 'q"', "b\\", "d.t", "é", ""])
 SCALARS = st.one_of(
     st.none(),
@@ -110,14 +111,18 @@ def documents_of(
 
 
 def formulas_of(value: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Draw `$expr`."""
+    """Draw `$expr`, also such as many documents cannot be an operand of."""
     path = st.lists(st.sampled_from(["a", "b", "0"]), min_size=1, max_size=2).map(".".join)
-    return st.builds(
+    comparisons = st.builds(
         lambda name, path, operand: {"$expr": {name: [f"${path}", {"$literal": operand}]}},
         st.sampled_from(["$eq", "$ne", "$gt", "$lte"]),
         path,
         value,
     )
+    erring = st.builds(
+        lambda name, path: {"$expr": {name: f"${path}"}}, st.sampled_from(["$size", "$abs"]), path
+    )
+    return st.one_of(comparisons, comparisons, erring)
 
 
 def is_literal(value: Any) -> bool:
@@ -155,15 +160,26 @@ def disagreements(
     things.put_many((str(number), body) for number, body in enumerate(bodies))
     stored = things.list()
     assert [document.body for document in stored] == bodies
-    wrong = []
-    for operands in filters:
-        expected = [
-            d.id for d in stored if matches(operands, Document(d.id, d.body), ordered=ordered)
-        ]
-        found = [document.id for document in things.find(operands)]
-        if found != expected or things.count(operands) != len(expected):
-            wrong.append(f"{operands!r}: SQL {found}, matcher {expected}, bodies {bodies}")
-    return wrong
+    documents = [Document(each.id, each.body) for each in stored]
+    return [wrong for each in filters if (wrong := disagreement(things, documents, each, ordered))]
+
+
+def disagreement(things: Any, documents: list[Document], filter: Filter, ordered: bool) -> str:
+    expected = outcome(lambda: [d.id for d in documents if matches(filter, d, ordered=ordered)])
+    found = outcome(lambda: [document.id for document in things.find(filter)])
+    counted = outcome(lambda: things.count(filter))
+    same = len(expected) if isinstance(expected, list) else expected
+    if (found, counted) == (expected, same):
+        return ""
+    return f"{filter!r}: SQL {found}, matcher {expected}, bodies {documents}"
+
+
+def outcome(function: Callable[[], T]) -> T | str:
+    """Return what a function returns, or the error of an `$expr`."""
+    try:
+        return function()
+    except InvalidOperand as error:
+        return str(error)
 
 
 @settings(max_examples=100 // sampled(3))
