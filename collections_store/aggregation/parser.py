@@ -55,6 +55,8 @@ class PipelineParser:
         self._codec, self._variables, self._depth = codec, variables, depth
         self._expressions = ExpressionParser(InvalidPipeline, variables)
         self._left = MAX_STAGES
+        self._names_id = True
+        """Whether `_id` is the id of the rows' documents; else it is a field, as a `$group` makes it."""
 
     def steps(self, pipeline: Any, place: str = "") -> tuple[PlacedStage, ...]:
         """Parse a list of stages."""
@@ -64,6 +66,7 @@ class PipelineParser:
         found: list[PlacedStage] = []
         for number, each in enumerate(pipeline):
             found.extend(self._step(each, f"{place}.{number}" if place else str(number)))
+            self._names_id = self._names_id and not _makes_id(each)
         return tuple(found)
 
     def _step(self, stage: Any, place: str) -> list[PlacedStage]:
@@ -99,7 +102,8 @@ class PipelineParser:
         if isinstance(operand, Filter):
             return stages.Match(operand)
         try:
-            parser = FilterParser(self._codec, variables=self._variables)
+            options = {"variables": self._variables, "names_id": self._names_id}
+            parser = FilterParser(self._codec, **options)
             return stages.Match(Filter(parser.document(operand)))
         except InvalidFilter as error:
             where = f"{place}.{error.place}" if error.place else place
@@ -161,7 +165,10 @@ class PipelineParser:
         if not isinstance(operand, dict) or not operand:
             raise InvalidPipeline(place, "must be a document of fields and 1 or -1")
         try:
-            return stages.SortRows(Sort.parse(operand))
+            named = {self._sorted_by(name): direction for name, direction in operand.items()}
+            return stages.SortRows(Sort.parse(named))
+        except InvalidFilter as error:
+            raise InvalidPipeline(f"{place}.{error.place}", error.problem) from error
         except InvalidSort as error:
             where = f"{place}.{error.field}" if error.field else place
             raise InvalidPipeline(where, error.problem) from error
@@ -213,6 +220,10 @@ class PipelineParser:
         keys = None if index is None else _path(index, f"{place}.includeArrayIndex")
         return stages.Unwind(_path(dotted[1:], place), keys, preserve)
 
+    def _sorted_by(self, name: str) -> str | Path:
+        is_field = name.startswith("_id") and not self._names_id
+        return Path.parse(name) if is_field else name
+
     def _sort_by_count(self, operand: Any, place: str) -> list[Stage]:
         first = next(iter(operand), "") if isinstance(operand, dict) else operand
         if not isinstance(first, str) or not first.startswith("$"):
@@ -237,8 +248,8 @@ class PipelineParser:
         except InvalidName as error:
             raise InvalidPipeline(f"{place}.from", str(error)) from None
         local, foreign = (
-            _side(operand[name], f"{place}.{name}") if name in operand else None
-            for name in ("localField", "foreignField")
+            _side(operand[name], f"{place}.{name}", names_id) if name in operand else None
+            for name, names_id in (("localField", self._names_id), ("foreignField", True))
         )
         if (local is None) != (foreign is None) or (local is None and "pipeline" not in operand):
             problem = "requires localField and foreignField, or pipeline, or all three"
@@ -294,9 +305,18 @@ def _path(dotted: Any, place: str) -> Keys:
     return keys
 
 
-def _side(dotted: Any, place: str) -> Side:
+def _makes_id(stage: Mapping[str, Any]) -> bool:
+    """Return whether a stage makes rows of its own, or a field `_id`."""
+    ((name, operand),) = stage.items()
+    if name in {"$addFields", "$set", "$project"} and "_id" in operand:
+        return name != "$project" or not isinstance(operand["_id"], int | float)
+    return name in {"$group", "$sortByCount", "$count", "$replaceRoot", "$replaceWith"}
+
+
+def _side(dotted: Any, place: str, names_id: bool) -> Side:
     """Parse a field that `$lookup` compares: a path, or metadata such as `$id`."""
-    if not isinstance(dotted, str) or not dotted.startswith("$"):
+    special = ("$", "_id") if names_id else ("$",)
+    if not isinstance(dotted, str) or not dotted.startswith(special):
         return _path(dotted, place)
     try:
         target = read_target(dotted, InvalidPipeline, place)

@@ -177,7 +177,7 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
                 each.name,
                 ", ".join(f"{field}:{direction}" for field, direction in each.fields),
                 ", ".join(word for word in ("unique", "arrays") if getattr(each, word)),
-                "" if each.where is None else to_text(each.where.to_json()),
+                "" if each.where is None else to_text(each.to_json()["where"]),
             )
             for each in found
         ]

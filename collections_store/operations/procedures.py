@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
-from ..codec import Codec
+from ..codec import Codec, decode
 from ..document import (
     BulkWriteResult,
     Document,
@@ -184,6 +184,7 @@ class Writing:
         return (yield from self._write_chunks(chunks, ids))
 
     def _write_chunks(self, chunks: Chunks, ids: list[str] | None) -> Steps[PutManyResult]:
+        has_ids = ids is None or chunks.is_mapping
         refused: list[Refusal] = []
         parts: list[PutManyResult] = []
         is_last = False
@@ -191,7 +192,7 @@ class Writing:
             while chunks.has_more():
                 chunk = yield CallFunction(chunks.read, None)
                 pairs = chunk if ids is None else _with_ids(chunk, chunks.is_mapping, ids)
-                some = list(batches(self._given(pairs, refused)))
+                some = list(batches(self._given(pairs, refused, has_ids=has_ids)))
                 for number, batch in enumerate(some, 1):
                     is_last = number == len(some) and not chunks.has_more()
                     yield from self._write_batch(self._operation(batch), parts)
@@ -202,11 +203,12 @@ class Writing:
 
     def _write_atomically(self, chunks: Chunks, ids: list[str] | None) -> Steps[PutManyResult]:
         """Write all or none: a single batch is atomic by itself."""
+        has_ids = ids is None or chunks.is_mapping
         with closing(Spool[Batch]()) as spool:
             while chunks.has_more():
                 chunk = yield CallFunction(chunks.read, None)
                 pairs = chunk if ids is None else _with_ids(chunk, chunks.is_mapping, ids)
-                for batch in batches(self._given(pairs, [])):
+                for batch in batches(self._given(pairs, [], has_ids=has_ids)):
                     spool.append(batch)
             if len(spool) < 2:
                 return (yield from self._write_batches(spool))
@@ -241,12 +243,17 @@ class Writing:
     def _operation(self, batch: Batch) -> PutBatch:
         return PutBatch(self.collection, batch, self.mode, self.ttl, self.atomic)
 
-    def _given(self, chunk: Iterable[tuple[int, Any]], refused: list[Refusal]) -> Iterator[Given]:
-        """Yield the documents of a chunk; refuse or raise those that cannot be written."""
+    def _given(
+        self, chunk: Iterable[tuple[int, Any]], refused: list[Refusal], *, has_ids: bool
+    ) -> Iterator[Given]:
+        """Yield the documents of a chunk, whose ids the caller gave if it `has_ids`; refuse or raise those that cannot be
+        written.
+        """
         for position, each in chunk:
             try:
                 id, body, version = self._parts(each)
-                given = Given(position, check_id(id), self.codec.encode_body(body), version)
+                text = encoded(self.codec, body, has_id=has_ids)
+                given = Given(position, check_id(id), text, version)
             except CollectionsStoreError as error:
                 first = each[0] if isinstance(each, tuple | list) and each else None
                 id = first if isinstance(first, str) else None
@@ -267,6 +274,18 @@ class Writing:
         triples = "triples of an id, a body and a version (None: no document)"
         wanted = triples if self.mode == "if_version" else "pairs of an id and a body"
         raise InvalidId(given, f"give {wanted}")
+
+
+def encoded(codec: Codec, body: Any, *, has_id: bool) -> str:
+    """Return the text of a body; raise `InvalidBody`, also for a field `_id` if the caller gave no id: it means that one."""
+    text = codec.encode_body(body)
+    if not has_id and '"_id"' in text:
+        plain = decode(text)
+        if isinstance(plain, dict) and "_id" in plain:
+            problem = f"the id is a string beside the body, got {shortened(plain['_id'])} in it"
+            call = "insert_one(body, id=…) or insert_many({id: body, …})"
+            raise InvalidBody("_id", f"{problem}: write {call}")
+    return text
 
 
 def _with_ids(

@@ -57,7 +57,7 @@ from .find import (
 )
 from .indexes import CreateIndex
 from .operation import Operation, Steps
-from .procedures import Writing, bulk_write, change, check_mode
+from .procedures import Writing, bulk_write, change, check_mode, encoded
 from .update import (
     Answer,
     DeleteFirst,
@@ -131,7 +131,8 @@ class OperationBuilder:
         raise InvalidOption("requests", problem)
 
     def _insert_one(self, body: Any, id: Any, ttl: Any, beside: Any = None) -> Insert:
-        id, text = new_id() if id is None else check_id(id), self._codec.encode_body(body)
+        text = encoded(self._codec, body, has_id=id is not None)
+        id = new_id() if id is None else check_id(id)
         other = None if beside is None else (self.name, check_id(beside))
         return Insert(self.name, id, text, read_ttl(ttl), unique=True, beside=other)
 

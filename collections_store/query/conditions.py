@@ -347,7 +347,7 @@ _KNOWN: Final = ", ".join(f"${name}" for name in sorted((*METADATA, "body")))
 
 
 def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Target:
-    """Read a dotted field, a `Path`, `$body` with or without a field, or `$id` and other metadata.
+    """Read a dotted field, a `Path`, `$body` with or without a field, or `$id` and other metadata; `_id` is `$id`.
 
     Raises what `error` makes, at `position` or else at the key.
     """
@@ -356,6 +356,11 @@ def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Tar
         return key
     if not isinstance(key, str):
         raise error(position or "", f"a field must be a string, got {shortened(key)}")
+    if key == "_id":
+        return "id"
+    if key.startswith("_id."):
+        problem = f"an id is a string, without fields. A key of the body: {_as_path(key)}"
+        raise error(position or key, problem)
     if not key.startswith("$"):
         return Path.parse(key)
     name, *rest = key[1:].split(".")
@@ -365,9 +370,12 @@ def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Tar
         return name  # type: ignore[return-value]
     raise error(
         key if position is None else position,
-        f"no such operator or metadata; there is {_KNOWN}. A key of the body: "
-        f"{cut(path_repr(key.split('.')))}",
+        f"no such operator or metadata; there is {_KNOWN}. A key of the body: {_as_path(key)}",
     )
+
+
+def _as_path(dotted: str) -> str:
+    return cut(path_repr(dotted.split(".")))
 
 
 # -- shapes ------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from .conditions import (
     scalars_of,
 )
 from .filter import Filter
+from .parser import FilterParser
 from .path import MAX_KEYS, Path, is_index, path_or_text, path_prefixes, path_repr
 from .sort import Sort, SortField, field_pairs
 
@@ -130,7 +131,7 @@ class Index:
                 for each, (_, direction) in zip(self.sort.fields, self.fields, strict=True)
             ],
             "unique": self.unique,
-            "where": None if self.where is None else self.where.to_json(),
+            "where": None if self.where is None else _as_stored(self.where.to_json()),
             "arrays": self.arrays,
             "physical": self.physical,
             **self.unknown,
@@ -144,7 +145,7 @@ class Index:
             for keys, direction in entry["fields"]
         ]
         sort = Sort.parse(pairs)
-        where = None if entry["where"] is None else Filter.parse(entry["where"])
+        where = None if entry["where"] is None else _stored_filter(entry["where"])
         parts = entry["name"], sort, entry["unique"], where, entry["arrays"], entry["physical"]
         return cls(*parts, unknown_keys(entry, _KEYS))
 
@@ -246,7 +247,9 @@ def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
     for each in sort.fields:
         problem = ""
         if isinstance(each.target, str):
-            if each.target not in TIMES:
+            if each.target == "id":
+                problem = "the ids always have an index"
+            elif each.target not in TIMES:
                 times = "$created_at, $updated_at, $expires_at"
                 problem = f"must be a field of the body or a time: {times}"
             elif arrays or unique:
@@ -294,12 +297,28 @@ def _partial(where: Filter) -> Filter | None:
                 f"and $type ({', '.join(sorted(TYPES))}), joined by and, got {Filter(each)}",
             )
     try:
-        is_same = Filter.parse(codec.decode(_CODEC.encode(where.to_json()))) == where
+        written = _CODEC.encode(_as_stored(where.to_json()))
+        is_same = _stored_filter(codec.decode(written)) == where
     except CollectionsStoreError:
         is_same = False
     if not is_same:
         raise InvalidIndex("where", "must not have keys that hold a dot or begin with $")
     return where
+
+
+def _as_stored(document: Mapping[str | Path, Any]) -> dict[str, Any]:
+    """Return the filter document of a partial index, with strings as keys."""
+    return {
+        f"$body.{key}" if isinstance(key, Path) else key: [_as_stored(each) for each in value]
+        if key == "$and"
+        else value
+        for key, value in document.items()
+    }
+
+
+def _stored_filter(document: Any) -> Filter:
+    """Return the filter of a catalogue's entry; older versions wrote the field `_id` so."""
+    return Filter(FilterParser(_CODEC, names_id=False).document(document))
 
 
 def _can_limit(field: Field) -> bool:

@@ -70,6 +70,8 @@ _NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}
 _COMPARISONS: Final[Mapping[str, Comparison]] = {name: name for name in get_args(Comparison)}
 """The operator itself, for a string that only equals it, as a member of an enumeration does."""
 _TOP: Final = "must be at the top, or in $and, $or, $nor: not in $elemMatch"
+_SPECIAL: Final = {True: ("$", "_id"), False: ("$",)}
+"""How keys begin that may name something else than a field, where `_id` is the id and where it is a field."""
 _NOT_IN_ARRAYS: Final = "an element of an array has no {}"
 
 
@@ -133,10 +135,10 @@ class FilterParser:
     """Parser of filters, with the codec of one store.
 
     `within` an array, filters have no metadata. `variables` are those that `$expr` may use. `levels` of documents
-    are around the filter.
+    are around the filter. `names_id`: `_id` is the id, not a field.
     """
 
-    __slots__ = ("_codec", "_levels", "_variables", "_within")
+    __slots__ = ("_codec", "_levels", "_names_id", "_variables", "_within")
 
     def __init__(
         self,
@@ -145,8 +147,10 @@ class FilterParser:
         within: bool = False,
         variables: frozenset[str] = frozenset(),
         levels: int = 0,
+        names_id: bool = True,
     ) -> None:
         self._codec, self._within, self._variables, self._levels = codec, within, variables, levels
+        self._names_id = names_id and not within
 
     def document(self, document: Any, position: str = "") -> Condition:
         """Read a filter document: every entry must hold."""
@@ -167,12 +171,12 @@ class FilterParser:
         target = self._target(what, position)
         if type(target) is Path and type(equals) in _SCALARS:  # as below, in fewer calls
             return Field(target, Equals(self._value(equals, position)))
-        return on(target, self._for(target)._equal(equals, position))
+        return on(target, self._for(target, what)._equal(equals, position))
 
     def operators(self, what: Any, operators: Mapping[str, Any], position: str) -> Condition:
         """Read operators on one field."""
         target = self._target(what, position)
-        return on(target, tuple(self._for(target)._tests(operators, position)))
+        return on(target, tuple(self._for(target, what)._tests(operators, position)))
 
     def any_object(self, what: Any, condition: Condition, position: str) -> Condition:
         """Read `$elemMatch` of a condition that was read for documents."""
@@ -196,14 +200,16 @@ class FilterParser:
         return self.field(key, value, position)
 
     def _target(self, key: Any, position: str) -> Target:
-        if type(key) is str and not key.startswith("$"):
+        if type(key) is str and not key.startswith(_SPECIAL[self._names_id]):
             return parsed(key)
         target = read_target(key, InvalidFilter, position)
         if self._within and (key == Path() or not isinstance(key, Path)):
             raise InvalidFilter(position, _NOT_IN_ARRAYS.format(str(key).split(".")[0] or "$body"))
         return target
 
-    def _for(self, target: Target) -> FilterParser:
+    def _for(self, target: Target, what: Any) -> FilterParser:
+        if target == "id" and what == "_id":
+            return _IdParser(self._codec, levels=self._levels)
         if isinstance(target, str) and target in TIMES:
             return _TimeParser(self._codec, within=self._within, levels=self._levels)
         return self
@@ -378,6 +384,19 @@ class _TimeParser(FilterParser):
                 "must be a datetime with a time zone, its ISO 8601 text, or microseconds since 1970, "
                 f"got {shortened(value)}",
             ) from None
+
+
+class _IdParser(FilterParser):
+    """Parser of operators on `_id`, which MongoDB's users compare with values of any type: ids are strings."""
+
+    __slots__ = ()
+
+    def _value(self, value: Any, position: str, number: int | None = None) -> Value:
+        found = super()._value(value, position, number)
+        if found.kind not in {"string", "null"}:
+            problem = f"an id is a string, got {shortened(value)}. A field of the body: Path('_id')"
+            raise InvalidFilter(_numbered(position, number), problem)
+        return found
 
 
 def _invalid(error: InvalidBody, position: str, number: int | None = None) -> InvalidFilter:

@@ -76,7 +76,8 @@ def field_name(field: Any) -> Any:
 def path_or_text(path: Path) -> Path | str:
     """Return the string that filters and sorts read as a path, or the path if there is none."""
     text = str(path)
-    return path if text.startswith("$") or parsed(text) != path else text
+    is_other = text.startswith("$") or path.keys[:1] == ("_id",)  # metadata
+    return path if is_other or parsed(text) != path else text
 
 
 def path_repr(keys: Iterable[str]) -> str:

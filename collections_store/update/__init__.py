@@ -130,6 +130,9 @@ def read_replacement(what: Any, codec: Codec) -> Any:
     ):
         problem = f"a replacement must be a body, got operators: {shortened(what)}; use update_one"
         raise InvalidUpdate("", problem)
+    if isinstance(what, Mapping) and "_id" in what:
+        problem = "the id is beside the body, and stays: leave it out; put takes any body"
+        raise InvalidUpdate("_id", problem)
     for key in what if isinstance(what, Mapping) else ():
         if isinstance(key, str) and key.startswith("$"):
             problem = (

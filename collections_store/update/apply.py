@@ -347,7 +347,14 @@ def transformed(pipeline: Pipeline, document: Document, *, now: int, ordered: bo
     except MemoryLimitExceeded as error:
         problem = f"{error.stage} takes more than {error.limit:,} bytes of memory"
         raise UpdateRefused(document.id, error.place, problem) from error
+    if _id_in(row.body) is not MISSING and not identical(_id_in(row.body), _id_in(document.body)):
+        problem = "a pipeline does not change the id, and puts no field _id into a body"
+        raise UpdateRefused(document.id, "_id", problem)
     return document.body if identical(row.body, document.body) else row.body
+
+
+def _id_in(body: Any) -> Any:
+    return body.get("_id", MISSING) if isinstance(body, dict) else MISSING
 
 
 # -- upserts -----------------------------------------------------------------------------------

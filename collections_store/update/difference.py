@@ -53,7 +53,7 @@ def _compare(
         for key, pair in pairs.items()
         if pair[0] is ... or spell(pair[0]) != spell(pair[1])
     }
-    if not all(map(_is_name, [*pairs, *removed])):
+    if not all(map(_is_name, [*pairs, *removed])) or (not path and "_id" in [*pairs, *removed]):
         return False
     for key, (old, new) in pairs.items():
         below, base = f"{path}.{key}" if path else key, there.get(key)

@@ -105,6 +105,9 @@ def _pieces(path: str) -> UpdatePath:
     first, *others = map(_piece, keys)
     if not isinstance(first, str):
         raise InvalidFilter("", f"{cut(str(first))} must follow the path of an array")
+    if first == "_id":
+        problem = "an update does not change the id, and an upsert takes it from the filter"
+        raise InvalidFilter("", f"{problem}. A key of the body: {cut(path_repr(keys))}")
     if first.startswith("$"):
         problem = "a field at the top must not begin with $"
         if first[1:] in METADATA:

@@ -69,7 +69,7 @@ def test_invalid_indexes(cli: Cli) -> None:
     cli.done("put", "a", "2", '{"x": 1}')
     cli.done("index", "create", "a", "y")
     wrong = {
-        "'$id': must be a field of the body": ("$id",),
+        "'$id': the ids always have an index": ("$id",),
         "the direction must be 1 or -1": ('{"x": 0}',),
         "sorts twice": ("x", "x:-1"),
         "FIELD is not JSON: ": ("{x}",),

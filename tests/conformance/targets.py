@@ -22,6 +22,7 @@ from collections_store import (
     UpdateOne,
 )
 from collections_store.codec import Codec
+from collections_store.document import new_id
 from collections_store.query.matcher import distinct_values, matches
 from collections_store.query.values import equal, identical
 from collections_store.update import read_replacement
@@ -225,7 +226,7 @@ def _counts(result: Any) -> Op:
 def _request(given: Op) -> Any:
     match given["kind"]:
         case "insertOne":
-            return InsertOne(given["document"])
+            return InsertOne(given["document"], id=new_id())
         case "deleteOne":
             return DeleteOne(given["filter"])
         case "deleteMany":

@@ -295,3 +295,44 @@ def test_a_bound_of_ids_that_is_no_id_is_refused_or_matches_nothing(
 
     for within in ({"$gte": "a", "$lt": wrong}, {"$gte": wrong, "$lt": "b"}):
         assert found({"$id": within}) == found({"$id": within, **others})
+
+
+def ids(documents: list[Any]) -> list[str]:
+    return [each.id for each in documents]
+
+
+def test_ids_by_their_name_in_mongodb(things: Any) -> None:
+    things.put_many({"a": {"n": 1}, "b": {"n": 2}, "c": {"n": 1, "_id": "a", "in": [{"_id": 5}]}})
+    assert things.find_one({"_id": "a"}) == things.document("a")
+    assert ids(things.find("_id", "b")) == ids(things.find(F("_id") == "b")) == ["b"]
+    assert ids(things.find({"$or": [{"_id": {"$in": ["b"]}}, {"n": 3}]})) == ["b"]
+    assert ids(things.find({"_id": {"$ne": "a"}, "n": 1}, sort=[("_id", -1)])) == ["c"]
+    assert ids(things.find(sort={"_id": -1})) == ["c", "b", "a"]
+    assert things.distinct("_id") == ["a", "b", "c"]
+    assert things.update_one({"_id": "a"}, {"$inc": {"n": 5}}).modified_count == 1
+    assert things.update_one({"_id": "d"}, {"$set": {"n": 4}}, upsert=True).upserted_id == "d"
+    assert things.get("d") == {"n": 4}
+    assert things.delete_one({"_id": "d"}).deleted_count == 1
+    assert things.find({"_id": "a"}, projection={"_id": 0, "n": 1})[0].body == {"n": 6}
+    assert things.aggregate([{"$match": {"_id": "b"}}]) == [{"n": 2}]
+    # a field of that name
+    for field in (Path("_id"), "$body._id"):
+        assert ids(things.find({field: "a"})) == ids(things.find(sort=[(field, -1)])[:1]) == ["c"]
+        assert things.distinct(field) == ["a"]
+    assert ids(things.find({"in._id": 5})) == ["c"]
+    assert ids(things.find({"in": {"$elemMatch": {"_id": 5}}})) == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("filter", "problem"),
+    [
+        ({"_id": 7}, r"'_id': an id is a string, got 7.*Path\('_id'\)"),
+        ({"_id": {"$in": ["a", 7]}}, r"'_id.\$in.1': an id is a string"),
+        ({"_id": {"$gt": [1]}}, "an id is a string"),
+        ({"_id": {"$not": {"$eq": 1}}}, "an id is a string"),
+        ({"_id.n": 7}, r"'_id.n': an id is a string, without fields.*Path\('_id', 'n'\)"),
+    ],
+)
+def test_values_that_no_id_has(things: Any, filter: Any, problem: str) -> None:
+    with pytest.raises(InvalidFilter, match=problem):
+        things.find(filter)

@@ -10,7 +10,17 @@ import pytest
 import sqlalchemy as sa
 from conftest import Backend, Clock
 
-from collections_store import DuplicateKey, F, IndexExists, InvalidFilter, InvalidIndex, Path, Store
+from collections_store import (
+    DuplicateKey,
+    F,
+    Filter,
+    Index,
+    IndexExists,
+    InvalidFilter,
+    InvalidIndex,
+    Path,
+    Store,
+)
 
 
 def test_create_index_is_idempotent(things: Any) -> None:
@@ -454,3 +464,21 @@ def test_times_can_be_indexed(open_store: Any, clock: Clock) -> None:
 def test_times_are_neither_unique_nor_arrays(things: Any, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidIndex, match="times cannot be in a unique index"):
         things.create_index("$created_at", **options)
+
+
+def test_a_partial_index_on_a_field_that_is_named_as_the_id(things: Any) -> None:
+    where = {Path("_id"): {"$gt": 5}}
+    things.create_index([(Path("_id"), 1)], where=where, name="one")
+    things.put_many({"a": {"_id": 7}, "b": {"_id": 3}})
+    [index] = things.indexes()
+    assert index.fields == (("_id", 1),)
+    assert index.where == Filter.parse(where)
+    entry = index.to_json()
+    assert entry["where"] == {"$body._id": {"$gt": 5}}
+    assert Index.from_json(entry) == index
+    assert Index.from_json(entry | {"where": {"_id": {"$gt": 5}}}) == index  # of older versions
+    found = things.explain({Path("_id"): 7, "$and": [where]})
+    assert [each.id for each in things.find({Path("_id"): 7, "$and": [where]})] == ["a"]
+    assert found.indexes == ("one",)
+    with pytest.raises(InvalidIndex, match="'where'"):
+        things.create_index("b", where={"_id": "x"})

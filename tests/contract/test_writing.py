@@ -1,11 +1,22 @@
-"""Regressions of writing methods that `property/test_stateful.py` found."""
+"""Writing methods: what `property/test_stateful.py` found, and bodies with a field `_id`."""
 
 import math
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, Field
 
-from collections_store import BulkWriteError, DuplicateKey, InsertOne, ReplaceOne, VersionConflict
+from collections_store import (
+    BulkWriteError,
+    DuplicateKey,
+    InsertOne,
+    InvalidBody,
+    InvalidUpdate,
+    Path,
+    ReplaceOne,
+    UpdateRefused,
+    VersionConflict,
+)
 
 
 def test_an_atomic_batch_with_a_rejected_document_writes_nothing(things: Any) -> None:
@@ -67,3 +78,62 @@ def test_touch_changes_only_the_ttl(things: Any) -> None:
         after = things.document("a")
         assert (after.version, after.updated_us) == (1, before.updated_us)
         assert (after.expires_us is not None) == lives
+
+
+class User(BaseModel):
+    key: str = Field(alias="_id")
+
+
+def test_a_model_with_a_field_for_the_id(store: Any) -> None:
+    users = store.collection("users", model=User)
+    with pytest.raises(InvalidBody, match=r"beside the body"):
+        users.insert_one(User(_id="ada"))
+    users.put("ada", User(_id="ada"))
+    assert users.get("ada").key == "ada"
+
+
+def test_a_body_without_an_id_has_no_field_for_it(things: Any) -> None:
+    body = {"_id": "ada", "n": 1}
+    for write in (
+        lambda: things.insert_one(body),
+        lambda: things.insert_many([body], atomic=True),
+        lambda: things.bulk_write([InsertOne(body)], atomic=True),
+    ):
+        with pytest.raises(InvalidBody, match=r"_id.*beside the body, got 'ada' in it.*id=…"):
+            write()
+    with pytest.raises(BulkWriteError) as caught:
+        things.insert_many([{"n": 1}, body])
+    assert isinstance(caught.value.result.refused[0].error, InvalidBody)
+    assert things.count() == 1
+    with pytest.raises(InvalidUpdate, match="'_id': the id is beside the body"):
+        things.replace_one({}, body)
+    with pytest.raises(InvalidUpdate, match="'_id'"):
+        things.bulk_write([ReplaceOne({}, body, upsert=True)], atomic=True)
+    # nested, or beside an id that the call gives, it is a field as any other
+    things.insert_one({"_ids": "_id", "in": {"_id": 1}})
+    things.put("a", body)
+    things.insert_one(body, id="b")
+    things.insert_many({"c": body})
+    assert things.change("c", lambda old: old | {"n": 2}) == {"_id": "ada", "n": 2}
+    with things.edit("c") as edited:
+        edited["_id"], edited["n"] = "eve", 3
+    assert things.get("c") == {"_id": "eve", "n": 3}
+
+
+def test_an_update_does_not_write_an_id(things: Any) -> None:
+    things.put_many({"a": {"n": 1}, "b": {"n": 2, "_id": 7}})
+    for update in (
+        {"$set": {"_id": "x"}},
+        {"$unset": {"_id.x": 1}},
+        {"$rename": {"n": "_id"}},
+        {"$setOnInsert": {"_id": "x"}},
+        [{"$set": {"_id": "x"}}],
+        [{"$replaceWith": {"_id": 8}}],
+    ):
+        with pytest.raises((InvalidUpdate, UpdateRefused), match=r"_id"):
+            things.update_many({}, update)
+    assert things.update_many({}, {"$inc": {"n": 1}}).modified_count == 2
+    assert things.update_many({}, [{"$set": {"n": 9}}]).modified_count == 2
+    assert things.get("b") == {"n": 9, "_id": 7}
+    assert things.update_one({"$id": "b"}, {"$unset": {Path("_id"): 1}}).modified_count == 1
+    assert things.get("b") == {"n": 9}

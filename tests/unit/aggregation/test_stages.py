@@ -840,3 +840,38 @@ def test_multiplying_lookups_reach_the_limit() -> None:
     others = [{"k": number} for number in range(10)]
     with pytest.raises(MemoryLimitExceeded, match=r"\$lookup holds more than 1,000,000 bytes"):
         give([{}], *nested(20), source=Collections(f=others), memory_limit=1_000_000)
+
+
+# -- _id -------------------------------------------------------------------------------------------
+
+OF_IDS: list[tuple[list[Any], list[Any]]] = [
+    ([{"$match": {"_id": "b"}}], [2]),
+    ([{"$match": {"n": {"$gt": 0}}}, {"$sort": {"_id": -1}}, {"$limit": 1}], [3]),
+    ([{"$project": {"n": 1}}, {"$match": {"_id": "b"}}], [2]),
+    ([{"$set": {"m": 1}}, {"$unset": "m"}, {"$match": {"_id": {"$ne": "b"}}}], [1, 3]),
+    # of rows of their own it is a field
+    ([{"$group": {"_id": "$n", "n": {"$sum": "$n"}}}, {"$match": {"_id": {"$gte": 2}}}], [2, 3]),
+    ([{"$group": {"_id": "$n", "n": {"$sum": "$n"}}}, {"$sort": {"_id": -1}}], [3, 2, 1]),
+    ([{"$set": {"_id": "$n"}}, {"$match": {"_id": 2}}], [2]),
+    ([{"$project": {"_id": "$n", "n": 1}}, {"$match": {"_id": 2}}], [2]),
+    ([{"$match": {"$body._id": 7}}], [3]),
+]
+
+
+@pytest.mark.parametrize(("pipeline", "expected"), OF_IDS, ids=str)
+def test_ids_in_a_pipeline(pipeline: list[Any], expected: list[int]) -> None:
+    rows = [Document("a", {"n": 1}), Document("b", {"n": 2}), Document("c", {"n": 3, "_id": 7})]
+    found = Pipeline.parse(pipeline).run(rows, Collections())
+    assert [each["n"] for each in found] == expected
+
+
+def test_ids_in_a_lookup() -> None:
+    look_up = {"from": "f", "localField": "k", "foreignField": "_id", "as": "f"}
+    foreign = Collections(f=[{"n": 0}, {"n": 1}])
+    rows = [Document("1", {"k": "0"})]
+    (found,) = Pipeline.parse([{"$lookup": look_up}]).run(rows, foreign)
+    assert found["f"] == [{"n": 0}]
+    back = {**look_up, "localField": "_id", "foreignField": "$id"}
+    assert next(iter(Pipeline.parse([{"$lookup": back}]).run(rows, foreign)))["f"] == [{"n": 1}]
+    grouped = [{"$group": {"_id": "$k"}}, {"$lookup": back}]
+    assert next(iter(Pipeline.parse(grouped).run(rows, foreign)))["f"] == [{"n": 0}]

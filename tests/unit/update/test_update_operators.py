@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from collections_store import Document, Filter, Update, UpdateRefused
+from collections_store import Document, Filter, Path, Update, UpdateRefused
 from collections_store.query.matcher import matches
 
 NOW = 1795201445123456  # 2026-11-20 19:04:05.123456 UTC
@@ -53,7 +53,7 @@ FIELDS: list[tuple[Any, Any, Any]] = [
     ({"$set": {"a.0.1": "x"}}, {"a": [[1]]}, {"a": [[1, "x"]]}),
     ({"$set": {"a.b": [1]}}, {"a": {"b": [2]}}, {"a": {"b": [1]}}),
     ({"$set": {"a.$b": {"$inc": 1}}}, {"a": {}}, {"a": {"$b": {"$inc": 1}}}),
-    ({"$set": {"_id": 2}}, {"_id": 1}, {"_id": 2}),
+    ({"$set": {Path("_id"): 2}}, {"_id": 1}, {"_id": 2}),
     ({"$set": {}}, {"a": 1}, {"a": 1}),
     ({"$setOnInsert": {"a": 1}}, {}, {}),
     # the order of new fields

@@ -35,7 +35,8 @@ SEEDS: list[tuple[Any, Any]] = [
     ({"a": {"$gte": 1, "$eq": 2}}, {"a": 2}),
     ({"$expr": {"$eq": ["$a", 1]}}, {}),
     ({"$id": "x", "$version": 1, "a": 1}, {"a": 1}),
-    ({"_id": 4, "x": 1}, {"_id": 4, "x": 1}),
+    ({"$body._id": 4, "x": 1}, {"_id": 4, "x": 1}),
+    ({"_id": "a", "x": 1}, {"x": 1}),
     ({"$body": [1]}, [1]),
     ({"$body": None}, None),
     ({"$body.a": 1}, {"a": 1}),
@@ -93,7 +94,7 @@ def test_the_id_of_a_filter(filter: Any, expected: str | None) -> None:
     assert seed_id(Filter.parse(filter)) == expected
 
 
-@pytest.mark.parametrize("filter", [{"$id": 5}, {"$and": [{"$id": "x"}, {"$id": "y"}]}], ids=repr)
+@pytest.mark.parametrize("filter", [{"$id": 5}, {"$and": [{"$id": "x"}, {"_id": "y"}]}], ids=repr)
 def test_invalid_ids(filter: Any) -> None:
     with pytest.raises(InvalidUpdate, match=r"'\$id'"):
         seed_id(Filter.parse(filter))
