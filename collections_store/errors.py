@@ -654,13 +654,16 @@ def check_format(what: str, found: Any, known: int) -> None:
 
 _METHODS: Final = {
     "count_documents": "count(filter)",
+    "create_indexes": "create_index(keys) for each",
     "delete": "remove(id), or delete_one(filter)",
     "estimated_document_count": "count()",
+    "drop": "store.drop(name)",
     "find_by_id": "document(id), or get(id) for its body",
     "find_one_by_id": "document(id), or get(id) for its body",
     "index_information": "indexes()",
     "insert": "insert_one(body), or put(id, body)",
     "list_indexes": "indexes()",
+    "rename": "store.rename(old, new)",
     "save": "put(id, body)",
     "set": "put(id, body)",
     "upsert": "put(id, body)",
@@ -668,10 +671,30 @@ _METHODS: Final = {
 """The methods of a collection, by the names of pymongo and of other stores."""
 
 
+_STORE_METHODS: Final = {
+    "drop_collection": "drop(name)",
+    "drop_database": "drop(name) for each of collections()",
+    "get_collection": "collection(name)",
+    "list_collection_names": "[each.name for each in store.collections()]",
+    "list_collections": "collections()",
+    "rename_collection": "rename(old, new)",
+    "start_session": "transaction(), as in: with store.transaction() as tx",
+}
+"""The methods of a store, by the names of pymongo."""
+
+
 def missing_method(kind: str, name: str) -> str:
-    """Return the message of an `AttributeError`, with the method to use where there is one."""
+    """Return the message of an `AttributeError` of a collection, with the method to use where there is one."""
     advice = f": use {_METHODS[name]}" if name in _METHODS else ""
     return f"{kind!r} object has no attribute {name!r}{advice}"
+
+
+def missing_collection(kind: str, name: str) -> str:
+    """Return the message of an `AttributeError` of a store or a transaction, with what to use instead."""
+    message, own = f"{kind!r} object has no attribute {name!r}", "tx" if "Tran" in kind else "store"
+    if name in _STORE_METHODS:
+        return f"{message}: use {_STORE_METHODS[name]}"
+    return message if name.startswith("_") else f"{message}: a collection is {own}[{name!r}]"
 
 
 def _at(what: str, place: str, problem: str) -> str:

@@ -16,7 +16,13 @@ from .engine.executor import run_within, translated
 from .engine.lifecycle import make_ready
 from .engine.pool import PooledConnection
 from .engine.transactions import OpenTransaction, TransactionResources
-from .errors import CollectionsStoreError, DatabaseError, InvalidOption, TransactionEnded
+from .errors import (
+    CollectionsStoreError,
+    DatabaseError,
+    InvalidOption,
+    TransactionEnded,
+    missing_collection,
+)
 from .models.upgrades import Upgrades
 from .models.versioned import VersionedCodec
 from .operations import catalogue
@@ -67,6 +73,11 @@ class Collections(ABC):
     """A transaction has none."""
     _consistency: Consistency = "strong"
     """What the reads of its collections see."""
+
+    if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(missing_collection(type(self).__name__, name), name=name, obj=self)
 
     @abstractmethod
     def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:

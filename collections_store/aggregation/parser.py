@@ -102,8 +102,8 @@ class PipelineParser:
         if isinstance(operand, Filter):
             return stages.Match(operand)
         try:
-            options = {"variables": self._variables, "names_id": self._names_id}
-            parser = FilterParser(self._codec, **options)
+            variables, names_id = self._variables, self._names_id
+            parser = FilterParser(self._codec, variables=variables, names_id=names_id)
             return stages.Match(Filter(parser.document(operand)))
         except InvalidFilter as error:
             where = f"{place}.{error.place}" if error.place else place

@@ -14,7 +14,7 @@ from ..codec import Codec
 from ..document import SKILL_MEMORY, Body, CollectionInfo, check_name
 from ..engine.jobs import Job
 from ..engine.transactions import TransactionResources
-from ..errors import Outcome, TransactionEnded, note_outcome
+from ..errors import Outcome, TransactionEnded, missing_collection, note_outcome
 from ..models.versioned import VersionedCodec
 from ..operations import catalogue
 from ..operations.operation import Operation
@@ -57,6 +57,11 @@ class AsyncCollections:
     """What the reads of its collections see."""
     _savepoints: Sequence[Any] = ()
     """Those open in a transaction."""
+
+    if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(missing_collection(type(self).__name__, name), name=name, obj=self)
 
     async def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Async counterpart of `Store.run`."""

@@ -19,11 +19,35 @@ def test_methods_of_other_libraries_name_ours(name: str, ours: str) -> None:
         getattr(AsyncStore("sqlite://")["things"], name)
 
 
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("orders", r"has no attribute 'orders': a collection is store\['orders'\]$"),
+        ("list_collection_names", r"each.name for each in store.collections\(\)"),
+        ("drop_collection", r"use drop\(name\)"),
+        ("start_session", r"transaction\(\)"),
+        ("_orders", "has no attribute '_orders'$"),
+    ],
+)
+def test_collections_and_methods_of_a_store_by_pymongos_names(name: str, ours: str) -> None:
+    with Store("sqlite://") as store:
+        with pytest.raises(AttributeError, match=ours) as caught:
+            getattr(store, name)
+        tx_ours = ours.replace(r"is store\[", r"is tx\[")
+        with store.transaction() as tx, pytest.raises(AttributeError, match=tx_ours):
+            getattr(tx, name)
+    assert (caught.value.name, caught.value.obj) == (name, store)
+    with pytest.raises(AttributeError, match=ours):
+        getattr(AsyncStore("sqlite://"), name)
+
+
 def test_a_misspelt_method_is_an_attribute_error() -> None:
     with Store("sqlite://") as store:
         assert not hasattr(store["things"], "fnid")
         with pytest.raises(AttributeError, match="'Collection' object has no attribute 'fnid'$"):
             store["things"].fnid  # type: ignore[attr-defined] # noqa: B018
+        with pytest.raises(AttributeError):
+            store.things  # type: ignore[attr-defined] # noqa: B018
 
 
 def test_a_document_is_not_its_body() -> None:

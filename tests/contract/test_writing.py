@@ -87,8 +87,8 @@ class User(BaseModel):
 def test_a_model_with_a_field_for_the_id(store: Any) -> None:
     users = store.collection("users", model=User)
     with pytest.raises(InvalidBody, match=r"beside the body"):
-        users.insert_one(User(_id="ada"))
-    users.put("ada", User(_id="ada"))
+        users.insert_one(User.model_validate({"_id": "ada"}))
+    users.put("ada", User.model_validate({"_id": "ada"}))
     assert users.get("ada").key == "ada"
 
 
