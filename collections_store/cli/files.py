@@ -25,6 +25,7 @@ from .. import codec
 from ..codec import MAX_BODY
 from ..document import MAX_TTL
 from ..engine.atomic_file import compressed, replacing
+from ..engine.database_file import open_to_read
 from ..errors import CollectionsStoreError
 from .output import Exit, Failure
 
@@ -57,7 +58,7 @@ def reading(name: str) -> Iterator[tuple[Stream, int | None]]:
     if name == STANDARD:
         yield sys.stdin.buffer, None
         return
-    with Path(name).open("rb") as stream:
+    with open_to_read(Path(name)) as stream:
         yield stream, os.fstat(stream.fileno()).st_size or None
 
 

@@ -28,9 +28,11 @@ from ..operations.bulk import MAX_ROWS
 from ..operations.copying import StoredCollection, StoredRow
 from ..operations.read import BATCH_CHARACTERS
 from ..options import MAX_COUNT
+from .database_file import open_to_read
 
 FORMAT: Final = "collections_store"
 VERSION: Final = 1
+NO_BACKUP: Final = "it is no backup of a store"
 _ENVELOPE: Final = 2**20
 """Bytes of a line besides the body."""
 _ESCAPED: Final = 6
@@ -155,7 +157,7 @@ class ArchiveSource:
 
 @contextmanager
 def _opened(file: str) -> Iterator[IO[bytes]]:
-    with Path(file).open("rb") as raw:
+    with open_to_read(Path(file)) as raw:
         is_gzip = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         if is_gzip:
@@ -208,7 +210,7 @@ class _Lines:
         """Read the header; return the backup's id."""
         value = self._first()
         if value.get("format") != FORMAT:
-            raise InvalidBackup(self._file, "", "it is no backup of a store")
+            raise InvalidBackup(self._file, "", NO_BACKUP)
         check_format("the backup", value.get("version"), VERSION)
         if not isinstance(value.get("id"), str):
             self.fail("the backup must have an id")
@@ -219,7 +221,7 @@ class _Lines:
         try:
             return self.next()
         except InvalidBackup:
-            raise InvalidBackup(self._file, "", "it is no backup of a store") from None
+            raise InvalidBackup(self._file, "", NO_BACKUP) from None
 
     def entry(self, value: Mapping[str, Any], backup: str) -> StoredCollection:
         """Return the entry of a collection."""

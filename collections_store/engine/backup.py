@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -10,22 +11,20 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from ..document import CopyProgress
-from ..errors import InvalidOption, shortened
+from ..errors import InvalidBackup, InvalidOption, shortened
 from ..operations.copying import BackUp
 from ..options import Options
 from ..sql.dialects import backup_url
 from ..sql.dialects.protocols import Database
-from .archive import ArchiveTarget
+from .archive import NO_BACKUP, ArchiveTarget
 from .atomic_file import compressed, replacing
 from .copying import Report, Run, copy_store
-from .database_file import identity
+from .database_file import START, identity, locked_start, opening
 from .pool import open_engine
 
 TEXT: Final = (".jsonl", ".jsonl.gz")
 """The endings of backups as text."""
 _LOGS: Final = ("-wal", "-shm", "-journal")
-_START: Final = 32
-"""Bytes by which a database file is known."""
 
 
 def is_text(path: Path) -> bool:
@@ -35,6 +34,7 @@ def is_text(path: Path) -> bool:
 
 def write_text(run: Run, names: tuple[str, ...] | None, path: Path, report: Report) -> None:
     """Write collections to a file that replaces `path` once it is complete."""
+    _check_target(path)
     with replacing(path) as file, compressed(file, path) as stream:
         copy_store(run, names, ArchiveTarget(stream), report)
 
@@ -44,12 +44,7 @@ def write_database(run: Run, url: sa.URL, database: Database, path: Path, report
     pages = database.connections.backup_pages()
     if pages is None:
         raise InvalidOption("path", f"must end in {' or '.join(TEXT)}, got {path.name!r}")
-    if path.exists() and not path.is_file():
-        raise InvalidOption("path", f"must name a file, got {str(path)!r}")
-    if path.resolve().name.endswith(_LOGS):
-        raise InvalidOption("path", f"must not end in {', '.join(_LOGS)}: SQLite names its logs so")
-    if _has_log(path):
-        raise InvalidOption("path", f"{str(path)!r} is a database in use: name another file")
+    _check_target(path)
 
     def count(done: int, total: int) -> None:
         report(CopyProgress("", done, total))
@@ -63,6 +58,16 @@ def write_database(run: Run, url: sa.URL, database: Database, path: Path, report
         engine.dispose()
 
 
+def _check_target(path: Path) -> None:
+    """Raise `InvalidOption` for a path at which no backup can be written."""
+    if path.exists() and not path.is_file():
+        raise InvalidOption("path", f"must name a file, got {str(path)!r}")
+    if path.resolve().name.endswith(_LOGS):
+        raise InvalidOption("path", f"must not end in {', '.join(_LOGS)}: SQLite names its logs so")
+    if _has_log(path) or locked_start(path):
+        raise InvalidOption("path", f"{str(path)!r} is a database in use: name another file")
+
+
 def _has_log(path: Path) -> bool:
     return any(path.with_name(f"{path.name}{end}").exists() for end in _LOGS)
 
@@ -74,10 +79,22 @@ def own_file(url: sa.URL, database: Database, path: Path) -> bool:
 
 
 def database_url(path: Path) -> sa.URL | None:
-    """Return the URL that reads a backup that is a database file; None: it is none. Raise `OSError`."""
-    path = path.resolve()
-    with path.open("rb") as stream:
-        return backup_url(str(path), stream.read(_START), has_log=_has_log(path))
+    """Return the URL that reads a backup that is a database file; None if it is none. Raise `InvalidBackup`,
+    `InvalidOption` and `OSError`.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise InvalidOption("path", f"must name a file, got {str(path)!r}")
+    real = path.resolve()
+    with opening():
+        start = locked_start(real)
+        is_locked = start is not None
+        if start is None:
+            with path.open("rb") as stream:
+                start = stream.read(START)
+    url = backup_url(str(real), start, is_in_use=is_locked or _has_log(real))
+    if is_locked and url is None:
+        raise InvalidBackup(str(path), "", NO_BACKUP)
+    return url
 
 
 def read_path(path: Any) -> Path:

@@ -3,7 +3,8 @@
 Rules:
 
 1. SQLite's locks belong to the process and the inode. Closing any descriptor of a database file drops all locks that
-   this process has on it: so a file that SQLite may have open here is checked with `stat`, never opened.
+   this process has on it: so a file that SQLite may have open here is checked with `stat`, never opened. The same
+   holds for the -shm file beside it, which SQLite itself must not open as a database either.
 2. A fork inherits SQLite's record of the locks, and none of the locks. A file that is still open at a fork is
    refused in the child. `workers` closes the connections of stores before.
 3. A store that finds its file or the log beside it replaced writes nothing more.
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import IO, Final, TypeAlias
 
 from ..errors import DatabaseUnavailable
 
@@ -34,12 +36,21 @@ LOG_LOST: Final = (
     "its -wal file was removed or replaced while a store had it open: nothing more is written, and this process "
     "cannot open it again: restart the process, and restore the database from a backup if it is damaged"
 )
+READ_BY_SQLITE: Final = "a store of this process has it open, and to read it otherwise would drop its locks: name another file"
 REPLACED: Final = (
     "it was replaced, moved or deleted while the store had it open: nothing more is written; close the store, and "
     "open another"
 )
+SHARED_MEMORY: Final = (
+    "it is the -shm file of a database that is open in this process: name the database file itself"
+)
 
 _MAGIC: Final = b"SQLite format 3\0"
+_SHARED_MEMORY_MAGIC: Final = (3_007_000).to_bytes(4, sys.byteorder)
+_LOCKED: Final = (_MAGIC, _SHARED_MEMORY_MAGIC, bytes(4))
+"""The beginnings of files that SQLite locks: databases, and -shm files, which begin with zeros at first."""
+START: Final = 32
+"""Bytes by which such a file is recognized."""
 _refused: Final[dict[Identity, str]] = {}
 """The files that SQLite in this process must not open, and why."""
 _opening = threading.RLock()
@@ -77,6 +88,28 @@ def is_open_here(path: Path) -> bool:
     return identity(path) in {(each.st_dev, each.st_ino) for _, each in _open_files()}
 
 
+def locked_start(path: Path) -> bytes | None:
+    """Return the first bytes of a file that SQLite in this process may have locked; None if it has not. They are read
+    through the descriptor that is open. Only SQLite may open such a file.
+    """
+    here = identity(path)
+    for descriptor, status in _open_files():
+        if (status.st_dev, status.st_ino) == here:
+            with suppress(OSError):  # one that only writes is not SQLite's
+                start = os.pread(descriptor, START, 0)
+                if not start or start.startswith(_LOCKED):
+                    return start
+    return None
+
+
+def open_to_read(path: Path) -> IO[bytes]:
+    """Open a file that SQLite has not locked in this process; raise `DatabaseUnavailable`, and `OSError`."""
+    with opening():
+        if locked_start(path) is not None:
+            raise _unavailable(str(path), READ_BY_SQLITE)
+        return path.open("rb")
+
+
 def _inherited() -> Iterator[Identity]:
     """Yield the open files that may be databases. Of others, the inode may once be that of a new database."""
     for descriptor, status in _open_files():
@@ -88,6 +121,8 @@ def _inherited() -> Iterator[Identity]:
 def refuse(path: str) -> None:
     """Raise `DatabaseUnavailable` if SQLite must not open the file in this process."""
     reason = _refused.get(identity(path) or (0, 0))
+    if os.path.realpath(path).endswith("-shm") and is_open_here(Path(path)):
+        reason = SHARED_MEMORY
     if reason is not None:
         raise _unavailable(path, reason)
 

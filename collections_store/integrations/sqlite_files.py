@@ -84,6 +84,8 @@ def read(file: File, reader: Callable[[ExternalFile], T]) -> T:
 
 
 def _read(file: File, path: Path, reader: Callable[[ExternalFile], T]) -> T:
+    if not path.is_file():
+        raise DatabaseUnavailable(f"there is no SQLite file {str(file)!r}")
     before = _state(path)
     if _is_wal(path) and not _log(path).exists():
         try:
@@ -108,8 +110,6 @@ def _read(file: File, path: Path, reader: Callable[[ExternalFile], T]) -> T:
 
 @contextmanager
 def _opened(file: File, path: Path, mode: str) -> Iterator[ExternalFile]:
-    if not path.is_file():
-        raise DatabaseUnavailable(f"there is no SQLite file {str(file)!r}")
     refuse(str(path))
     options: dict[str, Any] = {"timeout": BUSY_TIMEOUT, "isolation_level": None, "uri": True}
     try:

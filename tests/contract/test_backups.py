@@ -285,6 +285,20 @@ def test_bad_arguments(tmp_path: Path) -> None:
         assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.parametrize("name", ["pipe.jsonl", "folder.jsonl", "device.jsonl", "pipe.db"])
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    os.mkfifo(tmp_path / "pipe.db")
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "device.jsonl").symlink_to(os.devnull)
+    with Store("sqlite://") as store:
+        store["a"].put("x", 1)
+        for method in (store.restore, store.backup):
+            with pytest.raises(InvalidOption, match="path: must name a file"):
+                method(tmp_path / name)
+
+
 def test_a_database_of_another_program_is_no_backup(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "other.db")
     connection.execute("CREATE TABLE t (x)")

@@ -181,6 +181,9 @@ def test_a_damaged_file_is_an_error(program: Program, file: Path, damage: str) -
 def test_a_file_that_is_not_of_sqlite_is_an_error(program: Program, file: Path) -> None:
     program.refused(file, DatabaseUnavailable, "there is no SQLite file")
     program.refused(file.parent, DatabaseUnavailable, "there is no SQLite file")
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(file.with_name("pipe"))
+        program.refused(file.with_name("pipe"), DatabaseUnavailable, "there is no SQLite file")
     file.write_bytes(b"\0" * 16 + b"\xed\xda\x0c\xed" + b"\0" * 8000)  # like files of bbolt
     program.refused(file, DatabaseUnavailable, "the file is no SQLite database")
 

@@ -37,11 +37,11 @@ def named(name: str, sharding: Sharding | None = None) -> Database:
     )
 
 
-def backup_url(file: str, start: bytes, *, has_log: bool) -> sa.URL | None:
-    """Return the URL that reads a database file that begins with some bytes; None: it is none. `has_log`: there is a log
-    beside it, which must be read too.
+def backup_url(file: str, start: bytes, *, is_in_use: bool) -> sa.URL | None:
+    """Return the URL that reads a database file that begins with `start`; None if no database file does. `is_in_use`: it
+    may be locked, and have a log, which must be read too.
     """
     if not start.startswith(b"SQLite format 3\0"):
         return None
-    query = {"mode": "ro"} if has_log else {"immutable": "1"}
+    query = {"mode": "ro"} if is_in_use else {"immutable": "1"}
     return sa.URL.create("sqlite", database=file, query=query)
