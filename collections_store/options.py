@@ -31,7 +31,7 @@ import sqlalchemy as sa
 
 from . import codec
 from .codec import MAX_BODY, Codec
-from .document import read_ttl
+from .document import MAX_TTL, read_ttl
 from .errors import InvalidOption, InvalidUrl, check_format, shortened
 from .query.index import Index, unknown_keys
 
@@ -670,9 +670,15 @@ class CollectionOptions:
 
     @classmethod
     def from_portable(cls, portable: Mapping[str, Any]) -> Self:
-        """Read `to_portable`; raises `SchemaTooNew`, and any error for what is not of that form."""
-        indexes = [{**each, "physical": ""} for each in portable.get("indexes", ())]
-        return cls.from_text(_CODEC.encode({**portable, "indexes": indexes}))
+        """Read `to_portable`, without what would belong to a store alone. Raises `SchemaTooNew`, `InvalidOption`, and any
+        error for what is not of that form.
+        """
+        check_format("the collection", portable.get("format"), FORMAT)
+        _check_portable(portable)
+        stored = unknown_keys(portable, _LOCAL)
+        stored["indexes"] = [{**each, "physical": ""} for each in portable.get("indexes", ())]
+        stored["feed"] = portable.get("feed") and unknown_keys(portable["feed"], _LOCAL_NAMES)
+        return cls.from_text(_CODEC.encode(stored))
 
     def find(self, name: str) -> Index | None:
         """Return the index of that name."""
@@ -682,6 +688,26 @@ class CollectionOptions:
         """Return the fields of the indexes that cover every document, arrays apart."""
         whole = (index for index in self.indexes if index.where is None and not index.arrays)
         return frozenset(path.keys for index in whole for path in index.paths)
+
+
+def _check_portable(portable: Mapping[str, Any]) -> None:
+    """Raise `InvalidOption` for an option that the catalogue cannot have."""
+    for option in ("body_index", "jsonb", "sliding", "distributed"):
+        check_flag(option, portable.get(option, False))
+    check_integer("format", portable.get("format", FORMAT))
+    _check_age("ttl", portable.get("ttl"))
+    feed = portable.get("feed")
+    if feed is not None:
+        if not isinstance(feed, Mapping):
+            raise InvalidOption("feed", f"must be an object or null, got {shortened(feed)}")
+        check_choice("feed.bodies", feed.get("bodies", "none"), get_args(Bodies))
+        check_integer("feed.limit", feed.get("limit", CHANGES_KEPT), most=MAX_CHANGES)
+        _check_age("feed.age", feed.get("age"))
+
+
+def _check_age(option: str, value: Any) -> None:
+    if value is not None:
+        check_integer(option, value, most=MAX_TTL * 1_000_000)
 
 
 def _lists(value: Any) -> Any:

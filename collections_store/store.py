@@ -55,7 +55,7 @@ from .errors import (
 from .operations.catalogue import Catalogue, FindTable
 from .operations.changes import LastChange
 from .operations.connection import SharedConnection
-from .operations.copying import ListStored
+from .operations.copying import ListStored, Restoring
 from .operations.operation import Operation
 from .options import (
     Consistency,
@@ -413,11 +413,11 @@ class Store(Collections):
         """Restore a backup, of any database, into this store; return the collections as `copy_to` does.
 
         The store must be empty. With `collections` only these are restored, and must not exist. `replace`: collections
-        that exist are deleted first, and others stay. A text is checked as a whole before anything is changed. The same
-        call goes on with a restore that ended early.
+        that exist are replaced, and others stay. The collections appear all at once, at the end; until then, and after an
+        error, the store has what it had. The same call goes on with a restore that was interrupted.
 
-        Raise `InvalidBackup`, `InvalidOption`, `InvalidName`, `CollectionNotFound`, `CollectionExists`, `CopyFailed`, and
-        `OSError`.
+        Raise `InvalidBackup`, `InvalidOption`, `InvalidName`, `CollectionNotFound`, `CollectionExists`, `DuplicateKey`,
+        `CopyFailed`, and `OSError`.
 
         >>> version = store["cities"].put("berlin", {"country": "de"})
         >>> store.backup("store.jsonl")
@@ -425,10 +425,10 @@ class Store(Collections):
         1
         """
         file, names, report = read_path(path), check_names(collections), check_report(progress)
-        is_whole, replace = names is None, check_flag("replace", replace)
+        restoring = Restoring(check_flag("replace", replace), names is None)
         if own_file(self._url, self._database, file):
             raise InvalidOption("path", "is the store's own file: name a backup")
-        target = StoreTarget(self.run, self._codec, is_whole, replace)
+        target = StoreTarget(self.run, self._codec, restoring)
         url = database_url(file)
         if url is None:
             return copy(ArchiveSource(str(file), self._codec, names), target, report)

@@ -90,7 +90,7 @@ def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
 @click.command()
 @file_argument
 @names_argument
-@click.option("--replace", "replacing", is_flag=True, help="Delete collections that exist first.")
+@click.option("--replace", "replacing", is_flag=True, help="Replace collections that exist.")
 @on_database
 def restore(target: Target, file: str, names: tuple[str, ...], *, replacing: bool) -> None:
     """Restore a backup, or the named collections in it, into the store.

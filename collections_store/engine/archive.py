@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import IO, Any, Final, NoReturn, cast
 
 from ..codec import Codec, decode
-from ..document import CopiedCollection, check_id, check_name, now
+from ..document import MAX_TTL, CopiedCollection, check_id, check_name, now
 from ..errors import (
     CollectionNotFound,
     CollectionsStoreError,
     InvalidBackup,
+    SchemaTooNew,
     check_format,
     shortened,
 )
 from ..operations.bulk import MAX_ROWS
 from ..operations.copying import StoredCollection, StoredRow
 from ..operations.read import BATCH_CHARACTERS
-from ..options import MAX_COUNT
 from .database_file import open_to_read
 
 FORMAT: Final = "collections_store"
@@ -41,6 +41,8 @@ _TIMES: Final = ("created_at", "updated_at")
 _OPTIONAL: Final = ("expires_at", "ttl")
 _ROW: Final = frozenset({"id", "body", "version", *_TIMES})
 _UNLIMITED: Final = Codec(2**62)
+_LAST_VERSION: Final = 2**62
+"""Far from the largest integer of the databases: each write increments a version."""
 _LAST_MOMENT: Final = 253_402_300_799_999_999
 """The end of the year 9999, the last one of `datetime`."""
 
@@ -212,6 +214,10 @@ class _Lines:
         if value.get("format") != FORMAT:
             raise InvalidBackup(self._file, "", NO_BACKUP)
         check_format("the backup", value.get("version"), VERSION)
+        try:
+            _integer(value, "version", 1, VERSION)
+        except ValueError as error:
+            self.fail(str(error))
         if not isinstance(value.get("id"), str):
             self.fail("the backup must have an id")
         id: str = value["id"]
@@ -226,11 +232,13 @@ class _Lines:
     def entry(self, value: Mapping[str, Any], backup: str) -> StoredCollection:
         """Return the entry of a collection."""
         try:
-            created = _integer(value, "created_at", _LAST_MOMENT)
+            created = _integer(value, "created_at", 0, _LAST_MOMENT)
             name, options = check_name(value["collection"]), value["options"]
             source = sha256(f"{backup} {name}".encode()).hexdigest()[:32]
             entry = StoredCollection(name, options, created, source)
             entry.parsed()
+        except SchemaTooNew:
+            raise
         except CollectionsStoreError as error:
             self.fail(str(error))
         except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
@@ -256,21 +264,32 @@ class _Lines:
             self.fail(
                 f"a document must have {', '.join(sorted(_ROW))}, and may have expires_at, ttl"
             )
+        row = StoredRow._make(value.get(key) for key in StoredRow._fields)
         try:
-            codec.encode(value["body"])
-            times = (_integer(value, each, _LAST_MOMENT) for each in _TIMES)
-            ends = (
-                _integer(value, each, _LAST_MOMENT) if each in value else None for each in _OPTIONAL
-            )
-            version = _integer(value, "version", MAX_COUNT)
-            return StoredRow(check_id(value["id"]), value["body"], version, *times, *ends)
+            check_row(row, codec)
         except (CollectionsStoreError, ValueError) as error:
             self.fail(str(error))
+        return row
 
 
-def _integer(value: Mapping[str, Any], key: str, most: int) -> int:
+def check_row(row: StoredRow, codec: Codec) -> None:
+    """Raise `InvalidId`, `InvalidBody` or `ValueError` for a document that no store can have written."""
+    check_id(row.id)
+    codec.encode(row.body)
+    value = row._asdict()
+    _integer(value, "version", 1, _LAST_VERSION)
+    for key in _TIMES:
+        _integer(value, key, 0, _LAST_MOMENT)
+    if row.expires_at is not None:
+        _integer(value, "expires_at", 0, _LAST_MOMENT)
+    if row.ttl is not None:
+        _integer(value, "ttl", 1, MAX_TTL * 1_000_000)
+
+
+def _integer(value: Mapping[str, Any], key: str, least: int, most: int) -> int:
     """Return an integer; raise `ValueError`."""
-    found = value[key]
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= most:
-        raise ValueError(f"{key} must be an integer from 0 to {most}, got {shortened(found)}")
+    found = value.get(key)
+    if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
+        problem = f"must be an integer from {least} to {most}, got {shortened(found)}"
+        raise ValueError(f"{key} {problem}")
     return found

@@ -5,27 +5,33 @@ Rules:
 1. A store is read in one snapshot: the copy has the documents of one moment, while others write.
 2. A copy that was interrupted is continued by running it again. The collections of the target are marked until all are
    complete. What is there is compared with the source from the beginning; from the first difference on it is replaced.
-3. Positions, the natural order, are those of the source, not their numbers: rows are written in that order.
-4. Each batch is compared with what was written, in its transaction; the counts are compared at the end.
-5. `report` is called after each batch. What it raises ends the copy, which can then be continued.
+3. A restore writes to collections of other names, which `end` renames in one transaction: the store has either what
+   it had, or the whole backup.
+4. Positions, the natural order, are those of the source, not their numbers: rows are written in that order.
+5. Each batch is compared with what was written, in its transaction; the counts are compared at the end.
+6. `report` is called after each batch. What it raises ends the copy, which can then be continued.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
 
 from ..codec import Codec
 from ..document import CopiedCollection, CopyProgress, now
-from ..errors import CopyFailed
+from ..errors import CollectionsStoreError, CopyFailed, DatabaseError
+from ..operations.catalogue import STAGED
 from ..operations.copying import (
     BeginCopy,
     CountStored,
+    DropStaged,
     EndCopy,
     ListStored,
     ReadStored,
+    Restoring,
     StoredCollection,
     StoredRow,
     WriteStored,
@@ -130,40 +136,55 @@ class StoreSource:
 
 @dataclass
 class StoreTarget:
-    """A store into which collections are copied. `must_be_empty` and `replace` are those of `BeginCopy`."""
+    """A store into which collections are copied, or `restoring` them."""
 
     run: Run
     codec: Codec
-    must_be_empty: bool = False
-    replace: bool | None = None
+    restoring: Restoring | None = None
     _names: tuple[str, ...] = ()
 
     def begin(self, entries: list[StoredCollection]) -> None:
         """Create the collections, unless they are there from the same copy; all or none."""
         self._names = tuple(each.name for each in entries)
-        self.run(BeginCopy(tuple(entries), self.must_be_empty, self.replace))
+        self.run(BeginCopy(tuple(entries), self.restoring))
 
     def write(
         self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
     ) -> CopiedCollection:
         """Write what is not there, then the indexes; raise `CopyFailed`."""
+        if self.restoring is None:
+            return self._write(entry, entry.name, batches)
+        staged = f"{entry.name}{STAGED}"
+        try:
+            return self._write(entry, staged, batches)
+        except DatabaseError:  # the same call goes on
+            raise
+        except CollectionsStoreError as error:
+            with suppress(CollectionsStoreError):
+                self.run(DropStaged(self._names))
+            _name_collection(error, staged, entry.name)
+            raise
+
+    def _write(
+        self, entry: StoredCollection, name: str, batches: Iterable[list[StoredRow]]
+    ) -> CopiedCollection:
         digest, count, expiring, comparing, after = sha256(), 0, 0, True, BEFORE_ALL
         for batch in batches:
             lines, same = [row.line() for row in batch], 0
             if comparing:
-                same, after = self._compare(entry.name, after, lines)
+                same, after = self._compare(name, after, lines)
             if same < len(batch):
                 rest = batch[same:], lines[same:]
-                after = self.run(WriteStored(entry.name, after, *rest, self.codec, comparing))
+                after = self.run(WriteStored(name, after, *rest, self.codec, comparing))
                 comparing = False
             digest.update(b"".join(lines))
             expiring += sum(row.expires_at is not None for row in batch)
             count += len(batch)
         if comparing:
-            self.run(WriteStored(entry.name, after, (), (), self.codec, True))
-        self._check(entry.name, count, expiring)
+            self.run(WriteStored(name, after, (), (), self.codec, True))
+        self._check(name, count, expiring)
         for index in entry.indexes:
-            self.run(CreateIndex(entry.name, index))
+            self.run(CreateIndex(name, index))
         return CopiedCollection(entry.name, count, digest.hexdigest())
 
     def _compare(self, name: str, after: int, lines: list[bytes]) -> tuple[int, int]:
@@ -183,5 +204,13 @@ class StoreTarget:
             raise CopyFailed(name, f"it has {there:,} documents, and {count:,} were copied to it")
 
     def end(self) -> None:
-        """Mark the collections as complete."""
-        self.run(EndCopy(self._names))
+        """Mark the collections as complete, and put those that were restored in their places."""
+        self.run(EndCopy(self._names, self.restoring))
+
+
+def _name_collection(error: CollectionsStoreError, staged: str, name: str) -> None:
+    """Make an error about a staged collection one about the collection that it is to be."""
+    known: Any = error
+    if getattr(error, "collection", None) == staged:
+        known.collection = name
+        error.args = (str(error).replace(staged, name), *error.args[1:])

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
+STAGED: Final = "$"
+"""The end of the names of collections that are being restored. No other collection has such a name."""
 Entry: TypeAlias = tuple[str, CollectionOptions]
 """The table of a collection, and its options."""
 
@@ -277,25 +279,31 @@ class Configure(Operation[None]):
 
 @value_class
 class DropCollection(Operation[bool]):
-    """Delete a collection with all its documents; returns whether it existed."""
+    """Delete a collection with all its documents, and what an interrupted restore left of it; returns whether it existed."""
 
     collection: str
     writes = True
 
     def __call__(self, connection: Connection) -> bool:
-        store = connection.store
-        lock_entry(connection, self.collection)
-        deleted = connection.rows(store.delete, {"name": self.collection})
-        for table, text, _ in deleted:
-            options = CollectionOptions.from_text(text)
-            for index in options.indexes:
-                for statement in store.indexes(table).drop(index):
-                    connection.changed(statement)
-            connection.changed(store.drop_table(table))
-            if options.feed is not None:
-                _drop_feed(connection, self.collection, options.feed)
-        connection.catalogue.forget(self.collection)
-        return bool(deleted)
+        drop(connection, f"{self.collection}{STAGED}")
+        return drop(connection, self.collection)
+
+
+def drop(connection: Connection, collection: str) -> bool:
+    """Drop a collection; returns whether it existed."""
+    store = connection.store
+    lock_entry(connection, collection)
+    deleted = connection.rows(store.delete, {"name": collection})
+    for table, text, _ in deleted:
+        options = CollectionOptions.from_text(text)
+        for index in options.indexes:
+            for statement in store.indexes(table).drop(index):
+                connection.changed(statement)
+        connection.changed(store.drop_table(table))
+        if options.feed is not None:
+            _drop_feed(connection, collection, options.feed)
+    connection.catalogue.forget(collection)
+    return bool(deleted)
 
 
 @value_class
@@ -339,7 +347,7 @@ class ListCollections(Operation[list[CollectionInfo]]):
             new = [row for row in listed if row[1] not in measured]
             if not new:
                 return [CollectionInfo(name, *measured[table], moment(created))
-                        for name, table, created, _ in listed]  # fmt: skip
+                        for name, table, created, _ in listed if not name.endswith(STAGED)]  # fmt: skip
             for name, table, _, options in new:
                 found = self._measure(connection, name, table, options)
                 if found is not None:

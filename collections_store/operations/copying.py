@@ -19,7 +19,7 @@ from ..query.index import Index
 from ..query.values import value_class
 from ..sql.schema import REVISION
 from .by_id import body_of
-from .catalogue import DropCollection, create, existing, lock_entry, set_options
+from .catalogue import STAGED, Rename, create, drop, existing, lock_entry, set_options
 from .operation import Operation
 from .read import BEFORE_ALL
 
@@ -93,7 +93,11 @@ class ListStored(Copies):
 
     def __call__(self, connection: Connection) -> list[StoredCollection]:
         listing = connection.catalogue.rows(connection, connection.store.listing)
-        found = {name: _stored(name, created, text) for name, _, created, text in listing}
+        found = {
+            name: _stored(name, created, text)
+            for name, _, created, text in listing
+            if not name.endswith(STAGED)
+        }
         for name in self.names or ():
             if name not in found:
                 raise CollectionNotFound(name)
@@ -170,7 +174,8 @@ class WriteStored(Operation[int]):
                     self.collection, f"{given.id!r} was written, and {found.id!r} read"
                 )
         if len(there.rows) != len(self.rows):
-            problem = f"{len(self.rows):,} documents were written, and {len(there.rows):,} read"
+            read = f"{len(there.rows):,} were read: an id is there twice, or others wrote to it"
+            problem = f"{len(self.rows):,} documents were written, and {read}"
             raise CopyFailed(self.collection, problem)
         return there.positions[-1]
 
@@ -182,54 +187,82 @@ class WriteStored(Operation[int]):
 
 
 @value_class
-class BeginCopy(Copies):
-    """Create the collections of a copy, except those of the same copy that exist, or none.
+class Restoring:
+    """How collections are restored. `replace`: those of the same names are replaced; if not, there must be none. `whole`:
+    without `replace`, the store must have no collections at all.
+    """
 
-    `must_be_empty`: the store must have no other collections. `replace`: drop others that exist under the same names;
-    None: a copy never does.
+    replace: bool
+    whole: bool
+
+
+@value_class
+class BeginCopy(Copies):
+    """Create the collections of a copy, except those of the same copy that exist, or none. Those that are restored get
+    names that end in `STAGED`.
     """
 
     entries: tuple[StoredCollection, ...]
-    must_be_empty: bool = False
-    replace: bool | None = None
+    restoring: Restoring | None = None
     writes = True
 
     def __call__(self, connection: Connection) -> None:
         listing = connection.rows(connection.store.listing)
         there = {row[0]: CollectionOptions.from_text(row[3]).copy_of for row in listing}
-        ours = {each.name: each.source for each in self.entries}
-        if self.must_be_empty and not self.replace:
-            for name, source in there.items():
-                if ours.get(name) != source:
-                    raise CollectionExists(name, RESTORE_ADVICE)
+        if self.restoring is not None and not self.restoring.replace:
+            self._check_absent([name for name in there if not name.endswith(STAGED)])
         for each in self.entries:
-            if there.get(each.name) != each.source:
-                self._create(connection, each)
+            name = each.name if self.restoring is None else f"{each.name}{STAGED}"
+            if there.get(name) != each.source:
+                if self.restoring is not None:
+                    drop(connection, name)
+                _create_copy(connection, name, each)
 
-    def _create(self, connection: Connection, entry: StoredCollection) -> None:
-        if self.replace:
-            DropCollection(entry.name)(connection)
-        options = replace(entry.parsed(), indexes=(), copy_of=entry.source)
-        if connection.database.distributed is None:
-            options = replace(options, distributed=False)
-        if not create(connection, entry.name, options, entry.created_at):
-            raise CollectionExists(
-                entry.name, COPY_ADVICE if self.replace is None else RESTORE_ADVICE
-            )
+    def _check_absent(self, there: list[str]) -> None:
+        whole = self.restoring is not None and self.restoring.whole
+        names = {each.name for each in self.entries}
+        for name in there:
+            if whole or name in names:
+                raise CollectionExists(name, RESTORE_ADVICE)
+
+
+def _create_copy(connection: Connection, name: str, entry: StoredCollection) -> None:
+    options = replace(entry.parsed(), indexes=(), copy_of=entry.source)
+    if connection.database.distributed is None:
+        options = replace(options, distributed=False)
+    if not create(connection, name, options, entry.created_at):
+        raise CollectionExists(name, COPY_ADVICE)
 
 
 @value_class
 class EndCopy(Copies):
-    """Mark copied collections as complete, all or none."""
+    """Mark copied collections as complete, and put those that were restored in their places; all or none."""
+
+    names: tuple[str, ...]
+    restoring: Restoring | None = None
+    writes = True
+
+    def __call__(self, connection: Connection) -> None:
+        for name in self.names:
+            if self.restoring is not None:
+                if self.restoring.replace:
+                    drop(connection, name)
+                Rename(f"{name}{STAGED}", name)(connection)
+            _, options = existing(name, lock_entry(connection, name, readers=False))
+            set_options(connection, name, replace(options, copy_of=""))
+            connection.catalogue.forget(name)
+
+
+@value_class
+class DropStaged(Copies):
+    """Drop what was written of collections that cannot be restored."""
 
     names: tuple[str, ...]
     writes = True
 
     def __call__(self, connection: Connection) -> None:
         for name in self.names:
-            _, options = existing(name, lock_entry(connection, name, readers=False))
-            set_options(connection, name, replace(options, copy_of=""))
-            connection.catalogue.forget(name)
+            drop(connection, f"{name}{STAGED}")
 
 
 @value_class

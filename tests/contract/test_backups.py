@@ -6,26 +6,33 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend, Clock
+from conftest import Backend, Clock, unwrap
 from contract.test_copies import Enough as Enough
 from contract.test_copies import Pair, contents, fill, stop_after
 from contract.test_copies import other_backend as other_backend
 from contract.test_copies import pair as pair
 
 from collections_store import (
+    ChangesLost,
     CollectionExists,
     CollectionNotFound,
+    CopyFailed,
     CopyProgress,
+    DuplicateKey,
     InvalidBackup,
     InvalidOption,
     SchemaOutdated,
     SchemaTooNew,
     Store,
 )
+from collections_store.codec import canonical
+from collections_store.operations.copying import ReadStored
 
 NAMES = ["store.jsonl", "store.jsonl.gz"]
 
@@ -148,20 +155,104 @@ def test_a_store_that_is_not_empty_is_refused_unless_told(pair: Pair, tmp_path: 
     assert pair.other["a"].indexes() == []
 
 
-def test_an_interrupted_restore_goes_on(pair: Pair, tmp_path: Path) -> None:
+def staged(store: Any, name: str) -> list[int]:
+    """Return the positions of the documents that an incomplete restore has written."""
+    inner = getattr(unwrap(store), "_store", unwrap(store))
+    positions: list[int] = inner.run(ReadStored(f"{name}$", limit=2000)).positions
+    return positions
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_an_interrupted_restore_changes_nothing_and_goes_on(
+    pair: Pair, tmp_path: Path, replace: bool
+) -> None:
     things = pair.source["things"]
     things.put_many({str(n): {"n": n, "text": "x" * 2000} for n in range(1500)})
     things.create_index("n", unique=True)
     path = tmp_path / "a.jsonl.gz"
     pair.source.backup(path)
-    for replace in (False, True):
-        with pytest.raises(Enough):
-            pair.other.restore(path, replace=replace, progress=stop_after(500))
-        assert 0 < pair.other["things"].count() < 1500
+    if replace:
+        pair.other["things"].put("old", {"n": 1})
+        pair.other["things"].create_index("old")
+    before = contents(pair.other)
+    with pytest.raises(Enough):
+        pair.other.restore(path, replace=replace, progress=stop_after(500))
+    written = staged(pair.other, "things")
+    assert 0 < len(written) < 1500
+    assert contents(pair.other) == before
+    with pytest.raises(Enough):
+        pair.other.restore(path, replace=replace, progress=stop_after(1000))
+    assert staged(pair.other, "things")[: len(written)] == written
+    pair.other.restore(path, replace=replace)
+    assert contents(pair.other) == contents(pair.source)
+    assert staged(pair.other, "things") == []
+    with pytest.raises(CollectionExists):
+        pair.other.restore(path)
+
+
+def test_an_interrupted_restore_can_be_given_up(pair: Pair, tmp_path: Path) -> None:
+    pair.source["a"].put_many({str(n): n for n in range(100)})
+    path = tmp_path / "a.jsonl"
+    pair.source.backup(path)
+    with pytest.raises(Enough):
+        pair.other.restore(path, progress=stop_after(1))
+    pair.other.copy_to(unwrap(pair.source))  # nothing: what is incomplete is not copied
+    assert pair.other.drop("a") is False
+    assert staged(pair.other, "a") == []
+    pair.other.restore(path)
+    assert contents(pair.other) == contents(pair.source)
+
+
+def test_writers_and_watchers_go_on_with_the_restored_collection(
+    pair: Pair, tmp_path: Path
+) -> None:
+    pair.source.collection("a", changes=True)
+    pair.source["a"].put_many({str(n): n for n in range(100)})
+    path = tmp_path / "a.jsonl"
+    pair.source.backup(path)
+    pair.other.collection("a", changes="both").put("old", 1)
+    handle = pair.other["a"]
+    stream = handle.watch(after="oldest")
+    token = next(stream).token
+    stream.close()
+    pair.other.restore(path, replace=True, progress=lambda _: None)
+    assert handle.put("new", 2) == 1
+    assert handle.count() == 101
+    assert [each.id for each in handle.find("$id", "old")] == []
+    stream = handle.watch(after="oldest")
+    assert next(stream).id == "new"
+    stream.close()
+    with pytest.raises(ChangesLost):
+        next(pair.other["a"].watch(after=token))
+
+
+HOSTILE: dict[str, tuple[Callable[[list[Any]], None], type[Exception]]] = {
+    "a repeated id": (lambda found: found[3].update(id="x"), CopyFailed),
+    "a unique index": (
+        lambda found: found[1]["options"]["indexes"][0].update(unique=True),
+        DuplicateKey,
+    ),
+}
+
+
+@pytest.mark.parametrize("replace", [False, True])
+@pytest.mark.parametrize("change", HOSTILE)
+def test_documents_that_cannot_be_restored_change_nothing(
+    pair: Pair, tmp_path: Path, change: str, replace: bool
+) -> None:
+    pair.source["a"].create_index("n")
+    pair.source["a"].put_many({"x": {"n": 1}, "y": {"n": 1}})
+    path = tmp_path / "a.jsonl"
+    pair.source.backup(path)
+    edited(HOSTILE[change][0], sealed=True)(path)
+    if replace:
+        pair.other["a"].put("old", 1)
+    before = contents(pair.other)
+    with pytest.raises(HOSTILE[change][1], match="collection '?a'?:? "):
         pair.other.restore(path, replace=replace)
-        assert contents(pair.other) == contents(pair.source)
-        with pytest.raises(CollectionExists):
-            pair.other.restore(path)
+    assert contents(pair.other) == before
+    assert pair.other.drop("a") == replace
+    assert staged(pair.other, "a") == []
 
 
 def test_documents_that_expired_since_are_not_restored(
@@ -176,15 +267,31 @@ def test_documents_that_expired_since_are_not_restored(
     assert [each.id for each in pair.other["a"].list()] == ["y"]
 
 
-def edited(edit: Callable[[list[Any]], None]) -> Callable[[Path], None]:
-    """Return a function that changes the lines of a backup."""
+def edited(edit: Callable[[list[Any]], None], *, sealed: bool = False) -> Callable[[Path], None]:
+    """Return a function that changes the lines of a backup; `sealed`: the checksums too."""
 
     def change(path: Path) -> None:
         found = lines(path)
         edit(found)
+        if sealed:
+            seal(found)
         path.write_text("".join(json.dumps(line) + "\n" for line in found))
 
     return change
+
+
+def set_option(found: list[Any], option: str, value: Any) -> None:
+    found[1]["options"][option] = value
+
+
+def seal(found: list[Any]) -> None:
+    """Set the checksums of the lines of a backup."""
+    keys, digest = ("id", "body", "version", "created_at", "updated_at", "expires_at", "ttl"), b""
+    for line in found:
+        if "id" in line and "format" not in line:
+            digest += canonical([line.get(key) for key in keys]) + b"\n"
+        elif line.get("end"):
+            line["sha256"], digest = sha256(digest).hexdigest(), b""
 
 
 DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -208,6 +315,34 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "NUL": (edited(lambda found: found[2].update(body="\0")), "line 3: .*NUL"),
     "a wrong name": (edited(lambda found: found[1].update(collection="a b")), "line 2"),
     "wrong options": (edited(lambda found: found[1].update(options=[1])), "line 2"),
+    "a version of 0": (edited(lambda found: found[2].update(version=0)), "line 3: .*version"),
+    "a huge version": (edited(lambda found: found[2].update(version=2**63 - 1)), "line 3: .*vers"),
+    "a huge time to live": (edited(lambda found: found[2].update(ttl=2**56)), "line 3: .*ttl"),
+    "the format as text": (edited(lambda found: found[0].update(version="1")), "line 1: version"),
+    "a null format": (edited(lambda found: found[0].update(version=None)), "line 1: version"),
+    "a negative format": (edited(lambda found: found[0].update(version=-1)), "line 1: version"),
+    "a format that is no integer": (edited(lambda found: found[0].update(version=1.5)), "line 1"),
+    **{
+        f"{option} = {value!r}": (
+            edited(partial(set_option, option=option, value=value)),
+            f"line 2: .*{option}",
+        )
+        for option, value in [
+            ("format", "1"),
+            ("format", -1),
+            ("body_index", 1),
+            ("jsonb", "yes"),
+            ("sliding", None),
+            ("distributed", []),
+            ("ttl", "5"),
+            ("ttl", 0),
+            ("ttl", 2**60),
+            ("feed", 5),
+            ("feed", {"bodies": "all"}),
+            ("feed", {"limit": "7"}),
+            ("feed", {"age": 1.5}),
+        ]
+    },
     "wrong indexes": (edited(lambda found: found[1]["options"].update(indexes=5)), "line 2"),
     "a wrong index": (edited(lambda found: found[1]["options"].update(indexes=[{}])), "line 2"),
     "twice": (edited(lambda found: found.__setitem__(slice(7, 7), found[1:5])), "twice"),
@@ -225,6 +360,26 @@ def test_a_damaged_text_changes_nothing(damage: str, tmp_path: Path) -> None:
         with pytest.raises(InvalidBackup, match=message):
             other.restore(path)
         assert other.collections() == []
+
+
+def test_what_belongs_to_a_store_alone_is_not_restored(pair: Pair, tmp_path: Path) -> None:
+    pair.source.collection("a", changes="both").put("x", {"n": 1})
+    path = tmp_path / "a.jsonl"
+    pair.source.backup(path)
+
+    def change(found: list[Any]) -> None:
+        options = found[1]["options"]
+        options |= {"ways": 5, "versions": "x", "counter": "y", "cursor_key": [], "copy_of": 1}
+        options["feed"] |= {"physical": "cs_revision", "key": 7}
+
+    edited(change)(path)
+    pair.other.restore(path)
+    restored = pair.other["a"]
+    assert restored.get("x") == {"n": 1}
+    restored.create_index("n")
+    restored.put("y", {"n": 2})
+    assert [each.id for each in restored.page(limit=1, sort="n")] == ["x"]
+    assert pair.other.drop("a")
 
 
 def test_any_cut_of_a_gzipped_text_is_found(tmp_path: Path) -> None:
@@ -251,6 +406,10 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         store.backup(path)
         edited(lambda found: found[0].update(version=2))(path)
         with pytest.raises(SchemaTooNew, match="backup"):
+            store.restore(path, replace=True)
+        store.backup(path)
+        edited(lambda found: set_option(found, "format", 99))(path)
+        with pytest.raises(SchemaTooNew, match="collection"):
             store.restore(path, replace=True)
         assert store["a"].get("x") == 1
 
