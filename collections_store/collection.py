@@ -486,6 +486,8 @@ class Collection(OperationBuilder, Generic[Body]):
     def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
         """Return all documents in natural order, the order of their insertion.
 
+        All of them are in memory at once: 300,000 small ones take 430 MB. `stream` returns any number in constant memory.
+
         >>> count = store["cities"].put_many({"paris": {}, "berlin": {}})
         >>> [id for id, body in store["cities"].list()]
         ['paris', 'berlin']
@@ -512,8 +514,8 @@ class Collection(OperationBuilder, Generic[Body]):
 
         `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types sort in MongoDB's order, an
         array by its smallest element (descending: its largest), equal documents in natural order. `projection` selects
-        parts of the bodies: a list of fields, or MongoDB's mapping. Raise `InvalidFilter`, `InvalidSort` and
-        `InvalidProjection`.
+        parts of the bodies: a list of fields, or MongoDB's mapping. All documents that are returned are in memory at
+        once, as in `list`: use `stream` for many. Raise `InvalidFilter`, `InvalidSort` and `InvalidProjection`.
 
         >>> count = store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
         >>> [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]

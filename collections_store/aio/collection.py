@@ -322,7 +322,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         return await self._run(by_id.RemoveMany(self.name, checked))
 
     async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
-        """Async counterpart of `Collection.list`."""
+        """Async counterpart of `Collection.list`. All documents are in memory at once: use `stream` for many."""
         return await self._read(self._find(None, ..., None, skip, limit, None))
 
     async def find(
@@ -335,7 +335,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         limit: int | None = None,
         projection: Any = None,
     ) -> Documents[Body]:
-        """Async counterpart of `Collection.find`."""
+        """Async counterpart of `Collection.find`. All documents are in memory at once: use `stream` for many."""
         return await self._read(
             await compute(self._find, filter, equals, sort, skip, limit, projection)
         )

@@ -22,7 +22,9 @@ def functions(store: Store) -> dict[str, Any]:
     source = "".join(
         b.text for b in blocks(DOCS / "how-to" / "job-queue.md") if b.language == "python"
     )
-    definitions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    definitions: list[ast.stmt] = [
+        node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)
+    ]
     namespace: dict[str, Any] = {
         "ReturnDocument": ReturnDocument,
         "VersionConflict": VersionConflict,
