@@ -95,8 +95,8 @@ def sql(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) ->
 def include_name(
     name: str | None, type_: str, parent_names: Mapping[str, str | None], *, prefix: str = "cs_"
 ) -> bool:
-    """Return whether your own alembic compares a table: not those of this library, in any schema. Without it
-    `alembic revision --autogenerate` proposes to drop them, because your models do not have them.
+    """Return whether your own alembic compares a table: not those of this library, in any schema. alembic 1.18 and newer
+    does not need this. Older versions propose to drop the tables, because your models do not have them.
 
     In your `env.py`: `context.configure(..., include_name=include_name)`; for another prefix than `cs_`,
     `include_name=functools.partial(include_name, prefix="bot_")`.

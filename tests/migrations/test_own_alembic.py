@@ -1,5 +1,6 @@
-"""A user's own alembic, with `include_name` in its `env.py`, beside a store in the same database."""
+"""A user's own alembic, with the plugin or with `include_name` in its `env.py`, beside a store in the same database."""
 
+import json
 import os
 import re
 import subprocess
@@ -91,12 +92,34 @@ def test_alembic_sees_the_tables_of_the_user_only(
     assert sorted(found) == ["drop_table('cs_left_over'", "drop_table('left_over'"]
 
 
-def test_without_the_filter_alembic_would_drop_the_tables(
+WITHOUT_PLUGIN = ["alembic.autogenerate.*", "~alembic.autogenerate.collections_store"]
+
+
+def test_without_the_filter_and_the_plugin_alembic_would_drop_the_tables(
     shared_backend: Backend, engine: sa.Engine, tmp_path: Path
 ) -> None:
     fill(shared_backend)
-    text = proposed(engine, tmp_path / "alembic", include_name=lambda *_: True)
+    options = {"include_name": None, "autogenerate_plugins": WITHOUT_PLUGIN}
+    text = proposed(engine, tmp_path / "alembic", **options)
     assert len(re.findall(r"op\.drop_table\('cs_", text)) >= 5
+
+
+def test_the_plugin_keeps_the_tables_of_stores_alone(
+    shared_backend: Backend, engine: sa.Engine, tmp_path: Path
+) -> None:
+    fill(shared_backend)
+    fill(shared_backend, prefix="bot")
+    with engine.begin() as connection:
+        for table in ("cs_left_over", "my_collections", "my_revision", "my_1_things"):
+            connection.execute(sa.text(f'CREATE TABLE "{table}" (id INTEGER)'))
+    text = proposed(engine, tmp_path / "alembic", include_name=None)
+    assert sorted(calls(text)) == [
+        "create_table('invoices'",
+        "drop_table('cs_left_over'",
+        "drop_table('my_1_things'",
+        "drop_table('my_collections'",
+        "drop_table('my_revision'",
+    ]
 
 
 def test_custom_prefix(shared_backend: Backend, engine: sa.Engine, tmp_path: Path) -> None:
@@ -128,6 +151,7 @@ def test_custom_schema(shared_backend: Backend, tmp_path: Path) -> None:
 
 
 PROJECT = """
+import json
 import os
 from functools import partial
 
@@ -153,6 +177,8 @@ with engine.connect() as connection:
     chosen = {"include_name": include} if os.environ["SHOP_EXCLUDES"] == "yes" else {}
     if schema is not None:
         chosen["include_schemas"] = True
+    if os.environ["SHOP_EXCLUDES"] == "neither":
+        chosen["autogenerate_plugins"] = json.loads(os.environ["SHOP_PLUGINS"])
     context.configure(connection=connection, target_metadata=metadata, **chosen)
     with context.begin_transaction():
         context.run_migrations()
@@ -186,7 +212,9 @@ def alembic(folder: Path, environment: dict[str, str], *arguments: str) -> None:
 def test_the_command_of_alembic_in_a_project(
     shared_backend: Backend, tmp_path: Path, prefix: str, in_schema: bool
 ) -> None:
-    """With the filter, combined with one of the project's own, it drops no table; without, all of the store."""
+    """With the filter, combined with one of the project's own, or with the plugin, it drops no table; with neither, all of
+    the store.
+    """
     fill(shared_backend, prefix=prefix)
     url = sa.make_url(shared_backend.url)
     if shared_backend.is_postgresql:
@@ -195,18 +223,19 @@ def test_the_command_of_alembic_in_a_project(
             search = f"-csearch_path={shared_backend.options['schema']}"
             url = url.update_query_dict({"options": search})
     environment = {"SHOP_URL": url.render_as_string(hide_password=False), "SHOP_PREFIX": prefix}
+    environment["SHOP_PLUGINS"] = json.dumps(WITHOUT_PLUGIN)
     if in_schema:
         environment["SHOP_SCHEMA"] = shared_backend.options["schema"]
     alembic(tmp_path, environment, "init", "migrations")
     (tmp_path / "migrations" / "env.py").write_text(PROJECT)
-    for excludes, message in (("yes", "first"), ("no", "second")):
+    for excludes, message in (("yes", "first"), ("no", "second"), ("neither", "third")):
         environment["SHOP_EXCLUDES"] = excludes
         alembic(tmp_path, environment, "revision", "--autogenerate", "-m", message)
         [made] = (tmp_path / "migrations" / "versions").glob(f"*_{message}.py")
         upgrading = made.read_text().split("def upgrade")[1].split("def downgrade")[0]
         dropped = re.findall(r"op\.drop_(?:table|index)\(.*?'(\w\S*?)'", upgrading)
         assert "create_table('invoices'" in upgrading
-        if excludes == "yes":
+        if excludes != "neither":
             assert dropped == []
             made.unlink()
         else:
