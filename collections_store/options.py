@@ -395,6 +395,11 @@ class Names:
         """The table of collections."""
         return f"{self.prefix}collections"
 
+    @property
+    def checksums(self) -> str:
+        """The table of the checksums in a backup that is a database file."""
+        return f"{self.prefix}checksums"
+
     def documents(self, number: int, collection: str) -> str:
         """Return a collection's table. No prefix holds a $, so that number 11 of `zz` is not 1 of `zz1`."""
         separator = "" if self.prefix.endswith("_") else "$"
@@ -414,7 +419,7 @@ class Names:
 
     def owns(self, table: str) -> bool:
         """Return whether a store with this prefix may have a table of that name."""
-        known = f"{self.prefix}(revision|collections|\\$?[0-9]+[_$].*)"
+        known = f"{self.prefix}(revision|collections|checksums|\\$?[0-9]+[_$].*)"
         return re.fullmatch(known, table) is not None
 
     def _stem(self, table: str) -> str:

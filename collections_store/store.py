@@ -26,7 +26,7 @@ from .engine.backend import (
     transaction_limit,
 )
 from .engine.backup import (
-    database_url,
+    database_backup,
     is_text,
     own_file,
     read_path,
@@ -44,9 +44,7 @@ from .engine.retry import Retries
 from .engine.transactions import TransactionManager, TransactionResources
 from .engine.workers import Sweeper, working
 from .errors import (
-    DatabaseError,
     DatabaseUnavailable,
-    InvalidBackup,
     InvalidOption,
     StoreClosed,
     TransactionConflict,
@@ -55,7 +53,7 @@ from .errors import (
 from .operations.catalogue import Catalogue, FindTable
 from .operations.changes import LastChange
 from .operations.connection import SharedConnection
-from .operations.copying import ListStored, Restoring
+from .operations.copying import Restoring
 from .operations.operation import Operation
 from .options import (
     Consistency,
@@ -381,7 +379,7 @@ class Store(Collections):
 
         If the name ends in .jsonl or .jsonl.gz, the backup is text, which any database restores: it has what `copy_to`
         copies, of all collections or those of some names. With another name, which only SQLite accepts, it is a database
-        file with the whole database; `progress` then counts pages instead of documents.
+        file with the whole database; `progress` then counts its pages and documents.
 
         Raise `InvalidOption`, `InvalidName`, `CollectionNotFound`, and `OSError`.
 
@@ -400,7 +398,7 @@ class Store(Collections):
         elif names is not None:
             raise InvalidOption("collections", "a database file has all collections: name a .jsonl")
         else:
-            write_database(self.run, self._url, self._database, file, report)
+            write_database(self.run, self._url, self._catalogue.statements, file, report)
 
     def restore(
         self,
@@ -429,19 +427,12 @@ class Store(Collections):
         if own_file(self._url, self._database, file):
             raise InvalidOption("path", "is the store's own file: name a backup")
         target = StoreTarget(self.run, self._codec, restoring)
-        url = database_url(file)
-        if url is None:
+        database = database_backup(file)
+        if database is None:
             return copy(ArchiveSource(str(file), self._codec, names), target, report)
         prefix = self._options.prefix
-        with Store(url, prefix=prefix, upgrade="manual") as backup:
-            problem = f"it is no SQLite file that backup wrote, with prefix {prefix!r}"
-            try:
-                backup.run(ListStored())
-            except DatabaseError as error:
-                raise InvalidBackup(str(file), "", problem) from error
-            if not backup._catalogue.exists:
-                raise InvalidBackup(str(file), "", problem)
-            return copy_store(backup.run, names, target, report)
+        with Store(database.url, prefix=prefix, upgrade="manual") as backup:
+            return database.restore(backup.run, prefix, names, target, report)
 
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.

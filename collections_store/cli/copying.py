@@ -79,7 +79,7 @@ def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
     """
     from ..engine.backup import is_text
 
-    noun = "documents" if is_text(File(file)) else "pages"
+    noun = "documents" if is_text(File(file)) else "pages and documents"
     with target.to_read() as store, _reporting(noun) as report, cleaning_up(), naming(file):
         if names:
             target.check(store, names)

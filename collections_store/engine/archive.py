@@ -32,6 +32,8 @@ from .database_file import open_to_read
 
 FORMAT: Final = "collections_store"
 VERSION: Final = 1
+UNPARSED: Final = (AttributeError, LookupError, TypeError, ValueError)
+"""What options of a wrong form raise."""
 NO_BACKUP: Final = "it is no backup of a store"
 _ENVELOPE: Final = 2**20
 """Bytes of a line besides the body."""
@@ -39,6 +41,7 @@ _ESCAPED: Final = 6
 """Bytes that an escaped byte of a body may take."""
 _TIMES: Final = ("created_at", "updated_at")
 _OPTIONAL: Final = ("expires_at", "ttl")
+_ENTRY: Final = frozenset({"collection", "created_at", "options"})
 _ROW: Final = frozenset({"id", "body", "version", *_TIMES})
 _UNLIMITED: Final = Codec(2**62)
 _LAST_VERSION: Final = 2**62
@@ -63,8 +66,8 @@ class ArchiveTarget:
         self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
     ) -> CopiedCollection:
         """Write a collection: its line, its documents, and their number and checksum."""
-        options = dict(entry.options)
-        self._write({"collection": entry.name, "created_at": entry.created_at, "options": options})
+        header = {"collection": entry.name, "created_at": entry.created_at}
+        self._write({**header, "options": dict(entry.options), "sha256": entry.checksum()})
         digest, count = sha256(), 0
         for batch in batches:
             for row in batch:
@@ -237,11 +240,19 @@ class _Lines:
             source = sha256(f"{backup} {name}".encode()).hexdigest()[:32]
             entry = StoredCollection(name, options, created, source)
             entry.parsed()
+            if not _ENTRY <= value.keys() <= _ENTRY | {"sha256"}:
+                self.fail(
+                    f"a collection must have {', '.join(sorted(_ENTRY))}, and may have sha256"
+                )
+            if value.get("sha256", entry.checksum()) != entry.checksum():
+                self.fail("the checksum of the collection differs: it was changed")
+        except InvalidBackup:
+            raise
         except SchemaTooNew:
             raise
         except CollectionsStoreError as error:
             self.fail(str(error))
-        except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
+        except UNPARSED as error:
             self.fail(f"it must be the line of a collection ({type(error).__name__}: {error})")
         return entry
 

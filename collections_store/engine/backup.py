@@ -4,24 +4,57 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from ..document import CopyProgress
-from ..errors import InvalidBackup, InvalidOption, shortened
-from ..operations.copying import BackUp
+from ..codec import Codec
+from ..document import CopiedCollection, CopyProgress, now
+from ..errors import (
+    CollectionNotFound,
+    CollectionsStoreError,
+    DatabaseBusy,
+    DatabaseError,
+    InvalidBackup,
+    InvalidOption,
+    SchemaError,
+    TransactionConflict,
+    shortened,
+)
+from ..operations.catalogue import Catalogue
+from ..operations.connection import DriverConnection
+from ..operations.copying import (
+    BEGINNING,
+    BackUp,
+    Checksum,
+    FindDamage,
+    ListStored,
+    ReadChecksums,
+    Seal,
+    StoredCollection,
+    StoredRow,
+)
+from ..operations.operation import Work
 from ..options import Options
-from ..sql.dialects import backup_url
+from ..sql.catalogue import CatalogueStatements
+from ..sql.dialects import backup_url, is_sealed, named
 from ..sql.dialects.protocols import Database
-from .archive import NO_BACKUP, ArchiveTarget
+from .archive import NO_BACKUP, UNPARSED, ArchiveTarget, check_row
 from .atomic_file import compressed, replacing
-from .copying import Report, Run, copy_store
+from .copying import Report, Run, StoreSource, StoreTarget, copy, copy_store
 from .database_file import START, identity, locked_start, opening
+from .executor import translated
 from .pool import open_engine
 
+CHANGED: Final = (
+    "the documents are not those of the backup: they were changed, or the file is damaged"
+)
 TEXT: Final = (".jsonl", ".jsonl.gz")
 """The endings of backups as text."""
 _LOGS: Final = ("-wal", "-shm", "-journal")
@@ -39,23 +72,133 @@ def write_text(run: Run, names: tuple[str, ...] | None, path: Path, report: Repo
         copy_store(run, names, ArchiveTarget(stream), report)
 
 
-def write_database(run: Run, url: sa.URL, database: Database, path: Path, report: Report) -> None:
-    """Write the store's database to a file that replaces `path` once it is complete."""
-    pages = database.connections.backup_pages()
+def write_database(
+    run: Run, url: sa.URL, statements: CatalogueStatements, path: Path, report: Report
+) -> None:
+    """Write the store's database, and checksums, to a file that replaces `path` once it is complete."""
+    database = statements.database
+    pages = database.backups.pages
     if pages is None:
         raise InvalidOption("path", f"must end in {' or '.join(TEXT)}, got {path.name!r}")
     _check_target(path)
-
-    def count(done: int, total: int) -> None:
-        report(CopyProgress("", done, total))
-
     with replacing(path) as file:
         engine = open_engine(
             sa.URL.create(url.drivername, database=file.name), database, Options(busy_timeout=1.0)
         )
-        with closing(engine.raw_connection()) as target:
-            run(BackUp(target.driver_connection, pages, count))
+        with closing(engine.raw_connection()) as raw:
+            target = DriverConnection(raw.driver_connection, Catalogue(statements))
+            run(Work((), lambda run: _fill(run, target, pages, report), writes=False))
         engine.dispose()
+
+
+def _fill(run: Run, target: DriverConnection, pages: int, report: Report) -> None:
+    """Copy a database, and record the checksums of what it has."""
+    source = StoreSource(run, None, BEGINNING)
+    documents, copied = source.total(), 0
+
+    def count(done: int, total: int) -> None:
+        nonlocal copied
+        copied = total
+        report(CopyProgress("", done, total + documents))
+
+    def count_documents(progress: CopyProgress) -> None:
+        report(CopyProgress("", copied + progress.done, copied + progress.total))
+
+    run(BackUp(target, pages, count))
+    checksums = Checksums()
+    copy(source, checksums, count_documents)
+    run(Seal(target, tuple(checksums.found)))
+
+
+@dataclass
+class Checksums:
+    """The target of a copy that computes the checksums alone. `check` is called with each document before."""
+
+    check: Callable[[StoredCollection, StoredRow], None] = lambda _entry, _row: None
+    found: list[Checksum] = field(default_factory=list)
+
+    def begin(self, entries: list[StoredCollection]) -> None:
+        """Nothing is made."""
+
+    def write(
+        self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
+    ) -> CopiedCollection:
+        """Compute the checksums of a collection."""
+        digest, count = sha256(), 0
+        for batch in batches:
+            for row in batch:
+                self.check(entry, row)
+                digest.update(row.line())
+            count += len(batch)
+        self.found.append(Checksum(entry.name, entry.checksum(), count, digest.hexdigest()))
+        return CopiedCollection(entry.name, count, digest.hexdigest())
+
+    def end(self) -> None:
+        """Nothing is left to do."""
+
+
+@dataclass(frozen=True)
+class DatabaseBackup:
+    """A backup that is a database file. `is_sealed`: no store has written to it."""
+
+    file: str
+    url: sa.URL
+    is_sealed: bool
+
+    def restore(
+        self,
+        backup: Run,
+        prefix: str,
+        names: tuple[str, ...] | None,
+        target: StoreTarget,
+        report: Report,
+    ) -> tuple[CopiedCollection, ...]:
+        """Check the database whose operations `backup` runs, then copy collections of it; raise `InvalidBackup`."""
+
+        def check_and_copy(run: Run) -> tuple[CopiedCollection, ...]:
+            self._check(run, names, target.codec)
+            return copy(StoreSource(run, names, now()), target, report)
+
+        problem = (
+            f"it is no SQLite file that backup wrote, with prefix {prefix!r}, or it is damaged"
+        )
+        with self._refusing(problem, shows_error=False):  # "read-only", as the tables are missing
+            backup(ListStored(names, must_exist=True))
+        restored: tuple[CopiedCollection, ...] = backup(Work((), check_and_copy, writes=False))
+        return restored
+
+    def _check(self, run: Run, names: tuple[str, ...] | None, codec: Codec) -> None:
+        checksums = Checksums(partial(self._check_row, codec))
+        source = StoreSource(run, names, BEGINNING)
+        database = named(self.url.get_backend_name())
+        with self._refusing("the file is damaged"), translated(database):
+            damage = run(FindDamage())
+            if damage is not None:
+                raise DatabaseError(damage)
+            recorded = run(ReadChecksums()) if self.is_sealed else None
+            for entry in source.entries():
+                entry.parsed()
+            copy(source, checksums, lambda _: None)
+        for each in checksums.found:
+            if recorded is not None and recorded.pop(each.name, None) != each:
+                raise InvalidBackup(self.file, f"collection {each.name!r}", CHANGED)
+        if recorded and names is None:
+            raise InvalidBackup(self.file, f"collection {min(recorded)!r}", "it is missing")
+
+    def _check_row(self, codec: Codec, entry: StoredCollection, row: StoredRow) -> None:
+        with self._refusing(f"document {shortened(row.id)} of the collection {entry.name!r}"):
+            check_row(row, codec)
+
+    @contextmanager
+    def _refusing(self, problem: str, *, shows_error: bool = True) -> Iterator[None]:
+        """Raise `InvalidBackup` for an error that the content of the file causes."""
+        try:
+            yield
+        except (CollectionNotFound, DatabaseBusy, InvalidBackup, SchemaError, TransactionConflict):
+            raise
+        except (CollectionsStoreError, *UNPARSED) as error:
+            details = f": {error}" if shows_error else ""
+            raise InvalidBackup(self.file, "", f"{problem}{details}") from error
 
 
 def _check_target(path: Path) -> None:
@@ -78,10 +221,8 @@ def own_file(url: sa.URL, database: Database, path: Path) -> bool:
     return own is not None and identity(path) is not None and identity(path) == identity(own)
 
 
-def database_url(path: Path) -> sa.URL | None:
-    """Return the URL that reads a backup that is a database file; None if it is none. Raise `InvalidBackup`,
-    `InvalidOption` and `OSError`.
-    """
+def database_backup(path: Path) -> DatabaseBackup | None:
+    """Return a backup that is a database file; None if it is none. Raise `InvalidBackup`, `InvalidOption` and `OSError`."""
     if not stat.S_ISREG(path.stat().st_mode):
         raise InvalidOption("path", f"must name a file, got {str(path)!r}")
     real = path.resolve()
@@ -92,9 +233,11 @@ def database_url(path: Path) -> sa.URL | None:
             with path.open("rb") as stream:
                 start = stream.read(START)
     url = backup_url(str(real), start, is_in_use=is_locked or _has_log(real))
-    if is_locked and url is None:
+    if url is not None:
+        return DatabaseBackup(str(path), url, is_sealed(start))
+    if is_locked:
         raise InvalidBackup(str(path), "", NO_BACKUP)
-    return url
+    return None
 
 
 def read_path(path: Any) -> Path:

@@ -169,6 +169,8 @@ def _persist(connection: DriverConnection, timeout: float) -> None:
                 connection.command(setting)
                 break
             except errors.types() as error:
+                if errors.is_read_only(error):
+                    break  # it stays as it is
                 is_busy = isinstance(errors.translate(error), DatabaseBusy)
                 if not is_busy or time.monotonic() >= deadline:
                     raise

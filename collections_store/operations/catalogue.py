@@ -462,10 +462,10 @@ def read_revision(connection: Connection) -> str | None:
     """
     _check_database(connection)
     store = connection.store
-    has_catalogue = _has(connection, store.catalogue)
-    if _has(connection, store.revisions):
+    has_catalogue = has_table(connection, store.catalogue)
+    if has_table(connection, store.revisions):
         rows = connection.rows(store.revision)
-        if rows and not has_catalogue and not _has(connection, store.catalogue):
+        if rows and not has_catalogue and not has_table(connection, store.catalogue):
             raise _incomplete(connection, store.catalogue, "is missing", "collections")
         if not rows:
             raise _incomplete(connection, store.revisions, "is empty", "schema's revision")
@@ -490,7 +490,8 @@ def create_or_find(connection: Connection) -> str | None:
     return None
 
 
-def _has(connection: Connection, table: sa.Table) -> bool:
+def has_table(connection: Connection, table: sa.Table) -> bool:
+    """Return whether the database has a table."""
     reference = {"reference": connection.database.ddl.reference(table)}
     return bool(connection.rows(connection.store.has_table, reference))
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from ..document import now
-from ..errors import DatabaseUnavailable
+from ..errors import DatabaseError, DatabaseUnavailable
 from ..options import Isolation
 from ..query.filter import Filter
 from ..sql.by_id import FeedStatements, IdStatements
@@ -27,6 +27,8 @@ from ..sql.select import Query, Statements
 from .catalogue import Catalogue
 from .changes import PendingChange, Recorder, Savepoint, prunable, prune
 
+UNREADABLE: Final = "the database is damaged: restore it from a backup"
+"""SQLite's own message quotes what it has read, which is no UTF-8."""
 Row = Any
 Parameters = Mapping[str, Any]
 NONE: Final[Parameters] = {}
@@ -264,6 +266,8 @@ class DriverConnection(Connection):
         except self.database.errors.types() as error:
             raise_own(self.database, self.driver, error)
             raise
+        except UnicodeDecodeError as error:
+            raise DatabaseError(UNREADABLE) from error
         return rows
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
@@ -272,6 +276,8 @@ class DriverConnection(Connection):
         except self.database.errors.types() as error:
             raise_own(self.database, self.driver, error)
             raise
+        except UnicodeDecodeError as error:
+            raise DatabaseError(UNREADABLE) from error
         return count
 
     def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
@@ -285,7 +291,10 @@ class DriverConnection(Connection):
         return count
 
     def command(self, sql: str) -> None:
-        self.driver.execute(sql)
+        try:
+            self.driver.execute(sql)
+        except UnicodeDecodeError as error:
+            raise DatabaseError(UNREADABLE) from error
 
     def is_alive(self) -> bool:
         """Return whether the database answers."""
@@ -417,6 +426,8 @@ class SharedConnection(Connection):
             if not self.sa.closed and not self.sa.invalidated:
                 raise_own(self.database, self.sa.connection.dbapi_connection, error)
             raise
+        except UnicodeDecodeError as error:
+            raise DatabaseError(UNREADABLE) from error
 
     def command(self, sql: str) -> None:
         self.sa.exec_driver_sql(sql)

@@ -19,12 +19,21 @@ from ..query.index import Index
 from ..query.values import value_class
 from ..sql.schema import REVISION
 from .by_id import body_of
-from .catalogue import STAGED, Rename, create, drop, existing, lock_entry, set_options
+from .catalogue import (
+    STAGED,
+    Rename,
+    create,
+    drop,
+    existing,
+    has_table,
+    lock_entry,
+    set_options,
+)
 from .operation import Operation
 from .read import BEFORE_ALL
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .connection import Connection, DriverConnection
 
 
 BEGINNING: Final = -(2**63)
@@ -66,6 +75,10 @@ class StoredCollection:
     created_at: int
     source: str
 
+    def checksum(self) -> str:
+        """Return the checksum of everything but the documents."""
+        return sha256(canonical([self.name, self.created_at, self.options])).hexdigest()
+
     @property
     def indexes(self) -> tuple[Index, ...]:
         """The indexes that it has."""
@@ -87,15 +100,21 @@ class Copies(Operation[Any]):
 
 @value_class
 class ListStored(Copies):
-    """List the entries of the named collections, or of all, by name; raises `CollectionNotFound`."""
+    """List the entries of the named collections, or of all, by name; raises `CollectionNotFound`. `must_exist`: raises the
+    error of the database if the store has no tables.
+    """
 
     names: tuple[str, ...] | None = None
+    must_exist: bool = False
 
     def __call__(self, connection: Connection) -> list[StoredCollection]:
-        listing = connection.catalogue.rows(connection, connection.store.listing)
+        sql = connection.store.listing
+        rows = (
+            connection.rows if self.must_exist else partial(connection.catalogue.rows, connection)
+        )
         found = {
             name: _stored(name, created, text)
-            for name, _, created, text in listing
+            for name, _, created, text in rows(sql)
             if not name.endswith(STAGED)
         }
         for name in self.names or ():
@@ -267,11 +286,11 @@ class DropStaged(Copies):
 
 @value_class
 class BackUp(Copies):
-    """Copy the database to that of a driver's connection, some `pages` at a time, in one snapshot. `report` is called
+    """Copy the database to that of another connection, some `pages` at a time, in one snapshot. `report` is called
     with the number of pages that are done, and of all.
     """
 
-    target: Any
+    target: DriverConnection
     pages: int
     report: Callable[[int, int], object]
 
@@ -284,8 +303,56 @@ class BackUp(Copies):
             self.report(total - remaining, total)
 
         source: Any = connection  # both kinds have the driver's
-        source.driver.backup(self.target, pages=self.pages, progress=progress, sleep=0)
+        source.driver.backup(self.target.driver, pages=self.pages, progress=progress, sleep=0)
         if not connection.catalogue.exists:  # a backup has the tables nevertheless
             for sql in connection.store.create_all():
-                self.target.execute(sql)
-            self.target.execute(connection.store.stamp, {"revision": REVISION})
+                self.target.command(sql)
+            self.target.changed(connection.store.stamp, {"revision": REVISION})
+
+
+class Checksum(NamedTuple):
+    """What the file of a backup records of a collection: the checksum of the entry, the number of documents, and theirs."""
+
+    name: str
+    entry: str
+    documents: int
+    sha256: str
+
+
+@value_class
+class Seal(Copies):
+    """Record checksums in the database of another connection, a backup."""
+
+    target: DriverConnection
+    checksums: tuple[Checksum, ...]
+
+    def __call__(self, connection: Connection) -> None:
+        store = connection.store
+        for setting in connection.database.backups.sealing_settings:
+            self.target.command(setting)
+        with self.target.transaction(write=True):
+            self.target.changed(store.create_checksums)
+            self.target.changed(store.clear_checksums)
+            rows = [each._asdict() for each in self.checksums]
+            self.target.changed_many(store.insert_checksum, rows)
+
+
+@value_class
+class ReadChecksums(Copies):
+    """Read the checksums of a backup; None if it has none."""
+
+    def __call__(self, connection: Connection) -> dict[str, Checksum] | None:
+        if not has_table(connection, connection.store.checksums):
+            return None
+        rows = connection.rows(connection.store.select_checksums)
+        return {row[0]: Checksum(*row) for row in rows}
+
+
+@value_class
+class FindDamage(Copies):
+    """Return a damage of the database's file; None if there is none."""
+
+    def __call__(self, connection: Connection) -> str | None:
+        probe = connection.database.backups.integrity_probe
+        [(found,), *_] = [("ok",)] if probe is None else connection.rows(probe)
+        return None if found == "ok" else str(found)

@@ -19,7 +19,13 @@ from .by_id import TEMPLATE, FeedStatements, Statement, compiled, on_table
 from .clauses import metadata_column, partial_condition
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, SortPart, TypeAt
-from .schema import catalogue_table, documents_table, integer, revision_table
+from .schema import (
+    catalogue_table,
+    checksums_table,
+    documents_table,
+    integer,
+    revision_table,
+)
 from .select import Statements
 from .versions import has_other_version
 
@@ -32,6 +38,7 @@ class CatalogueStatements:
     def __init__(self, names: Names, database: Database) -> None:
         self.names, self.database = names, database
         self.catalogue, self.revisions = catalogue_table(names, database), revision_table(names)
+        self.checksums = checksums_table(names)
         self.c = self.catalogue.c
         self.is_named = self.c.name == _text("name")
 
@@ -51,6 +58,21 @@ class CatalogueStatements:
         )
     )
     """Select name, table, time and options of every collection, by name."""
+    create_checksums = Statement(lambda s: sa.schema.CreateTable(s.checksums, if_not_exists=True))
+    """Create the table of checksums, unless it is there."""
+    clear_checksums = Statement(lambda s: sa.delete(s.checksums))
+    """Delete the checksums."""
+    insert_checksum = Statement(
+        lambda s: sa.insert(s.checksums).values(
+            name=_text("name"),
+            entry=_text("entry"),
+            documents=integer("documents"),
+            sha256=_text("sha256"),
+        )
+    )
+    """Insert the checksums of the collection `:name`."""
+    select_checksums = Statement(lambda s: sa.select(s.checksums))
+    """Select the checksums."""
     set_table = Statement(
         lambda s: (
             sa.update(s.catalogue)

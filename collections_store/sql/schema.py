@@ -110,6 +110,18 @@ def catalogue_table(names: Names, database: Database) -> sa.Table:
     )
 
 
+def checksums_table(names: Names) -> sa.Table:
+    """Return the table of a backup's checksums: of each collection, and of its documents."""
+    return sa.Table(
+        names.checksums,
+        sa.MetaData(schema=names.schema),
+        sa.Column("name", sa.Text, primary_key=True),
+        sa.Column("entry", sa.Text, nullable=False),
+        sa.Column("documents", sa.BigInteger, nullable=False),
+        sa.Column("sha256", sa.Text, nullable=False),
+    )
+
+
 def documents_table(
     name: str, names: Names, database: Database, *, jsonb: bool = False
 ) -> sa.Table:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend, Clock, unwrap
+from conftest import Backend, Clock, sampled, unwrap
 from contract.test_copies import Enough as Enough
 from contract.test_copies import Pair, contents, fill, stop_after
 from contract.test_copies import other_backend as other_backend
@@ -27,6 +27,7 @@ from collections_store import (
     DuplicateKey,
     InvalidBackup,
     InvalidOption,
+    SchemaError,
     SchemaOutdated,
     SchemaTooNew,
     Store,
@@ -288,6 +289,9 @@ def seal(found: list[Any]) -> None:
     """Set the checksums of the lines of a backup."""
     keys, digest = ("id", "body", "version", "created_at", "updated_at", "expires_at", "ttl"), b""
     for line in found:
+        if "collection" in line:
+            entry = [line["collection"], line["created_at"], line["options"]]
+            line["sha256"] = sha256(canonical(entry)).hexdigest()
         if "id" in line and "format" not in line:
             digest += canonical([line.get(key) for key in keys]) + b"\n"
         elif line.get("end"):
@@ -372,7 +376,7 @@ def test_what_belongs_to_a_store_alone_is_not_restored(pair: Pair, tmp_path: Pat
         options |= {"ways": 5, "versions": "x", "counter": "y", "cursor_key": [], "copy_of": 1}
         options["feed"] |= {"physical": "cs_revision", "key": 7}
 
-    edited(change)(path)
+    edited(change, sealed=True)(path)
     pair.other.restore(path)
     restored = pair.other["a"]
     assert restored.get("x") == {"n": 1}
@@ -465,6 +469,88 @@ def test_a_database_of_another_program_is_no_backup(tmp_path: Path) -> None:
     connection.close()
     with Store("sqlite://") as store, pytest.raises(InvalidBackup, match=r"other\.db"):
         store.restore(tmp_path / "other.db")
+
+
+@pytest.mark.parametrize("name", ["a.db", "a.jsonl"])
+def test_any_changed_byte_is_found_or_changes_nothing(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    with Store("sqlite://") as store, Store("sqlite://") as other:
+        store["a"].put_many({str(n): {"n": n, "text": "x" * 300} for n in range(20)})
+        store["a"].create_index("n", unique=True)
+        store.backup(path)
+        whole, before, found = path.read_bytes(), contents(store), 0
+        step = len(whole) // 240 * sampled(4)
+        for place in range(step // 2, len(whole), step):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+            try:
+                other.restore(path, replace=True)
+            except (InvalidBackup, SchemaError):
+                found += 1
+                assert contents(other) in ({}, before)
+            else:
+                assert contents(other) == before
+        assert found > 0
+
+
+EDITS = {
+    "a body": "UPDATE cs_4_people SET body = '{}' WHERE id = '7'",
+    "a version": "UPDATE cs_4_people SET version = 7 WHERE id = '7'",
+    "a huge version": "UPDATE cs_4_people SET version = 9223372036854775807 WHERE id = '7'",
+    "a text as version": "UPDATE cs_4_people SET version = 'x' WHERE id = '7'",
+    "no JSON": "UPDATE cs_5_odd SET body = '{' WHERE id = 'int'",
+    "no UTF-8": "UPDATE cs_5_odd SET body = CAST(x'22ff22' AS TEXT) WHERE id = 'int'",
+    "an order": "UPDATE cs_4_people SET seq = seq + 1000 WHERE id = '7'",
+    "a lost document": "DELETE FROM cs_4_people WHERE id = '7'",
+    "a lost collection": "DELETE FROM cs_collections WHERE name = 'empty'",
+    "another name": "UPDATE cs_collections SET name = 'other' WHERE name = 'empty'",
+    "another time": "UPDATE cs_collections SET created_at = 5 WHERE name = 'empty'",
+    "an option": "UPDATE cs_collections SET options = json_set(options, '$.ttl', 7) WHERE name = 'empty'",
+    "a wrong option": "UPDATE cs_collections SET options = json_set(options, '$.ttl', 'x')",
+    "wrong indexes": "UPDATE cs_collections SET options = json_set(options, '$.indexes', 5)",
+    "no options": "UPDATE cs_collections SET options = '{'",
+    "another table": "UPDATE cs_collections SET table_name = 'sqlite_master'",
+}
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_changed_database_file_changes_nothing(tmp_path: Path, edit: str) -> None:
+    path = tmp_path / "a.db"
+    with Store("sqlite://") as store, Store("sqlite://") as other:
+        fill(store)
+        store.backup(path)
+        connection = sqlite3.connect(path)
+        connection.execute(EDITS[edit])
+        connection.commit()
+        connection.close()
+        other["people"].put("old", 1)
+        with pytest.raises(InvalidBackup, match=r"a\.db"):
+            other.restore(path, replace=True)
+        assert [each.name for each in other.collections()] == ["people"]
+        assert other["people"].get("old") == 1
+
+
+def test_the_checksums_of_a_file_hold_until_a_store_writes_to_it(
+    tmp_path: Path, clock: Clock
+) -> None:
+    path, url = tmp_path / "a.db", f"sqlite:///{tmp_path / 'a.db'}"
+    with Store("sqlite://") as store, Store("sqlite://") as other:
+        store["a"].put("x", 1, ttl=10)
+        store["a"].put("y", 1)
+        store.backup(path)
+        clock.advance(11)
+        whole = path.read_bytes()
+        for options in ("?mode=ro", "?immutable=1"):
+            with Store(f"{url}{options}") as there:
+                assert there["a"].get("y") == 1
+        assert path.read_bytes() == whole
+        assert other.restore(path)[0].count == 1
+        with Store(url) as there:
+            there["a"].put("y", 2)
+            there["b"].put("z", 3)
+            assert len(other.restore(path, replace=True)) == 2
+            there.backup(tmp_path / "again.db")
+        assert len(other.restore(tmp_path / "again.db", replace=True)) == 2
+        assert other["a"].get("y") == 2
 
 
 def test_a_database_file_has_a_prefix(tmp_path: Path) -> None:

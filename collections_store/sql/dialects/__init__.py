@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import sqlalchemy as sa
 
 from ...errors import InvalidUrl
@@ -35,6 +37,16 @@ def named(name: str, sharding: Sharding | None = None) -> Database:
         f"{name!r} is no database of this library: use sqlite:///file.db, sqlite:// (in memory) "
         "or postgresql://user:password@host/database"
     )
+
+
+_MODES: Final = slice(18, 20)
+_WAL: Final = b"\x02\x02"
+"""The bytes `_MODES` of a database file in WAL mode."""
+
+
+def is_sealed(start: bytes) -> bool:
+    """Return whether no store has written to a backup whose database file begins with `start`. A backup is not in WAL mode."""
+    return start[_MODES] != _WAL
 
 
 def backup_url(file: str, start: bytes, *, is_in_use: bool) -> sa.URL | None:

@@ -176,16 +176,23 @@ class Connections(Protocol):
         """Return the SQL functions that a connection needs."""
         return ()
 
-    def backup_pages(self) -> int | None:
-        """Return how many pages the driver's `backup` copies in a step; None: a backup is no database file."""
-        return None
-
     def has_input(self, connection: Any) -> bool:
         """Return whether the server has sent something to a connection that is not in use: it does when it ends."""
         return False
 
     def interrupt(self, connection: Any) -> None:
         """Stop the statement that a driver's connection runs; called from another thread."""
+
+
+class Backups(Protocol):
+    """Backups that are database files. The defaults are those of a database that has none."""
+
+    pages: int | None = None
+    """How many pages the driver's `backup` copies in a step; None: a backup is no database file."""
+    sealing_settings: Sequence[str] = ()
+    """The statements that give a file the state of a backup, which the first store that writes to it ends."""
+    integrity_probe: str | None = None
+    """The query for the damages of a file: the row "ok", or one for each."""
 
 
 class Replication(Protocol):
@@ -266,6 +273,10 @@ class Errors(Protocol):
 
     def translate(self, error: Exception) -> CollectionsStoreError:
         """Return the driver's error as one of this library."""
+
+    def is_read_only(self, error: Exception) -> bool:
+        """Return whether a driver's error reports that the file of the database cannot be written."""
+        return False
 
     def raised_within(self, error: Exception) -> BaseException | None:
         """Return what an SQL function raised, where that failed a statement of this thread."""
@@ -389,6 +400,7 @@ class Database:
     """Connections that a store opens by default."""
     urls: Urls
     connections: Connections
+    backups: Backups
     replication: Replication
     transactions: Transactions
     errors: Errors

@@ -10,6 +10,7 @@ from typing import Final
 from ..protocols import Database
 from .compiler import PostgresCompiler, PostgresDDL
 from .connections import (
+    PostgresBackups,
     PostgresConnections,
     PostgresErrors,
     PostgresReplication,
@@ -25,6 +26,7 @@ DATABASE: Final = Database(
     pool_size=10,
     urls=PostgresUrls(),
     connections=PostgresConnections(),
+    backups=PostgresBackups(),
     replication=PostgresReplication(),
     transactions=PostgresTransactions(),
     errors=PostgresErrors(),

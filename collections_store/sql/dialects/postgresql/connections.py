@@ -29,6 +29,7 @@ from ....errors import (
 )
 from ....options import URL_OPTIONS, Isolation, Options
 from ..protocols import (
+    Backups,
     Connections,
     Errors,
     Replication,
@@ -259,6 +260,10 @@ def lock_timeout(options: Options, busy_timeout: float) -> int:
     operation then runs again.
     """
     return max(1, int(min(busy_timeout, (options.reply_timeout or math.inf) / 2) * 1000))
+
+
+class PostgresBackups(Backups):
+    """A backup is text."""
 
 
 class PostgresReplication(Replication):

@@ -10,6 +10,7 @@ from typing import Final
 from ..protocols import Database
 from .compiler import SqliteCompiler, SqliteDDL
 from .connections import (
+    SqliteBackups,
     SqliteConnections,
     SqliteErrors,
     SqliteReplication,
@@ -25,6 +26,7 @@ DATABASE: Final = Database(
     pool_size=4,
     urls=SqliteUrls(),
     connections=SqliteConnections(),
+    backups=SqliteBackups(),
     replication=SqliteReplication(),
     transactions=SqliteTransactions(),
     errors=SqliteErrors(),

@@ -22,6 +22,7 @@ from ....errors import (
 )
 from ....options import Options
 from ..protocols import (
+    Backups,
     Connections,
     Errors,
     Function,
@@ -169,13 +170,19 @@ class SqliteConnections(Connections):
     def functions(self) -> Sequence[Function]:
         return functions()
 
-    def backup_pages(self) -> int:
-        """4 MB: between two steps the backup can be stopped."""
-        return 1024
-
     def interrupt(self, connection: Any) -> None:
         """Harmless if no statement runs."""
         connection.interrupt()
+
+
+class SqliteBackups(Backups):
+    """SQLite's online backup."""
+
+    pages = 1024
+    """4 MB: between two steps the backup can be stopped."""
+    sealing_settings = ("PRAGMA journal_mode = DELETE",)
+    """Every store that may write sets it to WAL."""
+    integrity_probe = "PRAGMA quick_check(1)"
 
 
 class SqliteReplication(Replication):
@@ -213,6 +220,8 @@ class SqliteErrors(Errors):
         code = extended & 0xFF
         if code == sqlite3.SQLITE_ERROR and "no such table" in str(cause):
             return TableVanished(str(cause))
+        if str(cause).startswith("Could not decode"):  # Python's message quotes the text
+            return DatabaseError(f"text is not UTF-8: {_ADVICE[sqlite3.SQLITE_CORRUPT]}")
         if extended == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
             return UniqueViolated(str(cause).rpartition("index ")[2].strip("'"))
         if code in _BUSY:
@@ -225,6 +234,10 @@ class SqliteErrors(Errors):
         message = f"{cause}: {advice}" if advice else str(cause)
         kind = DatabaseUnavailable if code in _UNAVAILABLE else DatabaseError
         return kind(message)
+
+    def is_read_only(self, error: Exception) -> bool:
+        cause = getattr(error, "orig", None) or error
+        return getattr(cause, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
 
     def raised_within(self, error: Exception) -> BaseException | None:
         return raised_within(error)
