@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from .document import Document
 
 _SPELLED_OUT = 1e16
+_STRUCTURE: Final = (b",", b":", b"[", b"]", b"{", b"}")
+"""Each takes a byte of any spelling of a value, also within a string."""
 _NUL = b"\\u0000"
 _ADVICE = "convert it first, or give the store a `default` function that does"
 
@@ -45,6 +47,13 @@ Extra: TypeAlias = Literal["forbid", "allow"]
 Decode: TypeAlias = Callable[[str | bytes], Any]
 """Returns a body from its text. Raises `ValueError`; an `InvalidBody` is raised again with the name of the document."""
 decode: Final[Decode] = orjson.loads
+
+
+def is_larger(text: bytes, most: int) -> bool:
+    """Return whether the values of a JSON text take more than `most` bytes at least, spaces and escapes apart. It is not
+    decoded for that: an empty list, 3 bytes with its comma, takes 64 in memory.
+    """
+    return len(text) > most and sum(map(text.count, _STRUCTURE)) > most
 
 
 class BodySkipped(InvalidBody):

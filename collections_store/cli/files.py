@@ -175,12 +175,14 @@ class Indexes:
     values: Any
 
 
-def parse_json(text: bytes) -> Any:
-    """Parse JSON; raises `BadItem`.
+def parse_json(text: bytes, most: int | None = None) -> Any:
+    """Parse JSON whose values take up to `most` bytes, by default those of a line; raises `BadItem`.
 
     `codec.decode` rounds an integer beyond 64 bits to a float. Python's own parser does not, so the store can
     reject it; it is slower, so only texts with long numbers take it.
     """
+    if codec.is_larger(text, MAX_LINE // 4 + 2**20 if most is None else most):
+        raise BadItem("too large: it has more values than a body may have")
     try:
         if _LONG_NUMBER.search(text):
             return json.loads(text, parse_constant=_refuse)
@@ -204,8 +206,18 @@ def uncompressed(stream: IO[bytes]) -> BufferedReader:
     buffered = stream if isinstance(stream, BufferedReader) else BufferedReader(cast(Any, stream))
     start = buffered.peek(len(_GZIP))[: len(_GZIP)]
     if start and _GZIP.startswith(start):
-        buffered = BufferedReader(cast(Any, gzip.GzipFile(fileobj=buffered)))
+        buffered = BufferedReader(cast(Any, _Gzip(fileobj=buffered)))
     return buffered
+
+
+class _Gzip(gzip.GzipFile):
+    """A gzipped stream that raises `DamagedInput`."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        try:
+            return super().read(size)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DamagedInput(f"the gzipped data is damaged: {error}") from error
 
 
 def read_items(stream: IO[bytes]) -> Iterator[Item]:
@@ -293,7 +305,7 @@ def _array(parts: Iterable[bytes]) -> Iterator[Item]:
             if len(text) > MAX_ARRAY:
                 size = f"{MAX_ARRAY >> 20} MiB"
                 raise BadItem(f"too long: more than {size}; write each document on its own line")
-        values = parse_json(bytes(text))
+        values = parse_json(bytes(text), MAX_ARRAY // 4)
     except BadItem as error:
         yield Item("the array", error)
         return
@@ -303,13 +315,10 @@ def _array(parts: Iterable[bytes]) -> Iterator[Item]:
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield lines; one that is too long is several parts."""
-    try:
-        line = stream.readline(MAX_LINE + 1).removeprefix(_BYTE_ORDER_MARK)
-        while line:
-            yield line
-            line = stream.readline(MAX_LINE + 1)
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DamagedInput(f"the gzipped data is damaged: {error}") from error
+    line = stream.readline(MAX_LINE + 1).removeprefix(_BYTE_ORDER_MARK)
+    while line:
+        yield line
+        line = stream.readline(MAX_LINE + 1)
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -17,7 +17,16 @@ import click
 from .. import Document, Path
 from .. import codec as json_codec
 from ..document import new_id
-from .files import MAX_LINE, BadItem, DamagedInput, Item, parse_json, read_items, uncompressed
+from .files import (
+    MAX_ARRAY,
+    MAX_LINE,
+    BadItem,
+    DamagedInput,
+    Item,
+    parse_json,
+    read_items,
+    uncompressed,
+)
 from .output import Exit, Failure, to_text
 
 Source: TypeAlias = Literal["json", "mongodb", "bson", "tinydb", "csv"]
@@ -88,8 +97,11 @@ def _bson(stream: IO[bytes]) -> Iterator[Item]:
 
 def _tinydb(stream: IO[bytes], table: str) -> Iterator[Item]:
     """Yield the documents of a table of TinyDB's file, which is read as a whole."""
+    text = uncompressed(stream).read(MAX_ARRAY + 1)
+    if len(text) > MAX_ARRAY:
+        raise DamagedInput(f"too long: more than {MAX_ARRAY >> 20} MiB")
     try:
-        tables = parse_json(uncompressed(stream).read())
+        tables = parse_json(text, MAX_ARRAY // 4)
     except BadItem as error:
         raise DamagedInput(str(error)) from error
     if not isinstance(tables, dict) or not all(isinstance(each, dict) for each in tables.values()):
@@ -145,7 +157,7 @@ def _read_types(text: str | None) -> dict[str, str]:
 def _csv(stream: IO[bytes], id_column: str | None, types: dict[str, str]) -> Iterator[Item]:
     """Yield the rows of a CSV file; the first one has the names of the columns."""
     csv.field_size_limit(MAX_LINE)
-    rows = csv.reader(codecs.iterdecode(uncompressed(stream), "utf-8-sig"), strict=True)
+    rows = csv.reader(codecs.iterdecode(_lines(uncompressed(stream)), "utf-8-sig"), strict=True)
     try:
         header = next(rows, [])
         _check_header(header, id_column, types)
@@ -157,6 +169,15 @@ def _csv(stream: IO[bytes], id_column: str | None, types: dict[str, str]) -> Ite
         raise DamagedInput(f"after line {rows.line_num}: it is not UTF-8") from error
     except csv.Error as error:
         raise DamagedInput(f"line {rows.line_num}: it is not CSV: {error}") from error
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    number = 0
+    while line := stream.readline(MAX_LINE + 1):
+        number += 1
+        if len(line) > MAX_LINE:
+            raise DamagedInput(f"line {number}: too long: more than {MAX_LINE >> 20} MiB")
+        yield line
 
 
 def _check_header(header: list[str], id_column: str | None, types: dict[str, str]) -> None:

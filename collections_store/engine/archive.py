@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, cast
 
-from ..codec import Codec, decode
+from ..codec import Codec, decode, is_larger
 from ..document import MAX_TTL, CopiedCollection, check_id, check_name, now
 from ..errors import (
     CollectionNotFound,
@@ -34,6 +34,7 @@ FORMAT: Final = "collections_store"
 VERSION: Final = 1
 UNPARSED: Final = (AttributeError, LookupError, TypeError, ValueError)
 """What options of a wrong form raise."""
+TOO_LARGE: Final = "it is longer than a body of the store may be: raise max_body"
 NO_BACKUP: Final = "it is no backup of a store"
 _ENVELOPE: Final = 2**20
 """Bytes of a line besides the body."""
@@ -146,7 +147,7 @@ class ArchiveSource:
     def _sections(self) -> Iterator[tuple[StoredCollection, Iterator[list[StoredRow]]]]:
         """Yield each collection with its documents, which are read before the next collection is."""
         with _opened(self.file) as stream:
-            lines = _Lines(self.file, stream, _ESCAPED * self.codec.max_bytes + _ENVELOPE)
+            lines = _Lines(self.file, stream, self.codec.max_bytes)
             header, count = lines.header(), 0
             while "end" not in (value := lines.next()):
                 entry = lines.entry(value, header)
@@ -175,9 +176,9 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
 class _Lines:
     """The lines of an archive, one after the other; an invalid one raises `InvalidBackup` with its number."""
 
-    def __init__(self, file: str, stream: IO[bytes], longest: int) -> None:
-        self._file, self._stream, self._longest = file, stream, longest
-        self._number = 0
+    def __init__(self, file: str, stream: IO[bytes], max_body: int) -> None:
+        self._file, self._stream, self._number = file, stream, 0
+        self._longest, self._largest = _ESCAPED * max_body + _ENVELOPE, max_body + _ENVELOPE
 
     def fail(self, problem: str) -> NoReturn:
         """Raise the error of the present line."""
@@ -188,6 +189,8 @@ class _Lines:
         text = self._read()
         if not text:
             self.fail("the file ends here: it is incomplete")
+        if is_larger(text, self._largest):
+            self.fail(TOO_LARGE)
         try:
             value = decode(text)
         except ValueError:
@@ -208,7 +211,7 @@ class _Lines:
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             self.fail(f"the gzipped data is damaged: {error}")
         if len(text) > self._longest:
-            self.fail("it is longer than a body of the store may be: raise max_body")
+            self.fail(TOO_LARGE)
         return text
 
     def header(self) -> str:

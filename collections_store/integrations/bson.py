@@ -16,6 +16,8 @@ from uuid import UUID
 
 from .. import Document, MissingExtra
 
+MAX_DOCUMENT: Final = 17 * 2**20
+"""Bytes; MongoDB's limit is 16 MiB, and 16 KiB more for its own documents."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UUID: Final = 4
 """The subtype of BSON's UUIDs; those of subtype 3 have several orders of bytes."""
@@ -89,7 +91,11 @@ def read_dump(stream: IO[bytes]) -> Iterator[str]:
         document_class=bson.SON, datetime_conversion=bson.DatetimeConversion.DATETIME_AUTO
     )
     try:
-        for document in bson.decode_file_iter(stream, codec):
+        while size := stream.read(4):
+            length = int.from_bytes(size, "little")
+            if length > MAX_DOCUMENT:
+                raise bson.errors.InvalidBSON(f"a document of {length:,} bytes")
+            document = bson.decode(size + stream.read(max(length - 4, 0)), codec)
             yield json_util.dumps(document, json_options=options)
     except bson.errors.InvalidBSON as error:
         raise ValueError(f"the BSON is damaged: {error}") from error

@@ -230,9 +230,10 @@ def test_damaged_gzip_stops_the_import(sqlite: Cli, tmp_path: Path, options: tup
     ):
         file = tmp_path / f"{number}.gz"
         file.write_bytes(damaged)
-        message = sqlite.fails(3, "import", str(file), "-c", "t", "--id", "n", *options)
-        assert message.startswith(f"'{file}': the gzipped data is damaged: ")
-        assert message.endswith("; nothing was imported")
+        for source in (("--id=n",), ("--format=tinydb",), ("--format=csv", "--id=n")):
+            message = sqlite.fails(3, "import", str(file), "-c", "t", *source, *options)
+            assert message.startswith(f"'{file}': the gzipped data is damaged: ")
+            assert message.endswith("; nothing was imported")
 
 
 def test_usage_errors_of_import(sqlite: Cli, tmp_path: Path) -> None:
@@ -319,6 +320,34 @@ def test_a_line_of_zeros_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     assert peak < 8 * 2**20
     assert isinstance(item.value, BadItem)
     assert "more than 1 MiB" in str(item.value)
+
+
+@pytest.mark.parametrize("source", ["json", "mongodb", "tinydb"])
+@pytest.mark.parametrize("start", [b"[", b'{"n": 1}\n[', b'{"t": ['])
+def test_many_values_are_counted_before_they_are_decoded(
+    sqlite: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, start: bytes
+) -> None:
+    for module in (reading, formats):
+        monkeypatch.setattr(module, "MAX_LINE", 2**23)
+        monkeypatch.setattr(module, "MAX_ARRAY", 2**23)
+    file = tmp_path / "many.gz"
+    file.write_bytes(gzip.compress(start + b"[]," * 2_700_000 + b"[]]"))
+    tracemalloc.start()
+    message = sqlite.fails(3, "import", str(file), "-c", "t", "--format", source)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 * 2**23
+    assert message.startswith(f"'{file}'")
+
+
+def test_a_cell_that_is_too_long_ends_the_import(
+    sqlite: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(formats, "MAX_LINE", 2**10)
+    file = tmp_path / "long.csv"
+    file.write_bytes(b"id\n1\n" + b"x" * 2000)
+    message = sqlite.fails(3, "import", str(file), "-c", "t", "--format", "csv", "--id", "id")
+    assert "line 3: too long" in message
 
 
 def test_an_array_that_is_too_long_is_a_bad_item(

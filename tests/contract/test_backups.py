@@ -5,6 +5,7 @@ import json
 import os
 import sqlite3
 import stat
+import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
@@ -384,6 +385,24 @@ def test_what_belongs_to_a_store_alone_is_not_restored(pair: Pair, tmp_path: Pat
     restored.put("y", {"n": 2})
     assert [each.id for each in restored.page(limit=1, sort="n")] == ["x"]
     assert pair.other.drop("a")
+
+
+@pytest.mark.parametrize("line", [0, 1, 2])
+def test_many_values_are_counted_before_they_are_decoded(tmp_path: Path, line: int) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    with Store("sqlite://", max_body=2**20) as store:
+        store["a"].put("x", 1)
+        store.backup(path)
+        texts = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+        texts[line] = texts[line][:-2] + b',"more":[' + b"[]," * 2_000_000 + b"[]]}\n"
+        path.write_bytes(gzip.compress(b"".join(texts)))
+        tracemalloc.start()
+        with pytest.raises(InvalidBackup, match="no backup|max_body"):
+            store.restore(path, replace=True)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 5 * 2**23
+        assert store["a"].get("x") == 1
 
 
 def test_any_cut_of_a_gzipped_text_is_found(tmp_path: Path) -> None:

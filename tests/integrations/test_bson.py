@@ -148,6 +148,6 @@ def test_a_dump_is_read() -> None:
         ),
         (7, {}),
     ]
-    for cut in (1, 3, len(data) - 1):
+    for damaged in (data[:1], data[:3], data[:-1], bytes(8), b"\xff\xff\xff\x7f" + bytes(8)):
         with pytest.raises(ValueError, match="damaged"):
-            list(read_dump(io.BytesIO(data[:cut])))
+            list(read_dump(io.BytesIO(damaged)))
