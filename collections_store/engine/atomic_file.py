@@ -1,15 +1,38 @@
-"""Files that replace others once they are complete, and gzip by the name's ending."""
+"""Files that replace others once they are complete, and gzip by the name's ending.
+
+An incomplete file is locked by its writer. The next writer of the same path removes those that nobody locks: their writers
+were killed. The lock is one of Linux, of an open file description: closing other descriptors keeps it, and neither
+SQLite's locks nor NFS conflict with that byte. Where there is none, incomplete files of killed writers stay.
+"""
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
+import re
 import shutil
+import stat
+import struct
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, Any, cast
+from typing import IO, Any, Final, cast
+
+from .database_file import identity, is_open_here
+
+try:
+    from fcntl import F_OFD_SETLK, F_WRLCK, fcntl
+except ImportError:  # no Linux
+    HAS_LOCKS = False
+else:
+    HAS_LOCKS = True
+    _BYTE: Final = struct.pack("hhqqi4x", F_WRLCK, os.SEEK_SET, 2**40, 1, 0)
+    """The lock of one byte, far from those that SQLite locks."""
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_LOGS: Final = ("", "-journal", "-wal", "-shm")
 
 
 @contextmanager
@@ -18,31 +41,74 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     removed after an exception. It is private (mode 0600), unless the replaced file was not. A device is written to.
     """
     path = path.resolve()
-    if path.exists() and not path.is_file():
-        with path.open("wb") as device:  # /dev/null, a named pipe: nothing to replace
-            yield device
-        return
-    with _beside(path) as file:
-        part = Path(file.name)
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if path.exists():
-                shutil.copymode(path, part)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
+    with _naming(path):
+        if path.exists() and not path.is_file():
+            with path.open("wb") as device:  # /dev/null, a named pipe: nothing to replace
+                yield device
+            return
+        with _beside(path) as file:
+            part = Path(file.name)
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if path.exists():
+                    shutil.copymode(path, part)
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Name `path` in the system's error about a full disk, which names no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _FULL:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
 
 
 def _beside(path: Path) -> Any:
-    """Open a new file in the same folder; errors name `path`."""
+    """Open and lock a new file in the same folder; errors name `path`."""
+    prefix = f".{path.name[:100]}."
+    _remove_left(path.parent, prefix)
     try:
-        return NamedTemporaryFile(
-            prefix=f".{path.name[:100]}.", suffix=".part", dir=path.parent, delete=False
-        )
+        while True:
+            file = NamedTemporaryFile(  # noqa: SIM115
+                prefix=prefix, suffix=".part", dir=path.parent, delete=False
+            )
+            is_ours = _lock(file.fileno())
+            if is_ours is None or (is_ours and identity(file.name) is not None):
+                return file
+            file.close()  # another writer took it for one that was left
+            Path(file.name).unlink(missing_ok=True)
     except OSError as error:
         raise type(error)(error.errno, error.strerror, str(path)) from error
+
+
+def _lock(descriptor: int) -> bool | None:
+    """Lock an incomplete file until it is closed; return whether nobody else has, None if it cannot be locked."""
+    if not HAS_LOCKS:
+        return None
+    try:
+        fcntl(descriptor, F_OFD_SETLK, _BYTE)
+    except OSError as error:
+        return False if error.errno in {errno.EAGAIN, errno.EACCES} else None
+    return True
+
+
+def _remove_left(folder: Path, prefix: str) -> None:
+    """Remove the incomplete files whose writers were killed."""
+    name = re.compile(f"{re.escape(prefix)}[a-z0-9_]{{8}}[.]part")
+    with suppress(OSError):
+        for part in [each for each in folder.iterdir() if name.fullmatch(each.name)]:
+            if stat.S_ISREG(part.lstat().st_mode) and not is_open_here(part):
+                with suppress(OSError), part.open("r+b") as file:
+                    if _lock(file.fileno()):
+                        for end in _LOGS:
+                            part.with_name(f"{part.name}{end}").unlink(missing_ok=True)
 
 
 def compressed(file: IO[bytes], path: Path) -> AbstractContextManager[IO[bytes]]:

@@ -87,7 +87,13 @@ def write_database(
         )
         with closing(engine.raw_connection()) as raw:
             target = DriverConnection(raw.driver_connection, Catalogue(statements))
-            run(Work((), lambda run: _fill(run, target, pages, report), writes=False))
+            try:
+                run(Work((), lambda run: _fill(run, target, pages, report), writes=False))
+            except DatabaseError as error:  # it names the store's own file
+                number = database.errors.errno(error.__cause__)
+                if number is None:
+                    raise
+                raise OSError(number, os.strerror(number), str(path)) from error
         engine.dispose()
 
 

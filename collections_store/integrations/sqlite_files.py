@@ -121,6 +121,8 @@ def _opened(file: File, path: Path, mode: str) -> Iterator[ExternalFile]:
             yield ExternalFile(connection)
     except DatabaseError as error:
         raise type(error)(f"{str(file)!r}: {error}") from error
+    except UnicodeDecodeError as error:  # of a name in the schema, which SQLite quotes
+        raise DatabaseError(f"{str(file)!r}: text is not UTF-8: the file is damaged") from error
 
 
 def _is_wal(path: Path) -> bool:

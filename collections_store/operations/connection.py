@@ -18,7 +18,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from ..document import now
-from ..errors import DatabaseError, DatabaseUnavailable
+from ..errors import DatabaseUnavailable
 from ..options import Isolation
 from ..query.filter import Filter
 from ..sql.by_id import FeedStatements, IdStatements
@@ -27,8 +27,6 @@ from ..sql.select import Query, Statements
 from .catalogue import Catalogue
 from .changes import PendingChange, Recorder, Savepoint, prunable, prune
 
-UNREADABLE: Final = "the database is damaged: restore it from a backup"
-"""SQLite's own message quotes what it has read, which is no UTF-8."""
 Row = Any
 Parameters = Mapping[str, Any]
 NONE: Final[Parameters] = {}
@@ -267,7 +265,7 @@ class DriverConnection(Connection):
             raise_own(self.database, self.driver, error)
             raise
         except UnicodeDecodeError as error:
-            raise DatabaseError(UNREADABLE) from error
+            raise self.database.errors.of_damage(error) from error
         return rows
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
@@ -277,7 +275,7 @@ class DriverConnection(Connection):
             raise_own(self.database, self.driver, error)
             raise
         except UnicodeDecodeError as error:
-            raise DatabaseError(UNREADABLE) from error
+            raise self.database.errors.of_damage(error) from error
         return count
 
     def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
@@ -294,7 +292,7 @@ class DriverConnection(Connection):
         try:
             self.driver.execute(sql)
         except UnicodeDecodeError as error:
-            raise DatabaseError(UNREADABLE) from error
+            raise self.database.errors.of_damage(error) from error
 
     def is_alive(self) -> bool:
         """Return whether the database answers."""
@@ -427,7 +425,7 @@ class SharedConnection(Connection):
                 raise_own(self.database, self.sa.connection.dbapi_connection, error)
             raise
         except UnicodeDecodeError as error:
-            raise DatabaseError(UNREADABLE) from error
+            raise self.database.errors.of_damage(error) from error
 
     def command(self, sql: str) -> None:
         self.sa.exec_driver_sql(sql)

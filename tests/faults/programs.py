@@ -552,5 +552,17 @@ def copy_until(url: str, options: dict[str, Any], other: str, last: str) -> None
         store.copy_to(to, progress=report)
 
 
+def back_up_until(url: str, options: dict[str, Any], path: str, last: str) -> None:
+    """Back up a store, and print when `last` documents or pages are written; then wait to be killed."""
+
+    def report(progress: CopyProgress) -> None:
+        if progress.done >= int(last):
+            print(progress.done, flush=True)
+            time.sleep(1000)
+
+    with Store(url, **options) as store:
+        store.backup(path, progress=report)
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](sys.argv[2], json.loads(sys.argv[3]), *sys.argv[4:])

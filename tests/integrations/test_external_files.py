@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from unit.engine.test_sqlite_files import damage_schema
 
 from collections_store import DatabaseBusy, DatabaseError, DatabaseUnavailable, Store
 from collections_store.integrations import sqlite_files
@@ -176,6 +177,12 @@ def test_a_damaged_file_is_an_error(program: Program, file: Path, damage: str) -
     bad = sound[:half] if damage == "cut off" else sound[:8192] + b"\xa5" * half
     file.write_bytes(bad)
     program.refused(file, DatabaseError, "malformed: the file is damaged")
+
+
+def test_a_damaged_schema_is_an_error(program: Program, file: Path) -> None:
+    program.write(file, {"key": 1}).close()
+    damage_schema(file)
+    program.refused(file, DatabaseError, "damaged")
 
 
 def test_a_file_that_is_not_of_sqlite_is_an_error(program: Program, file: Path) -> None:

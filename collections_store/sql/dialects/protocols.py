@@ -274,6 +274,14 @@ class Errors(Protocol):
     def translate(self, error: Exception) -> CollectionsStoreError:
         """Return the driver's error as one of this library."""
 
+    def of_damage(self, error: UnicodeDecodeError) -> Exception:
+        """Return the driver's error for a damaged database: `error` was raised because its message is not UTF-8."""
+        return error
+
+    def errno(self, error: BaseException | None) -> int | None:
+        """Return the system's error for a driver's error of writing a file; None for others."""
+        return None
+
     def is_read_only(self, error: Exception) -> bool:
         """Return whether a driver's error reports that the file of the database cannot be written."""
         return False

@@ -17,6 +17,7 @@ from collections_store import (
     DatabaseError,
     DatabaseUnavailable,
     Indexed,
+    InvalidBackup,
     InvalidUrl,
     Store,
     migrate,
@@ -68,6 +69,41 @@ def test_a_dangling_link_gets_its_file(tmp_path: Path) -> None:
         store["things"].put("a", 1)
     assert {each.name for each in tmp_path.iterdir()} == {"link.db", "store.db"}
     assert modes(tmp_path) == {0o600}
+
+
+def damage_schema(file: Path) -> None:
+    """Put bytes into the schema that are not UTF-8, which SQLite quotes in its errors."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("CREATE TABLE IF NOT EXISTS other (x)")
+        broken = "name = CAST(x'7aff' AS TEXT), sql = CAST(x'435245415445ff' AS TEXT)"
+        connection.execute(f"UPDATE sqlite_master SET {broken} WHERE name = 'other'")
+        connection.commit()
+
+
+def test_a_damaged_schema_is_an_error_that_names_the_file(file: Path) -> None:
+    damage_schema(file)
+    engine = sa.create_engine(f"sqlite:///{file}")
+    for store in (Store(f"sqlite:///{file}"), Store(engine=engine)):
+        with store, pytest.raises(DatabaseError, match=r"store\.db': the file is damaged"):
+            store["things"].get("a")
+    engine.dispose()
+    for function in (migrate.upgrade, migrate.current):
+        with pytest.raises(DatabaseError, match=r"store\.db': the file is damaged"):
+            function(f"sqlite:///{file}")
+    with Store("sqlite://") as other, pytest.raises(InvalidBackup, match=r"store\.db.*damaged"):
+        other.restore(file)
+
+
+def test_text_that_is_not_utf_8_is_an_error_without_the_text(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("UPDATE cs_1_things SET body = CAST(x'22736563726574ff22' AS TEXT)")
+        connection.commit()
+    with Store(f"sqlite:///{file}") as store:
+        for read in (lambda: store["things"].get("a"), store["things"].list):
+            with pytest.raises(DatabaseError, match=r"store\.db': text is not UTF-8") as caught:
+                read()
+            assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["a b.db", "a%20b.db", "a?b.db", "a#b.db", "ä.db", "file:x.db"])

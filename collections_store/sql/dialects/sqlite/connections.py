@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from collections.abc import Sequence
@@ -56,6 +57,11 @@ _URL_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
 """SQLite's options, each with its values, and SQLAlchemy's `uri`."""
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _UNAVAILABLE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB})
+_ERRNOS: Final = {
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR_WRITE: errno.EIO,
+    sqlite3.SQLITE_IOERR_FSYNC: errno.EIO,
+}
 _ADVICE: Final = {
     sqlite3.SQLITE_CANTOPEN: "is it a file, does the folder exist, and may this process write there?",
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
@@ -234,6 +240,14 @@ class SqliteErrors(Errors):
         message = f"{cause}: {advice}" if advice else str(cause)
         kind = DatabaseUnavailable if code in _UNAVAILABLE else DatabaseError
         return kind(message)
+
+    def of_damage(self, error: UnicodeDecodeError) -> Exception:
+        """SQLite's message quotes what it has read."""
+        return sqlite3.DatabaseError(_ADVICE[sqlite3.SQLITE_CORRUPT])
+
+    def errno(self, error: BaseException | None) -> int | None:
+        cause = getattr(error, "orig", None) or error
+        return _ERRNOS.get(getattr(cause, "sqlite_errorcode", 0))
 
     def is_read_only(self, error: Exception) -> bool:
         cause = getattr(error, "orig", None) or error
