@@ -36,6 +36,7 @@ from .engine.backup import (
 from .engine.copying import StoreTarget, check_report, copy, copy_store
 from .engine.database_file import leak
 from .engine.executor import raise_if_abandoned
+from .engine.inherited import protect
 from .engine.jobs import Job
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .engine.permits import TransactionPermits
@@ -324,6 +325,8 @@ class Store(Collections):
                 f"must be an open sqlalchemy.Connection, got {shortened(given)}{hint}",
             )
         check_driver("connection", given.dialect, self._database)
+        if not self._database.urls.is_private(given.engine.url):
+            protect(given.engine, given)
         return Bound(self, SharedConnection(given, self._catalogue.uncached()))
 
     def copy_to(

@@ -37,6 +37,7 @@ from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile
 from .executor import Executor
 from .group_commit import GroupCommit, run_group
+from .inherited import protect
 from .jobs import Job
 from .lifecycle import make_ready
 from .permits import OWN, TransactionPermits
@@ -184,6 +185,8 @@ class Backend:
             self.readers = self._replicas.readers
 
     def _borrow(self, engine: sa.Engine) -> None:
+        if not self._is_private:
+            protect(engine)
         engine = engine.execution_options(**self.database.transactions.shared_options)
         opener = partial(open_shared_connection, engine, self._catalogue)
         pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)

@@ -11,6 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
+from conftest import Backend
 
 from collections_store import AsyncStore, Store, StoreClosed
 from collections_store.engine import workers as background
@@ -49,6 +51,11 @@ def put(url: str, id: str) -> int:
         return store["things"].put(id, 1)
 
 
+def store_count(url: str) -> int:
+    with Store(url) as store:
+        return store["things"].count()
+
+
 def play(folder: Path, rounds: int, seed: int) -> str:
     command = [sys.executable, str(PROGRAM), str(folder), str(rounds), str(seed)]
     limit = 60 + 3 * rounds
@@ -65,6 +72,94 @@ def test_no_write_is_lost_in_any_order_of_closing(tmp_path: Path) -> None:
 @pytest.mark.timeout(3600)
 def test_no_write_is_lost_in_hundreds_of_forks(tmp_path: Path) -> None:
     assert play(tmp_path, 450, 2) == "acknowledged True, lost 0, failed 0\n"
+
+
+def play_engines(folder: Path, step: int) -> str:
+    command = [sys.executable, str(PROGRAM.with_name("engine_forks.py")), str(folder), str(step)]
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "tests")))}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=600, check=False, env=environment
+    )
+    return done.stdout + done.stderr
+
+
+def test_the_end_of_a_child_leaves_the_files_of_given_engines_alone(tmp_path: Path) -> None:
+    assert play_engines(tmp_path, 19) == "acknowledged 608, lost 0, failed 0\n"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_the_end_of_any_child_leaves_the_files_of_given_engines_alone(tmp_path: Path) -> None:
+    assert play_engines(tmp_path, 1) == "acknowledged 11264, lost 0, failed 0\n"
+
+
+ENDING = """
+import os, sys
+import sqlalchemy as sa
+from collections_store import Store
+
+url, schema, kind = sys.argv[1:]
+engine = sa.create_engine(url)
+store = Store(engine=engine, schema=schema)
+with engine.begin() if kind == "connection" else store.transaction() as given:
+    tx = store.bind(given) if kind == "connection" else given
+    tx["things"].put("a", 1)
+    if not (child := os.fork()):
+        sys.exit()
+    os.waitpid(child, 0)
+    tx["things"].put("b", 1)
+print(store["things"].count())
+"""
+
+
+@pytest.mark.parametrize("kind", ["transaction", "connection"])
+def test_the_end_of_a_child_leaves_transactions_of_given_engines_open(
+    postgres_backend: Backend, kind: str
+) -> None:
+    url = postgres_backend.url.replace("postgresql:", "postgresql+psycopg:")
+    command = [sys.executable, "-W", "ignore", "-c", ENDING, url]
+    command += [postgres_backend.options["schema"], kind]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("2\n", "")
+
+
+def test_a_given_engine_connects_again_in_a_child(postgres_backend: Backend) -> None:
+    engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+
+    def process() -> object:
+        with engine.connect() as connection:
+            return connection.scalar(sa.text("SELECT pg_backend_pid()"))
+
+    with Store(engine=engine, **postgres_backend.options) as store:
+        store["things"].put("a", 1)
+        ours = process()
+        assert in_child(process) != repr(ours)
+        assert process() == ours
+    engine.dispose()
+
+
+def test_a_connection_in_use_at_the_fork_commits_nothing_in_the_child(url: str) -> None:
+    engine = sa.create_engine(url)
+    with Store(engine=engine) as store, engine.begin() as connection:
+        store.bind(connection)["things"].put("a", 1)
+        assert "NoneType" in in_child(connection.commit)
+        assert in_child(connection.rollback) == "None"
+    assert store_count(url) == 1
+    engine.dispose()
+
+
+def test_the_copy_of_a_database_in_memory_is_left_to_the_child() -> None:
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+    with Store(engine=engine) as store:
+        store["things"].put("a", 1)
+
+        def count() -> object:
+            with engine.connect() as connection:
+                return connection.scalar(sa.text("SELECT count(*) FROM cs_1_things"))
+
+        assert in_child(count) == "1"
+    engine.dispose()
 
 
 def test_a_child_opens_the_file_of_its_parent_with_locks_of_its_own(url: str) -> None:

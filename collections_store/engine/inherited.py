@@ -1,0 +1,61 @@
+"""The connections of callers' engines, in a forked child.
+
+Rules:
+
+1. The child neither uses nor closes a connection of the parent. SQLite's close would delete the log of a file that others
+   have open, its rollback the journal of the parent's transaction; PostgreSQL's server would end the parent's session.
+2. So they are kept until the process is gone, also past the end of the interpreter, and the engine gets a new pool.
+3. A connection in use at the fork is taken from whoever has it in the child, as SQLAlchemy recommends: its context then ends
+   without a rollback, and a commit fails.
+4. A database in memory is left alone. The child has a copy of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.pool import PoolProxiedConnection
+
+from .database_file import leak
+
+_engines: Final[weakref.WeakSet[sa.Engine]] = weakref.WeakSet()
+_in_use: Final[weakref.WeakSet[PoolProxiedConnection]] = weakref.WeakSet()
+
+
+def protect(engine: sa.Engine, in_use: sa.Connection | None = None) -> None:
+    """Let no forked child end the connections of a caller's engine, and of those that have been in use before this call,
+    a given one.
+    """
+    engine = getattr(
+        engine, "_proxied", engine
+    )  # `Engine.execution_options` returns one that may die before the pool
+    if engine not in _engines:
+        _engines.add(engine)
+        sa.event.listen(engine, "checkout", _note_use)
+    if in_use is not None:
+        _in_use.add(in_use.connection)
+
+
+def _note_use(_: Any, __: Any, connection: PoolProxiedConnection) -> None:
+    _in_use.add(connection)
+
+
+def _after_fork() -> None:
+    connection: Any
+    for connection in list(_in_use):
+        leak((connection, connection.dbapi_connection))
+        record = getattr(connection, "_connection_record", None)  # it has no public name
+        if record is not None:
+            record.dbapi_connection = None
+        connection.dbapi_connection = None
+    _in_use.clear()
+    for engine in list(_engines):
+        leak(engine.pool)
+        engine.dispose(close=False)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
