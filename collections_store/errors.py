@@ -58,7 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Self, get_origin
+from typing import TYPE_CHECKING, Any, Final, Never, Self, get_origin
 
 if TYPE_CHECKING:
     from . import document
@@ -695,6 +695,15 @@ def missing_collection(kind: str, name: str) -> str:
     if name in _STORE_METHODS:
         return f"{message}: use {_STORE_METHODS[name]}"
     return message if name.startswith("_") else f"{message}: a collection is {own}[{name!r}]"
+
+
+def refuse_pickling(handle: object) -> Never:
+    """Raise the `TypeError` of an object that belongs to its process; a class has this as `__reduce__`."""
+    kind = type(handle).__name__
+    raise TypeError(
+        f"cannot pickle or copy {kind!r} object: it holds connections of this process: pass the URL, and open another "
+        "store in that process"
+    )
 
 
 def _at(what: str, place: str, problem: str) -> str:

@@ -39,11 +39,11 @@ from .errors import DatabaseBusy, InvalidOption, SchemaOutdated, SchemaTooNew, s
 from .models.upgrades import UpgradeResult, Upgrades
 from .models.versioned import VersionedCodec
 from .operations import upgrades as procedures
-from .operations.catalogue import Catalogue, create_or_find, read_entry, read_revision
+from .operations.catalogue import Catalogue, create_or_find, read_entry, read_options, read_revision
 from .operations.connection import DriverConnection, SharedConnection
 from .operations.operation import follow
 from .operations.procedures import CallFunction, Pause
-from .options import CollectionOptions, Names, Options, VersionSettings, read_url
+from .options import Names, Options, VersionSettings, read_url
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
 from .sql.schema import REVISION, catalogue_table, documents_table, feed_table
@@ -281,8 +281,8 @@ def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
     entries: list[Any] = []
     with suppress(*store.database.errors.types()):  # the catalogue may be what differs
         entries = pooled.connection.rows(store.listing)
-    for _, physical, _, text in entries:
-        entry = CollectionOptions.from_text(text)
+    for name, physical, _, text in entries:
+        entry = read_options(name, text)
         database = store.dialect_of(distributed=entry.distributed)
         documents_table(physical, names, database).to_metadata(models)
         if entry.feed is not None:

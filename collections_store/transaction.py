@@ -22,6 +22,7 @@ from .errors import (
     InvalidOption,
     TransactionEnded,
     missing_collection,
+    refuse_pickling,
 )
 from .models.upgrades import Upgrades
 from .models.versioned import VersionedCodec
@@ -73,6 +74,7 @@ class Collections(ABC):
     """A transaction has none."""
     _consistency: Consistency = "strong"
     """What the reads of its collections see."""
+    __reduce__ = refuse_pickling
 
     if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
 

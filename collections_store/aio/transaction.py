@@ -14,7 +14,13 @@ from ..codec import Codec
 from ..document import SKILL_MEMORY, Body, CollectionInfo, check_name
 from ..engine.jobs import Job
 from ..engine.transactions import TransactionResources
-from ..errors import Outcome, TransactionEnded, missing_collection, note_outcome
+from ..errors import (
+    Outcome,
+    TransactionEnded,
+    missing_collection,
+    note_outcome,
+    refuse_pickling,
+)
 from ..models.versioned import VersionedCodec
 from ..operations import catalogue
 from ..operations.operation import Operation
@@ -57,6 +63,7 @@ class AsyncCollections:
     """What the reads of its collections see."""
     _savepoints: Sequence[Any] = ()
     """Those open in a transaction."""
+    __reduce__ = refuse_pickling
 
     if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
 

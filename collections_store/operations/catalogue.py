@@ -20,6 +20,7 @@ from ..errors import (
     DatabaseError,
     InvalidOption,
     SchemaError,
+    SchemaTooNew,
 )
 from ..options import CollectionOptions, Feed, Settings
 from ..query.values import value_class
@@ -43,7 +44,19 @@ Entry: TypeAlias = tuple[str, CollectionOptions]
 def read_entry(connection: Connection, collection: str) -> Entry | None:
     """Return the catalogue's entry of a collection; None: there is none."""
     rows = connection.catalogue.rows(connection, connection.store.resolve, name=collection)
-    return (rows[0][0], CollectionOptions.from_text(rows[0][1])) if rows else None
+    return (rows[0][0], read_options(collection, rows[0][1])) if rows else None
+
+
+def read_options(collection: str, text: str) -> CollectionOptions:
+    """Return the options in a collection's entry; raises `SchemaTooNew`, and `DatabaseError` where the entry is damaged."""
+    try:
+        return CollectionOptions.from_text(text)
+    except SchemaTooNew:
+        raise
+    except Exception as error:
+        raise DatabaseError(
+            f"collection {collection}: its entry in the catalogue is damaged: restore the database from a backup"
+        ) from error
 
 
 def existing(collection: str, entry: Entry | None) -> Entry:
@@ -139,7 +152,7 @@ class Catalogue:
         table, options = rows[0]
         known = self._tables.get(name)
         if known is None or known[:2] != (table, options):
-            read = CollectionOptions.from_text(options)
+            read = read_options(name, options)
             check_readable(connection, name, read)
             self._evict()
             known = self._tables[name] = table, options, self.statements.documents(table, read)
@@ -295,7 +308,7 @@ def drop(connection: Connection, collection: str) -> bool:
     lock_entry(connection, collection)
     deleted = connection.rows(store.delete, {"name": collection})
     for table, text, _ in deleted:
-        options = CollectionOptions.from_text(text)
+        options = read_options(collection, text)
         for index in options.indexes:
             for statement in store.indexes(table).drop(index):
                 connection.changed(statement)
@@ -357,7 +370,7 @@ class ListCollections(Operation[list[CollectionInfo]]):
         self, connection: Connection, name: str, table: str, options: str
     ) -> tuple[int, int] | None:
         """Return count and size; None: the collection was dropped or renamed since it was listed."""
-        documents = connection.store.documents(table, CollectionOptions.from_text(options))
+        documents = connection.store.documents(table, read_options(name, options))
         try:
             with connection.savepoint():
                 [(count, size)] = connection.rows(documents.statistics, {"now": now()})
@@ -442,11 +455,13 @@ class ListPurgeable(Operation[list[str]]):
 
     def __call__(self, connection: Connection) -> list[str]:
         listing = connection.catalogue.rows(connection, connection.store.listing)
-        return [name for name, table, _, text in listing if _is_purgeable(connection, table, text)]
+        return [
+            name for name, table, _, text in listing if _is_purgeable(connection, name, table, text)
+        ]
 
 
-def _is_purgeable(connection: Connection, table: str, text: str) -> bool:
-    options = CollectionOptions.from_text(text)
+def _is_purgeable(connection: Connection, name: str, table: str, text: str) -> bool:
+    options = read_options(name, text)
     if options.jsonb and jsonb_problem(connection):
         return False
     statements = connection.store.documents(table, options)

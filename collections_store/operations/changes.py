@@ -23,9 +23,11 @@ from ..codec import Codec, decode
 from ..document import Document, Invalid, moment, now
 from ..errors import (
     ChangesLost,
+    DatabaseError,
     InvalidBody,
     InvalidOption,
     InvalidToken,
+    shortened,
 )
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
 from ..query.values import value_class
@@ -115,9 +117,9 @@ class ReadChanges(Operation[Changes]):
         """Return the changes before the first one that lacks the bodies which the filter needs. If that is the first of all,
         the changes up to the last such one are lost.
         """
-        changes = [self._change(row) for row in rows]
+        changes = self._readable(rows)
         undecided = [n for n, each in enumerate(changes) if self.wanted.is_open(each)]
-        decided = undecided[0] if undecided else len(rows)
+        decided = undecided[0] if undecided else len(changes)
         if rows and not decided:
             raise self._lost(self._position(rows[undecided[-1]]))
         wanted = [
@@ -129,6 +131,22 @@ class ReadChanges(Operation[Changes]):
         more = len(rows) == self.limit or decided < len(rows)
         characters = sum(len(text or "") for row in rows for text in row[5:])
         return Changes(tuple(wanted), position, more, characters)
+
+    def _readable(self, rows: Sequence[Row]) -> list[Change]:
+        """Return the changes before the first damaged record; raises `DatabaseError` if that is the first of all."""
+        changes: list[Change] = []
+        for row in rows:
+            try:
+                changes.append(self._change(row))
+            except ValueError as error:
+                if changes:
+                    break
+                token = self._position(row).to_token(self.collection)
+                raise DatabaseError(
+                    f"collection {self.collection}: the recorded change of document {shortened(row[2])} is damaged, "
+                    f"it is not JSON: {error}: read the document, and watch with after={token!r}"
+                ) from error
+        return changes
 
     def _change(self, row: Row) -> Change:
         _, kind, id, version, time, before, after = row

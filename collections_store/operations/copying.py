@@ -27,6 +27,7 @@ from .catalogue import (
     existing,
     has_table,
     lock_entry,
+    read_options,
     set_options,
 )
 from .operation import Operation
@@ -124,7 +125,7 @@ class ListStored(Copies):
 
 
 def _stored(name: str, created: int, text: str) -> StoredCollection:
-    options = CollectionOptions.from_text(text)
+    options = read_options(name, text)
     portable = options.to_portable()
     source = sha256(canonical([options.cursor_key, created, name, portable])).hexdigest()[:32]
     return StoredCollection(name, portable, created, source)
@@ -227,7 +228,7 @@ class BeginCopy(Copies):
 
     def __call__(self, connection: Connection) -> None:
         listing = connection.rows(connection.store.listing)
-        there = {row[0]: CollectionOptions.from_text(row[3]).copy_of for row in listing}
+        there = {row[0]: read_options(row[0], row[3]).copy_of for row in listing}
         if self.restoring is not None and not self.restoring.replace:
             self._check_absent([name for name in there if not name.endswith(STAGED)])
         for each in self.entries:

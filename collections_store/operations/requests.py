@@ -25,7 +25,7 @@ from ..document import (
     now,
     read_ttl,
 )
-from ..errors import InvalidFilter, InvalidOption, missing_method, shortened
+from ..errors import InvalidFilter, InvalidOption, missing_method, refuse_pickling, shortened
 from ..options import (
     check_flag,
     check_function,
@@ -99,6 +99,7 @@ class OperationBuilder:
 
     _codec: Codec
     name: str
+    __reduce__ = refuse_pickling
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"

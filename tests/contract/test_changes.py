@@ -1,9 +1,10 @@
 """The change feed: what is recorded, and what a stream returns."""
 
 import math
+import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from collections_store import (
     BulkWriteError,
     Change,
     ChangesLost,
+    DatabaseError,
     DuplicateKey,
     InsertOne,
     InvalidFilter,
@@ -768,3 +770,35 @@ def test_operations_in_a_transaction_of_the_caller_record_their_changes_at_once(
     engine.dispose()
     kinds = [each.kind for each in changes]
     assert kinds == ["insert"] * 50 + ["update"] * 150 + ["insert"] + ["remove"] * 51
+
+
+@pytest.mark.parametrize("open_store", ["sync", "async"], indirect=True)
+@pytest.mark.parametrize("backend", ["sqlite-file"], indirect=True)
+def test_a_damaged_record_is_named_with_the_way_past_it(open_store: Opener) -> None:
+    store = open_store()
+    things = store.get_sync_collection("things", changes="both")
+    for id in "abc":
+        things.put(id, {"n": id})
+    [feed] = [
+        name
+        for (name,) in raw(open_store, "SELECT name FROM sqlite_master WHERE type = 'table'")
+        if "feed" in name or "changes" in name
+    ]
+    raw(open_store, f"UPDATE \"{feed}\" SET after = '{{\"n\": ' WHERE id = 'b'")
+    stream = things.watch(after="oldest", timeout=0)
+    assert next(stream).id == "a"
+    for _ in range(2):
+        with pytest.raises(
+            DatabaseError, match="the recorded change of document 'b' is damaged"
+        ) as caught:
+            next(stream)
+    token = str(caught.value).rpartition("after=")[2].strip("'")
+    assert [change.id for change in things.watch(after=token, timeout=0)] == ["c"]
+
+
+def raw(open_store: Opener, sql: str) -> list[Any]:
+    """Execute a statement behind the back of the store."""
+    with closing(sqlite3.connect(open_store.backend.url.removeprefix("sqlite:///"))) as connection:
+        rows = connection.execute(sql).fetchall()
+        connection.commit()
+        return rows

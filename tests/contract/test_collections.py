@@ -17,12 +17,14 @@ from psycopg.sql import SQL, Identifier
 from collections_store import (
     CollectionExists,
     CollectionNotFound,
+    DatabaseError,
     InvalidName,
     InvalidOption,
     Store,
     migrate,
 )
 from collections_store.operations import catalogue
+from collections_store.operations.operation import Operation
 from collections_store.sql.select import Statements
 
 
@@ -34,6 +36,44 @@ def test_a_collection_is_created_by_its_first_document(store: Any) -> None:
     assert (info.name, info.count) == ("a", 1)
     assert info.size > 0
     assert info.created_at.tzinfo is not None
+
+
+class Damage(Operation[None]):
+    """Overwrite the entry of a collection in the catalogue."""
+
+    collection, writes = "things", True
+
+    def __init__(self, entry: str) -> None:
+        self.entry = entry
+
+    def __call__(self, connection: Any) -> None:
+        row = {"name": self.collection, "options": self.entry}
+        connection.changed(connection.store.set_options, row)
+        connection.catalogue.forget(self.collection)
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("entry", ['{"format": 1, "ind', "[]", '{"indexes": [{}]}'])
+def test_a_damaged_entry_of_the_catalogue_is_named(store: Any, entry: str) -> None:
+    store["things"].put("a", 1)
+    store["others"].put("a", 1)
+    store.run(Damage(entry))
+    things = store["things"]
+    for call in (
+        lambda: things.get("a"),
+        lambda: things.put("a", 2),
+        lambda: list(things.find({"n": 1})),
+        things.indexes,
+        store.collections,
+        lambda: store.collection("things", ttl=60),
+        lambda: store.rename("things", "more"),
+        lambda: store.drop("things"),
+    ):
+        with pytest.raises(
+            DatabaseError, match="^collection things: its entry in the catalogue is damaged"
+        ):
+            call()
+    assert store["others"].get("a") == 1
 
 
 def test_names_are_case_sensitive_and_may_be_long(store: Any) -> None:

@@ -1,7 +1,9 @@
 """Opening and closing of stores, on every backend, sync and async."""
 
 import asyncio
+import copy
 import os
+import pickle
 import re
 import threading
 from collections.abc import Callable
@@ -11,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from conftest import Backend, unwrap
 
 from collections_store import (
     AsyncStore,
@@ -42,6 +44,16 @@ def test_a_store_that_was_never_used_closes(open_store: Any) -> None:
     store.close()
     with pytest.raises(StoreClosed):
         store["a"].get("x")
+
+
+def test_no_store_is_pickled_for_another_process(store: Any) -> None:
+    with store.transaction() as tx:
+        things = store["things"]
+        for each in (store, tx, things, tx["things"], store.memory("bot")):
+            with pytest.raises(TypeError, match="open another store in that process"):
+                pickle.dumps(unwrap(each))
+    with pytest.raises(TypeError, match="cannot pickle or copy"):
+        copy.deepcopy(unwrap(things))
 
 
 def test_a_context_manager_closes(open_store: Any) -> None:

@@ -6,11 +6,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import pytest
 import sqlalchemy as sa
+from forked import Forked
 
 from collections_store import (
     DatabaseBusy,
@@ -124,6 +127,40 @@ def test_read_only_file(file: Path, option: str, more: str) -> None:
         with pytest.raises(DatabaseError, match="read-only"):
             store["things"].put("a", 2)
     assert file.read_bytes() == before
+
+
+def read_without_privileges(connection: Connection, url: str) -> None:
+    """Send the result of a read, or its error, as a user who may not write to what is read-only: root may."""
+    if os.geteuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    with Store(url) as store:
+        try:
+            connection.send(store["things"].get("a"))
+        except DatabaseError as error:
+            connection.send(str(error))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX has modes")
+@pytest.mark.parametrize("option", ["", "?mode=ro"])
+def test_a_read_in_a_read_only_folder_explains_what_to_do(option: str) -> None:
+    with TemporaryDirectory(dir="/tmp") as folder:  # others may not enter the folders of pytest
+        file = Path(folder, "store.db")
+        with Store(f"sqlite:///{file}") as store:
+            store["things"].put("a", 1)
+        file.chmod(0o444)
+        Path(folder).chmod(0o555)
+        readers = [
+            Forked(read_without_privileges, f"sqlite:///{file}{each}")
+            for each in (option, "?immutable=1")
+        ]
+        refused, read = [each.connection.recv() for each in readers]
+        for each in readers:
+            each.end()
+        Path(folder).chmod(0o700)
+    assert read == 1
+    assert "also to read, and the folder is read-only" in refused
+    assert "?immutable=1" in refused
 
 
 @pytest.mark.parametrize("option", ["mode=ro", "mode=rw", "immutable=1"])

@@ -66,6 +66,8 @@ _ADVICE: Final = {
     sqlite3.SQLITE_CANTOPEN: "is it a file, does the folder exist, and may this process write there?",
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
+    sqlite3.SQLITE_READONLY_DIRECTORY: "SQLite creates files beside it, also to read, and the folder is read-only: copy the "
+    "file and its -wal elsewhere or, if there is no -wal and nobody writes, append ?immutable=1 to the URL",
     sqlite3.SQLITE_FULL: "the disk is full; nothing was written",
     sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup",
 }
