@@ -314,6 +314,7 @@ class Backend:
         answer is soon given up: the URL may be wrong.
         """
         reconnect_for = min(OPENING, self._options.reconnects_for(self.database))
+        until = time.monotonic() + reconnect_for
         retries = Retries(self._options.busy_timeout, reconnect_for)
         while True:
             try:
@@ -330,7 +331,8 @@ class Backend:
                 finally:
                     self.executor.release(pooled, lost)
             except (DatabaseBusy, DatabaseUnavailable, TransactionConflict) as error:
-                if isinstance(error, DatabaseUnavailable) and self._single_writer:
+                is_over = self._single_writer or time.monotonic() > until
+                if isinstance(error, DatabaseUnavailable) and is_over:
                     raise  # a file that cannot be opened now cannot be opened later
                 time.sleep(retries.pause(error))
 

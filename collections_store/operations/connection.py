@@ -444,7 +444,7 @@ class SharedConnection(Connection):
         if "collections_store" not in pooled.info:
             add_functions(pooled.dbapi_connection, self.database)
             url = self.sa.engine.url
-            self.database.connections.configure(pooled.driver_connection, url, is_pooled=False)
+            self.database.connections.configure(pooled.driver_connection, url, is_pooled=None)
             pooled.info["collections_store"] = True
         sql = self.database.transactions.join(pooled.driver_connection, write=write)
         if sql:

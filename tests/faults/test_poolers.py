@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -177,15 +178,19 @@ def test_statements_are_prepared_unless_a_pooler_is_between(
     assert prepared_after_gets(f"{url}?pooler=transaction&prepare_threshold=2") > 0
 
 
-def test_names_of_prepared_statements_are_of_one_connection(direct_backend: Backend) -> None:
+@pytest.mark.parametrize("option", ["", "?prepare_threshold=0"])
+def test_names_of_prepared_statements_are_of_one_connection(
+    direct_backend: Backend, option: str
+) -> None:
     names: set[str] = set()
     query = Select("SELECT name FROM pg_prepared_statements")
     for _ in range(2):
-        with Store(direct_backend.url, **direct_backend.options) as store:
+        with Store(f"{direct_backend.url}{option}", **direct_backend.options) as store:
             for _ in range(7):
                 found = store.run(query)
             assert found
             assert names.isdisjoint(name for (name,) in found)
+            assert not any(re.fullmatch("_pg3_[0-9]{1,5}", name) for (name,) in found)
             names.update(name for (name,) in found)
 
 
@@ -232,6 +237,19 @@ def test_a_pooler_taken_for_none_is_an_error_and_never_a_wrong_answer(
         for n in range(4):
             read_and_write(one, 2 * n)
             read_and_write(two, 2 * n + 1)
+
+
+@pytest.mark.parametrize("threshold", [0, 2])
+def test_prepared_statements_without_support_are_named_in_the_error(
+    pooler_url: str, direct_backend: Backend, threshold: int
+) -> None:
+    url = f"{pooler_url}?pooler=transaction&prepare_threshold={threshold}"
+    with (
+        Store(url, **direct_backend.options) as store,
+        pytest.raises(DatabaseError, match="and without prepare_threshold there unless"),
+    ):
+        for n in range(20):
+            store["things"].put("a", n)
 
 
 def test_a_stream_a_transaction_and_an_interrupted_query(

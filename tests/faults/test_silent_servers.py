@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import socket
 import time
 from collections.abc import Awaitable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -211,6 +212,18 @@ def test_a_server_that_accepts_connections_and_is_silent(node: Node, schema: str
         with pytest.raises(DatabaseUnavailable):
             store["things"].get("a")
         assert time.monotonic() - begun < 30
+
+
+def test_the_opening_tries_a_silent_server_once() -> None:
+    """Its `connect_timeout` is longer than the second for which the opening tries to reach a server."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"postgresql://127.0.0.1:{server.getsockname()[1]}/a?connect_timeout=2"
+        with Store(url) as store, pytest.raises(DatabaseUnavailable, match="timeout"):
+            store["things"].get("a")
+        server.setblocking(False)
+        server.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            server.accept()
 
 
 def test_reply_timeout_is_an_option_of_servers() -> None:

@@ -169,8 +169,8 @@ class Connections(Protocol):
         """Return whether another process of the server than `process` accepted a driver's connection."""
         return False
 
-    def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool) -> None:
-        """Set how a driver's connection prepares statements; it is ready then."""
+    def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool | None) -> None:
+        """Set how a driver's connection prepares statements; it is ready then. `is_pooled` is None for a caller's."""
 
     def functions(self) -> Sequence[Function]:
         """Return the SQL functions that a connection needs."""

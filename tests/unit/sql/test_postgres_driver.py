@@ -16,6 +16,13 @@ def new_class() -> Any:
     return PostgresConnections().connection_class(Options(busy_timeout=2.5))
 
 
+def test_the_time_for_a_connection_has_a_default() -> None:
+    kind = PostgresConnections().connection_class(Options())
+    assert kind.arranged({"host": "a"})["connect_timeout"] == 10
+    assert kind.arranged({"host": "a", "connect_timeout": "60"})["connect_timeout"] == "60"
+    assert new_class().arranged({"host": "a"})["connect_timeout"] == 3
+
+
 def test_hosts_that_failed_last_are_tried_last() -> None:
     kind = new_class()
     added = {"connect_timeout": 3, "target_session_attrs": "read-write"}

@@ -65,7 +65,8 @@ _ENDS_SESSION: Final = frozenset({"FATAL", "PANIC"})
 _FOREIGN_STATEMENT: Final = frozenset({"26000", "42P05"})
 _POOLED: Final = (
     "a pooler gives each transaction another connection of the server: open the store with "
-    "pooler='transaction', or with ?pooler=transaction in its URL; create an engine of yours with "
+    "pooler='transaction', or with ?pooler=transaction in its URL, and without prepare_threshold there unless the "
+    "pooler translates the names of prepared statements; create an engine of yours with "
     "connect_args={'prepare_threshold': None}"
 )
 _REFUSED_OPTION: Final = "unsupported startup parameter"
@@ -92,6 +93,8 @@ IDLE_TIMEOUT: Final = 300
 """Seconds without use after which the server ends a session: other processes need its place. `PING_AFTER` of the pool is
 less, so that no statement meets the end.
 """
+CONNECT_TIMEOUT: Final = 10.0
+"""Seconds in which a server must accept a connection and answer on it, unless the URL has others."""
 _REPLICA_TIMEOUT: Final = 2.0
 """Seconds in which a replica must accept a connection: the read that waits for it could run on the primary."""
 _PREPARE: Final = "prepare_threshold"
@@ -169,8 +172,8 @@ class PostgresConnections(Connections):
     process_probe = "SELECT pg_backend_pid()"
 
     def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:
-        """Return the driver's autocommit mode, and no pool: the store has its own."""
-        connect = {"client_encoding": "utf8", _PREPARE: _prepare_threshold(url)}
+        """Return the driver's autocommit mode, and no pool: the store has its own. Nothing is prepared before `configure`."""
+        connect = {"client_encoding": "utf8", _PREPARE: None}
         return {"isolation_level": "AUTOCOMMIT", "connect_args": connect, "poolclass": NullPool}
 
     def connection_class(self, options: Options) -> Any:
@@ -179,7 +182,7 @@ class PostgresConnections(Connections):
         is_any_replica = options.read_only and options.replicas is not None
         limits = {
             "connect_timeout": min(
-                options.busy_timeout, _REPLICA_TIMEOUT if is_any_replica else math.inf
+                options.busy_timeout, _REPLICA_TIMEOUT if is_any_replica else CONNECT_TIMEOUT
             ),
             "failed_at": {},
             "is_read_only": options.read_only,
@@ -200,15 +203,15 @@ class PostgresConnections(Connections):
         """A pooler reports a process of its own at login."""
         return bool(connection.info.backend_pid != process)
 
-    def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool) -> None:
+    def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool | None) -> None:
         """Prepare nothing where a pooler is between, unless the URL says so. Elsewhere the names of prepared statements
         are of this connection alone: behind a pooler that was not noticed, psycopg's own, `_pg3_0` and so on, are those of
         other clients' statements, and a query would return the rows of another one.
         """
         connection.is_ready = True
         connection._prepared._prepared_idx = secrets.randbits(62)
-        if is_pooled and _PREPARE not in url.query:
-            connection.prepare_threshold = None
+        if is_pooled is False or (is_pooled and _PREPARE in url.query):
+            connection.prepare_threshold = _prepare_threshold(url)
 
     def has_input(self, connection: Any) -> bool:
         """Return whether there is something to read, be it the end of the connection; it takes 2 µs."""

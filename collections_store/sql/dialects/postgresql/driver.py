@@ -59,7 +59,7 @@ def watched(steps: Steps[T], look: Callable[[float], None]) -> Steps[T]:
 class StoreConnection(Connection[Any]):
     """A connection of a store's own."""
 
-    connect_timeout: ClassVar[float] = 30.0
+    connect_timeout: ClassVar[float] = math.inf
     """Seconds for each address, unless the URL has others."""
     failed_at: ClassVar[dict[Address, float]] = {}
     """When it was that an address refused a connection or a write, or was silent."""
@@ -78,6 +78,8 @@ class StoreConnection(Connection[Any]):
         """Whether the statement may take long."""
         self.is_ready = False
         """Whether a first statement was executed: a pooler logs a client in, and then makes it wait for the server."""
+        self.first_reply_timeout = self.connect_timeout
+        """Seconds for the answer to that statement."""
         self.is_replicated = True
         self.server = ""
         """Which replica the connection leads to, once that was asked."""
@@ -109,7 +111,10 @@ class StoreConnection(Connection[Any]):
     def _connect_gen(cls, conninfo: str = "", **options: Any) -> Any:
         try:  # of one address
             steps = super()._connect_gen(conninfo, **options)
-            return (yield from watched(steps, lambda _: check_now()))
+            connection = yield from watched(steps, lambda _: check_now())
+            limit = float(conninfo_to_dict(conninfo).get("connect_timeout") or 0)
+            connection.first_reply_timeout = limit if limit > 0 else math.inf
+            return connection
         except BaseException:
             cls.failed_at.update(dict.fromkeys(_addresses(conninfo_to_dict(conninfo)), monotonic()))
             raise
@@ -141,7 +146,7 @@ class StoreConnection(Connection[Any]):
     def _look(self, silent: float) -> None:
         limit = math.inf if self.changes_schema else self.reply_timeout
         if not self.is_ready:
-            limit = min(limit, self.connect_timeout)
+            limit = min(limit, self.first_reply_timeout)
         if silent > limit or monotonic() > self.cancelled_at + CANCEL_TIMEOUT:
             self._avoid_address()
             self.close()

@@ -157,7 +157,7 @@ class SqliteConnections(Connections):
     flush_log = ("ROLLBACK", "PRAGMA wal_checkpoint(TRUNCATE)")
     """A checkpoint cannot run within a transaction."""
 
-    def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool) -> None:
+    def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool | None) -> None:
         """The driver's own cache of statements is right as it is."""
 
     def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:
