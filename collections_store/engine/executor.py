@@ -118,7 +118,11 @@ class Executor:
         except self.database.errors.types() as error:
             found = translate(error, pooled.sa.engine, self.database)
             lost = isinstance(found, DatabaseUnavailable)
-            if operation.writes and (operation.atomic or sent_commit(pooled)) and is_lost(found):
+            if (
+                operation.writes
+                and is_lost(found, pooled)
+                and (operation.atomic or sent_commit(pooled))
+            ):
                 raise in_doubt(error, operation) from error
             raise found from error
         finally:
@@ -353,9 +357,12 @@ class Interruptible:
         connection.database.connections.interrupt(connection.driver)
 
 
-def is_lost(found: CollectionsStoreError) -> bool:
-    """Return whether an error leaves unknown what its connection did. What a server refused, since it only reads, is known."""
-    return isinstance(found, DatabaseUnavailable) and not isinstance(found, ReadOnlyDatabase)
+def is_lost(found: CollectionsStoreError, pooled: PooledConnection) -> bool:
+    """Return whether an error leaves unknown what its connection did. What a server refused, since it only reads, is known, and
+    so is what reached none.
+    """
+    is_unknown = isinstance(found, DatabaseUnavailable) and not isinstance(found, ReadOnlyDatabase)
+    return is_unknown and pooled.connection.has_reached_server
 
 
 def in_doubt(error: Exception, operation: Operation[Any]) -> DatabaseUnavailable:

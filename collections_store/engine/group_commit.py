@@ -333,7 +333,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
         lost = isinstance(found, DatabaseUnavailable)
         if isinstance(found, DatabaseBusy) and database.single_writer:
             raise found from error
-        if not (is_lost(found) and (len(jobs) == 1 or sent_commit(pooled))):
+        if not (is_lost(found, pooled) and (len(jobs) == 1 or sent_commit(pooled))):
             return jobs
         for job in jobs:
             job.finish(error=in_doubt(error, job.operation))

@@ -44,6 +44,8 @@ class Connection:
     """Whether the transaction is a group of independent statements."""
     sees_one_moment: bool = False
     """Whether all statements of the open transaction are known to see one moment."""
+    has_reached_server: bool = True
+    """Whether the database may have received what was sent last."""
     is_lost: bool = False
     """Whether the connection broke in maintenance after a commit, whose errors nobody receives."""
 
@@ -176,20 +178,38 @@ class LocalSettings:
     def execute(self, sql: str, parameters: Parameters = NONE) -> Any:
         """Execute a statement, behind the settings if it is a transaction of its own.
 
-        Both go in one trip to the server, which takes three times as long as a statement alone: so connections without a
-        pooler keep their settings. BEGIN, statement and COMMIT take about as long where the server is on the same machine
-        (measured), and are three trips elsewhere.
+        A read goes in one trip with them, which takes three times as long as a statement alone: so connections without a
+        pooler keep their settings. A write follows in a second trip, once the pooler has a connection of the server: nobody
+        could tell its caller whether the pooler will pass on what was sent before.
         """
         if self._state(self._driver) != "none":
             return self._driver.execute(sql, parameters)
+        if not self._driver.only_reads(sql):
+            return self._write(sql, parameters)
+        self._driver.await_server()
         # the settings end with the transaction, which ends with the pipeline
         with self._driver.pipeline():
             for setting in self._settings:
                 self._driver.execute(setting)
+            # the reply to these shows that a query takes long, not the wait for a connection of the server
+            self._driver.request_replies()
             return self._driver.execute(sql, parameters)
+
+    def _write(self, sql: str, parameters: Parameters) -> Any:
+        self.begin(self._database.transactions.begin(write=True, isolation="read committed"))
+        try:
+            with self._driver.pipeline():
+                found = self._driver.execute(sql, parameters)
+                self._driver.execute(COMMIT, prepare=False)
+        except self._database.errors.types():
+            if self._state(self._driver) == "failed":
+                self._driver.execute(ROLLBACK)
+            raise
+        return found
 
     def begin(self, sql: str) -> None:
         """Begin a transaction, and execute the settings in it."""
+        self._driver.await_server()
         self._driver.execute("; ".join((sql, *self._settings)), prepare=False)
 
 
@@ -205,6 +225,8 @@ class RemoteSettings(LocalSettings):
         waits = self._is_pooled or self._database.transactions.waits_remotely(sql)
         if not waits or self._state(self._driver) != "none":
             return self._driver.execute(sql, parameters)
+        if self._is_pooled:
+            return self._write(sql, parameters)
         begin = self._database.transactions.begin(write=True, isolation="read committed")
         try:
             with self._driver.pipeline():
@@ -218,6 +240,7 @@ class RemoteSettings(LocalSettings):
         return found
 
     def begin(self, sql: str) -> None:
+        self._driver.await_server()
         with self._driver.pipeline():
             self._begin(sql)
 
@@ -235,7 +258,7 @@ class DriverConnection(Connection):
     """
 
     __slots__ = (
-        "_begin", "_depth", "_execute", "before_commit", "driver", "grouped", "is_lost", "sees_one_moment",
+        "_begin", "_depth", "_execute", "_local", "before_commit", "driver", "grouped", "is_lost", "sees_one_moment",
     )  # fmt: skip
 
     def __init__(
@@ -249,9 +272,10 @@ class DriverConnection(Connection):
         super().__init__(catalogue)
         self.driver = driver
         self._execute = self._begin = driver.execute
+        self._local: LocalSettings | None = None
         if settings:
             kind = RemoteSettings if self.database.is_sharded else LocalSettings
-            local = kind(driver, self.database, settings, is_pooled=is_pooled)
+            self._local = local = kind(driver, self.database, settings, is_pooled=is_pooled)
             self._execute, self._begin = local.execute, local.begin
         self.before_commit: list[Callable[[], None]] = []
         """Called before each COMMIT; one that raises prevents it."""
@@ -293,6 +317,11 @@ class DriverConnection(Connection):
             self.driver.execute(sql)
         except UnicodeDecodeError as error:
             raise self.database.errors.of_damage(error) from error
+
+    @property
+    def has_reached_server(self) -> bool:  # type: ignore[override]
+        """Whether the database may have received what was sent last."""
+        return self._local is None or not self.driver.awaits_server
 
     def is_alive(self) -> bool:
         """Return whether the database answers."""

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -300,6 +300,53 @@ def test_a_wait_for_a_connection_of_the_server(postgres_url: str, direct_backend
                 store["things"].get("a")
             pooler.is_full = False
             assert store["things"].get("a") == 1
+
+
+@pytest.mark.parametrize("query_wait_timeout", [0.1, math.inf])
+def test_a_write_that_reached_no_server_is_not_in_doubt(
+    postgres_url: str, direct_backend: Backend, query_wait_timeout: float
+) -> None:
+    """A pooler executes also what it was sent by a client that has gone."""
+    options: Any = {**direct_backend.options, "busy_timeout": 0.5, "reconnect_for": 0}
+    writes: list[Callable[[Any], Any]] = [
+        lambda things: things.put("b", 1),
+        lambda things: things.put_many({"b": 1}),
+        lambda things: things.get("a"),
+    ]
+
+    async def write_in_task(write: Callable[[Any], Any]) -> None:
+        async with AsyncStore(pooler.url, **options) as store:
+            pooler.is_full = False
+            assert await store["things"].get("a") == 1
+            pooler.is_full = True
+            with pytest.raises(DatabaseError) as caught:
+                await write(store["things"])
+            check(caught.value)
+
+    def check(error: DatabaseError) -> None:
+        assert not getattr(error, "in_doubt", False)
+        if query_wait_timeout == math.inf:
+            assert isinstance(error, DatabaseBusy)
+
+    with TransactionPooler(postgres_url) as pooler:
+        pooler.query_wait_timeout = query_wait_timeout
+        with Store(pooler.url, **options) as store:
+            store["things"].put("a", 1)
+            for write in writes:
+                pooler.is_full = True
+                with pytest.raises(DatabaseError) as caught:
+                    write(store["things"])
+                check(caught.value)
+                asyncio.run(write_in_task(write))
+            pooler.is_full = False
+            for _ in range(5):
+                assert store["things"].get_many(["a", "b"]) == {"a": 1}
+
+
+def test_a_long_query_waits_for_no_pooler(pooler_url: str, direct_backend: Backend) -> None:
+    with Store(pooler_url, **direct_backend.options, busy_timeout=0.5) as store:
+        store["things"].put("a", 1)
+        assert len(store.run(Select("SELECT 1 FROM pg_sleep(1)"))) == 1
 
 
 def test_concurrent_upgrades(pooler_url: str, direct_backend: Backend) -> None:

@@ -48,8 +48,9 @@ _CONFLICTS: Final = frozenset({"40001", "40P01", "25P03"})
 _BUSY: Final = frozenset({"55P03", "53300"})
 _TOO_MANY: Final = re.compile(
     "too many (clients|connections)|connection slots|no more connections allowed|query_wait_timeout"
+    "|no connection of the server free"
 )
-"""The text of a refused connection, for which the driver has no state, or of PgBouncer, with the state `_PROTOCOL`."""
+"""The text of a refused connection, for which the driver has no state, or of PgBouncer, with the state `_PROTOCOL`, or `NO_SERVER`."""
 _PROTOCOL: Final = "08P01"
 _ONLY_STANDBYS: Final = re.compile("session is read-only|server is in hot standby mode")
 """The text of libpq, where `target_session_attrs` of the URL asks for a server that can write."""
@@ -184,7 +185,9 @@ class PostgresConnections(Connections):
             "connect_timeout": min(
                 options.busy_timeout, _REPLICA_TIMEOUT if is_any_replica else CONNECT_TIMEOUT
             ),
+            "busy_timeout": options.busy_timeout,
             "failed_at": {},
+            "is_behind_pooler": options.pooler == "transaction",
             "is_read_only": options.read_only,
             "is_any_replica": is_any_replica,
             "reply_timeout": options.reply_timeout or math.inf,
@@ -210,6 +213,8 @@ class PostgresConnections(Connections):
         """
         connection.is_ready = True
         connection._prepared._prepared_idx = secrets.randbits(62)
+        if is_pooled:
+            type(connection).is_behind_pooler = True
         if is_pooled is False or (is_pooled and _PREPARE in url.query):
             connection.prepare_threshold = _prepare_threshold(url)
 

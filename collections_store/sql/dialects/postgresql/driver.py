@@ -4,7 +4,9 @@ Rules:
 
 1. A hung server accepts connections and never answers. TCP does not notice, nor does the driver: so each wait has a limit.
 2. The limits end the connection. What a statement did by then is unknown.
-3. A commit whose wait for a synchronous standby was cancelled is not on the standby, though the server reports success: it
+3. A full pooler makes a transaction wait before its first statement reaches a server. That wait has a limit of its own, and
+   no statement that writes is sent before it is over: a pooler executes also what a client sent that has gone.
+4. A commit whose wait for a synchronous standby was cancelled is not on the standby, though the server reports success: it
    is in doubt, too.
 """
 
@@ -21,6 +23,7 @@ from typing import Any, ClassVar, Final, TypeVar
 from psycopg import Connection, Cursor, OperationalError
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import Diagnostic, ReadOnlySqlTransaction
+from psycopg.waiting import Ready
 
 from ....query.budget import check_now
 
@@ -30,6 +33,7 @@ Steps = Generator[Any, Any, T]
 
 Address = tuple[str, str]
 """Host and port."""
+NO_SERVER: Final = "the pooler had no connection of the server free"
 CANCEL_TIMEOUT: Final = 5.0
 """Seconds in which a server must end a statement whose caller gave it up."""
 _SCHEMA_CHANGES: Final = ("CREATE ", "ALTER ", "DROP ")
@@ -37,8 +41,12 @@ _WAITS_FOR_STANDBYS: Final = "SyncRepWaitForLSN"
 """The server's function that waits for synchronous standbys. It reports a cancelled wait as a warning."""
 
 
-def watched(steps: Steps[T], look: Callable[[float], None]) -> Steps[T]:
-    """Run steps of the driver. While the server does nothing, call `look` with the seconds of that, ten times a second."""
+def watched(
+    steps: Steps[T], look: Callable[[float], None], replied: Callable[[], None] = lambda: None
+) -> Steps[T]:
+    """Run steps of the driver. While the server does nothing, call `look` with the seconds of that, ten times a second; call
+    `replied` when it has sent something.
+    """
     silent_since: float | None = None
     try:
         wanted = next(steps)
@@ -46,6 +54,8 @@ def watched(steps: Steps[T], look: Callable[[float], None]) -> Steps[T]:
             ready = yield wanted
             if ready:
                 silent_since = None
+                if ready & Ready.R:
+                    replied()
             else:
                 now = monotonic()
                 silent_since = silent_since or now
@@ -63,6 +73,10 @@ class StoreConnection(Connection[Any]):
     """Seconds for each address, unless the URL has others."""
     failed_at: ClassVar[dict[Address, float]] = {}
     """When it was that an address refused a connection or a write, or was silent."""
+    busy_timeout: ClassVar[float] = math.inf
+    """Seconds for which a pooler may have no connection of the server."""
+    is_behind_pooler: ClassVar[bool] = False
+    """Whether a connection is known to lead to a pooler."""
     is_read_only: ClassVar[bool] = False
     """Whether an address that refuses a write is as good as any other."""
     is_any_replica: ClassVar[bool] = False
@@ -78,6 +92,8 @@ class StoreConnection(Connection[Any]):
         """Whether the statement may take long."""
         self.is_ready = False
         """Whether a first statement was executed: a pooler logs a client in, and then makes it wait for the server."""
+        self.awaits_server = False
+        """Whether a pooler has not passed on the first statement of a transaction yet, as far as is known."""
         self.first_reply_timeout = self.connect_timeout
         """Seconds for the answer to that statement."""
         self.is_replicated = True
@@ -122,7 +138,8 @@ class StoreConnection(Connection[Any]):
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
         """Wait for the end of what the driver does; raise `OperationalError` if the server is silent for too long."""
         try:
-            result = super().wait(watched(gen, self._look), *arguments, **options)
+            steps = watched(gen, self._look, self._note_reply)
+            result = super().wait(steps, *arguments, **options)
         except ReadOnlySqlTransaction:
             if not self.is_read_only:
                 self._avoid_address()
@@ -140,12 +157,32 @@ class StoreConnection(Connection[Any]):
         """Host and port of the server."""
         return f"{self.info.host}:{self.info.port}"
 
+    def await_server(self) -> None:
+        """Note that a pooler may hold back what is sent, until the first reply."""
+        self.awaits_server = self.is_behind_pooler
+
+    def request_replies(self) -> None:
+        """Request the replies to what was sent in a pipeline: else the server sends them at its end."""
+        self.pgconn.send_flush_request()
+
+    @staticmethod
+    def only_reads(sql: str) -> bool:
+        """Return whether a statement is known to change nothing."""
+        return sql.startswith("SELECT")
+
     def _avoid_address(self) -> None:
         self.failed_at[self.info.host, str(self.info.port)] = monotonic()
 
+    def _note_reply(self) -> None:
+        self.awaits_server = False
+
     def _look(self, silent: float) -> None:
         limit = math.inf if self.changes_schema else self.reply_timeout
-        if not self.is_ready:
+        if self.awaits_server or (self.is_behind_pooler and not self.is_ready):
+            if silent > self.busy_timeout:
+                self.close()
+                raise OperationalError(f"{NO_SERVER} for {silent:.1f} seconds")
+        elif not self.is_ready:
             limit = min(limit, self.first_reply_timeout)
         if silent > limit or monotonic() > self.cancelled_at + CANCEL_TIMEOUT:
             self._avoid_address()
