@@ -4,6 +4,7 @@ The Python versions are those of the classifiers in `pyproject.toml`.
 """
 
 import os
+import re
 from pathlib import Path
 
 import nox
@@ -11,6 +12,9 @@ import nox
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 OLDEST = PYTHONS[0]
+
+TYPE_COMPLETENESS = 95
+"""Percent of the public names whose types are known to users, by basedpyright."""
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["tests", "hosts", "lint", "types", "docs", "package"]
@@ -33,11 +37,16 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def types(session: nox.Session) -> None:
-    """Check types, strictly, and that pyright sees those of models as mypy does."""
+    """Check types, strictly, that pyright sees those of models as mypy does, and that users see nearly all."""
     session.install("-e", ".[dev,hosts]")
     session.install("basedpyright>=1.31")  # of 250 MB, hence no part of the extra `dev`
     session.run("mypy")
     session.run("basedpyright", "-p", "tests/typing/pyright.json")
+    command = "basedpyright", "--verifytypes", "collections_store", "--ignoreexternal"
+    report = str(session.run(*command, silent=True, success_codes=[0, 1]))
+    found = re.search(r"Type completeness score: ([\d.]+)%", report)
+    if found is None or float(found[1]) < TYPE_COMPLETENESS:
+        session.error(f"{report}\nthe score must be {TYPE_COMPLETENESS}% at least")
 
 
 @nox.session(python=OLDEST)

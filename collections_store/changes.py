@@ -166,6 +166,8 @@ class ChangeReader:
     `wanted` returns the filter when the reader starts. Streams apply `convert` to each change that they return.
     """
 
+    collection: str
+
     def __init__(
         self,
         collection: str,

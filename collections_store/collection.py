@@ -103,6 +103,8 @@ class Collection(OperationBuilder, Generic[Body]):
 
     __slots__ = ("_notifier", "_read", "_run")
 
+    name: str
+
     def __init__(
         self,
         run: Runner,

@@ -57,6 +57,8 @@ class StageMemory:
 
     __slots__ = ("_limit", "_place", "_seen", "held")
 
+    held: int
+
     def __init__(self, place: str, limit: int) -> None:
         self._place, self._limit, self.held = place, limit, 0
         self._seen: set[int] = set()

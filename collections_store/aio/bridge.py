@@ -34,7 +34,7 @@ class TransactionStep:
 
     name: str
     act: Callable[[Job], Any]
-    writes: ClassVar = True
+    writes: ClassVar[bool] = True
 
     def __repr__(self) -> str:
         return self.name

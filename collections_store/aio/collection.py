@@ -97,6 +97,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     __slots__ = ("_notifier", "_read", "_run")
 
+    name: str
+
     def __init__(
         self,
         run: AsyncRunner,

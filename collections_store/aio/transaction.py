@@ -169,7 +169,7 @@ class AsyncCollections:
 class AsyncBound:
     """The scope of a caller's transaction: operations, and savepoints."""
 
-    state = Bound.state
+    state: str = Bound.state
 
     def __init__(self, connection: AsyncConnection, bind: Callable[[sa.Connection], Bound]) -> None:
         self._connection, self._bind = connection, bind

@@ -227,6 +227,13 @@ class DialogueCache(Generic[D]):
 class DialogueManager(Generic[D]):
     """The dialogues of one component: the active ones and the terminal ones used last in memory, all persisted."""
 
+    repository: DialogueRepository[D]
+    options: DialogueOptions
+    codec: DialogueCodec[D]
+    cache: DialogueCache[D]
+    is_set_up: bool
+    is_torn_down: bool
+
     def __init__(self, repository: DialogueRepository[D], options: DialogueOptions) -> None:
         self.repository, self.options = repository, options
         self.codec = repository.codec.dialogues

@@ -58,6 +58,9 @@ def save_interval(save: Any) -> float | None:
 class MessageManager(DialogueManager[Dialogue]):
     """The manager of `Dialogue`s: it decides what a message changes, and persists that before it changes memory."""
 
+    self_address: str
+    interval: float | None
+
     def __init__(
         self,
         repository: DialogueRepository[Dialogue],

@@ -303,6 +303,13 @@ class Dialogue:
         "state",
     )
 
+    role: str
+    rules: Rules
+    borrowed: bool
+    dirty: bool
+    is_terminal: bool
+    state: str
+
     def __init__(
         self,
         dialogue_label: DialogueLabel,

@@ -69,6 +69,9 @@ _WITHDRAWABLE: Final = 100
 class DialogueRepository(Generic[D]):
     """The stored dialogues of a namespace; it knows what is stored of those in memory."""
 
+    names: DialogueNamespace
+    codec: RecordCodec[D]
+
     def __init__(
         self, names: DialogueNamespace, codec: DialogueCodec[D], json: Codec, *, ordered: bool
     ) -> None:

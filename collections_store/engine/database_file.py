@@ -130,6 +130,9 @@ def refuse(path: str) -> None:
 class DatabaseFile:
     """The file of a store."""
 
+    path: str
+    log: str
+
     def __init__(self, path: str, *, is_created: bool) -> None:
         self.path, self._is_created = path, is_created
         self.log = f"{os.path.realpath(path)}-wal"
@@ -162,6 +165,8 @@ class DatabaseFile:
 
 class OpenFile:
     """A file while a connection has it open: as long as that is so, nobody may remove its log."""
+
+    valid_until: float
 
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file

@@ -57,6 +57,12 @@ class Abandoned(CollectionsStoreError):
 class Executor:
     """Runs operations on the connections of a pool. It calls `lost` when a connection broke."""
 
+    database: Database
+    pool: Pool
+    catalogue: Catalogue
+    timeout: float
+    retries: Callable[[float], Retries]
+
     def __init__(
         self,
         database: Database,

@@ -89,6 +89,14 @@ class Job:
         "settled",
     )  # fmt: skip
 
+    mailbox: Mailbox | None
+    operation: Operation[Any]
+    run: Callable[[Job], None] | None
+    created: float
+    abandoned: bool
+    committed: bool
+    done: bool
+
     def __init__(
         self,
         operation: Operation[Any],

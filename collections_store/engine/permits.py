@@ -47,6 +47,13 @@ class TransactionPermit(Permit):
 
     __slots__ = ("granted", "owner", "requested_at", "since", "thread", "wake")
 
+    wake: Callable[[], object] | None
+    requested_at: float
+    since: float
+    granted: bool
+    owner: object
+    thread: int
+
     def __init__(self, wake: Callable[[], object] | None) -> None:
         self.wake = wake
         self.requested_at = self.since = time.monotonic()
@@ -56,6 +63,8 @@ class TransactionPermit(Permit):
 
 class TransactionPermits:
     """The permits of a store's transactions: `size` at a time."""
+
+    size: int
 
     def __init__(self, size: int, timeout: float) -> None:
         self.size, self._timeout = size, timeout

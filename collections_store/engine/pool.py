@@ -65,10 +65,15 @@ class PooledConnection:
 
     __slots__ = ("__weakref__", "connection", "file", "permits", "released_at", "sa", "tainted")
 
+    connection: DriverConnection | SharedConnection
+    released_at: float
+    tainted: bool
+
     def __init__(
         self, sa_connection: sa.Connection, connection: DriverConnection | SharedConnection
     ) -> None:
-        self.sa, self.connection = sa_connection, connection
+        self.sa: sa.Connection = sa_connection
+        self.connection = connection
         self.file: OpenFile | None = None
         self.released_at = 0.0
         self.permits: list[Permit] | None = None
@@ -236,6 +241,8 @@ def open_shared_connection(engine: sa.Engine, catalogue: Catalogue) -> PooledCon
 
 class Pool:
     """Where connections come from."""
+
+    closed: bool
 
     def __init__(self, open: Callable[[], PooledConnection], timeout: float) -> None:
         self._open, self._timeout = open, timeout

@@ -59,6 +59,8 @@ LONGEST_PAUSE: Final = 1.0
 class Session:
     """What a store has written and seen: `mark` is another number after each reply of the primary."""
 
+    mark: int
+
     def __init__(self) -> None:
         self._marks = count(1)
         self.mark = 0

@@ -35,7 +35,7 @@ from ..sql.dialects.protocols import TableVanished
 from .executor import Executor, Interruptible, raise_if_abandoned, run_inside
 from .group_commit import GroupCommit
 from .jobs import Job
-from .permits import TransactionPermit, TransactionPermits
+from .permits import Permit, TransactionPermit, TransactionPermits
 from .pool import PooledConnection, translate
 
 T = TypeVar("T")
@@ -54,6 +54,11 @@ class TransactionResources:
 
     __slots__ = ("__weakref__", "permits", "pooled", "release", "transaction")
 
+    permits: list[Permit] | None
+    pooled: PooledConnection
+    release: Callable[[], None]
+    transaction: OpenTransaction
+
     def __init__(
         self, manager: TransactionManager, pooled: PooledConnection, permit: TransactionPermit
     ) -> None:
@@ -70,6 +75,9 @@ class TransactionResources:
 
 class OpenTransaction:
     """An open transaction."""
+
+    state: str
+    returned: bool
 
     def __init__(
         self, executor: Executor, resources: TransactionResources, *, writes: bool
@@ -271,6 +279,8 @@ class OpenTransaction:
 
 class TransactionManager:
     """Begins the transactions of a store, and knows those that are open."""
+
+    executor: Executor
 
     def __init__(
         self,

@@ -185,6 +185,8 @@ class Sweeper:
     once the store is no more.
     """
 
+    thread: Background
+
     def __init__(self, run: Callable[[], Run | None], interval: float) -> None:
         self._run, self._interval = run, interval
         self._is_failing = False

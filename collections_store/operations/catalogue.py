@@ -121,6 +121,8 @@ class Catalogue:
     Statements that were compiled are cached apart, by table and options, for a lookup alone makes them no worse.
     """
 
+    statements: CatalogueStatements
+
     def __init__(
         self,
         statements: CatalogueStatements,

@@ -22,6 +22,7 @@ from ..errors import DatabaseUnavailable
 from ..options import Isolation
 from ..query.filter import Filter
 from ..sql.by_id import FeedStatements, IdStatements
+from ..sql.catalogue import CatalogueStatements
 from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database
 from ..sql.select import Query, Statements
 from .catalogue import Catalogue
@@ -40,6 +41,12 @@ class Connection:
     """What operations need of a connection: the base class of both kinds."""
 
     __slots__ = ("catalogue", "committing", "database", "recorder", "store")
+
+    catalogue: Catalogue
+    database: Database
+    store: CatalogueStatements
+    recorder: Recorder
+    committing: bool
     grouped: bool = False
     """Whether the transaction is a group of independent statements."""
     sees_one_moment: bool = False
@@ -261,6 +268,13 @@ class DriverConnection(Connection):
         "_begin", "_depth", "_execute", "_local", "before_commit", "driver", "grouped", "is_lost", "sees_one_moment",
     )  # fmt: skip
 
+    driver: Any
+    catalogue: Catalogue
+    committing: bool
+    grouped: bool
+    is_lost: bool
+    sees_one_moment: bool
+
     def __init__(
         self,
         driver: Any,
@@ -429,9 +443,11 @@ class SharedConnection(Connection):
 
     __slots__ = ("sa",)
 
+    catalogue: Catalogue
+
     def __init__(self, connection: sa.Connection, catalogue: Catalogue) -> None:
         super().__init__(catalogue)
-        self.sa = connection
+        self.sa: sa.Connection = connection
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         with self._own_errors():

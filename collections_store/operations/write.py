@@ -38,6 +38,8 @@ class NeedsTransaction(CollectionsStoreError):
 class Writer:
     """Writes documents of one collection."""
 
+    keeps_before: bool
+
     def __init__(self, connection: Connection, collection: str) -> None:
         self._connection, self._collection = connection, collection
         self.statements: Statements = connection.collection(collection)

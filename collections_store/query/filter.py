@@ -199,7 +199,7 @@ class ComparableField(NamedField):
     {'$or': [{'items': {'$elemMatch': {'sku': 'a', 'count': {'$gt': 1}}}}, {'paid': {'$exists': False}}]}
     """
 
-    __hash__ = object.__hash__  # a key of a sort order or an update
+    __hash__: Any = object.__hash__  # a key of a sort order or an update
     __slots__ = ()
 
     def __init__(self, path: str | Path) -> None:

@@ -102,6 +102,21 @@ class Statement:
 class IdStatements:
     """The statements of one collection's table over ids."""
 
+    table: sa.Table
+    options: CollectionOptions
+    database: Database
+    c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
+    increment: Callable[..., str]
+    insert_if_exists: Callable[..., str]
+    body: sa.ColumnElement[str]
+    columns: tuple[sa.ColumnElement[Any], ...]
+    is_live: sa.ColumnElement[bool]
+    is_expired: sa.ColumnElement[bool]
+    is_id: sa.ColumnElement[bool]
+    in_ids: AnyOf
+    is_version: sa.ColumnElement[bool]
+    lock_groups: str | None
+
     def __init__(
         self,
         table: sa.Table,
@@ -125,35 +140,39 @@ class IdStatements:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    get = Statement(lambda s: s.select(s.body, s.c.expires_at))
+    get: Statement = Statement(lambda s: s.select(s.body, s.c.expires_at))
     """Select the body of `:id`, and when it expires."""
-    document = Statement(lambda s: s.select(*s.columns))
+    document: Statement = Statement(lambda s: s.select(*s.columns))
     """Select the document of `:id`."""
-    exists = Statement(lambda s: s.select(s.c.expires_at))
+    exists: Statement = Statement(lambda s: s.select(s.c.expires_at))
     """Select when `:id` expires."""
-    get_many = Statement(lambda s: s.select_many(s.c.id, s.body))
+    get_many: Statement = Statement(lambda s: s.select_many(s.c.id, s.body))
     """Select id and body of `:ids`."""
-    present = Statement(lambda s: s.select_many(s.c.id))
+    present: Statement = Statement(lambda s: s.select_many(s.c.id))
     """Select those of `:ids` that exist."""
-    versions = Statement(lambda s: s.locked(s.c.id, s.c.version, sa.null()))
+    versions: Statement = Statement(lambda s: s.locked(s.c.id, s.c.version, sa.null()))
     """Select and lock id, version and null of `:ids`, in order."""
-    bodies = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body))
+    bodies: Statement = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body))
     """Select and lock id, version and body of `:ids`, in order."""
-    share = Statement(
+    share: Statement = Statement(
         lambda s: s.select(ONE).where(s.is_live).with_for_update(read=True, key_share=True)
     )
     """Lock `:id` against deletion; returns a row if it is there."""
-    lock = Statement(lambda s: s.select(*s.columns).where(s.is_live).with_for_update())
+    lock: Statement = Statement(lambda s: s.select(*s.columns).where(s.is_live).with_for_update())
     """Select and lock the document of `:id`."""
-    lock_many = Statement(lambda s: s.locked(*s.columns))
+    lock_many: Statement = Statement(lambda s: s.locked(*s.columns))
     """Select and lock the documents of `:ids`, in order."""
-    copies = Statement(lambda s: s.select_copies())
+    copies: Statement = Statement(lambda s: s.select_copies())
     """Select position and stored columns of the rows past `:seq` that have not expired at `:now`, `:limit` at most."""
-    counts = Statement(lambda s: sa.select(sa.func.count(s.c.seq), sa.func.count(s.c.expires_at)))
+    counts: Statement = Statement(
+        lambda s: sa.select(sa.func.count(s.c.seq), sa.func.count(s.c.expires_at))
+    )
     """Count the rows, and those that expire some time."""
-    last_position = Statement(lambda s: sa.select(sa.func.coalesce(sa.func.max(s.c.seq), ZERO)))
+    last_position: Statement = Statement(
+        lambda s: sa.select(sa.func.coalesce(sa.func.max(s.c.seq), ZERO))
+    )
     """Select the last position in natural order, 0 if there is none."""
-    count_after = Statement(
+    count_after: Statement = Statement(
         lambda s: sa.select(sa.func.count(s.c.seq)).where(s.c.seq > integer("seq"))
     )
     """Count the rows past the position `:seq`."""
@@ -164,7 +183,7 @@ class IdStatements:
         expired = sa.select(ONE).select_from(self.table).where(self.is_expired)
         return expired.order_by(self.c.expires_at).limit(ONE).offset(ZERO)
 
-    expired = Statement(lambda s: s.some_expired(s.c.id))
+    expired: Statement = Statement(lambda s: s.some_expired(s.c.id))
     """Select the ids of expired rows, `:limit` at most, the first expired first."""
 
     def select(self, *columns: sa.ColumnElement[Any]) -> Any:
@@ -185,17 +204,21 @@ class IdStatements:
 
     # -- inserting and upserting ------------------------------------------------------------------
 
-    put = Statement(lambda s: s.or_update(s.row()).returning(s.c.version))
+    put: Statement = Statement(lambda s: s.or_update(s.row()).returning(s.c.version))
     """Upsert `:id`; returns the version, or nothing where an expired row is in the way."""
-    put_batch = Statement(lambda s: s.or_update(s.lists() if s.database.takes_lists else s.row()))
+    put_batch: Statement = Statement(
+        lambda s: s.or_update(s.lists() if s.database.takes_lists else s.row())
+    )
     """Upsert each `:id` and `:body`, in their order; returns nothing."""
-    put_lists = Statement(lambda s: s.or_update(s.lists()).returning(s.c.id, s.c.version))
+    put_lists: Statement = Statement(
+        lambda s: s.or_update(s.lists()).returning(s.c.id, s.c.version)
+    )
     """Upsert the lists `:id` and `:body`; returns id and version of those where no expired row is in the way."""
-    insert = Statement(lambda s: s.or_nothing(s.row()).returning(s.c.version))
+    insert: Statement = Statement(lambda s: s.or_nothing(s.row()).returning(s.c.version))
     """Insert `:id` where it is absent; returns the version, or nothing."""
-    insert_batch = Statement(lambda s: s.or_nothing(s.row()))
+    insert_batch: Statement = Statement(lambda s: s.or_nothing(s.row()))
     """Insert each `:id` and `:body` where it is absent; returns nothing."""
-    insert_lists = Statement(lambda s: s.or_nothing(s.lists()).returning(s.c.id))
+    insert_lists: Statement = Statement(lambda s: s.or_nothing(s.lists()).returning(s.c.id))
     """Insert the lists `:id` and `:body`; returns the ids of those that were absent."""
 
     def _compile_insert_if_exists(self, other: sa.Table) -> str:
@@ -263,13 +286,15 @@ class IdStatements:
 
     # -- updating ---------------------------------------------------------------------------------
 
-    replace = Statement(
+    replace: Statement = Statement(
         lambda s: s.rewritten(expires_at=integer("expires"), ttl=integer("ttl")).returning(
             s.c.version
         )
     )
     """Write `:body`, `:expires` and `:ttl` where `:id` has the version `:expected`; returns the version."""
-    rewrite = Statement(lambda s: s.rewritten(**s.slides(integer("now"))).where(s.is_same))
+    rewrite: Statement = Statement(
+        lambda s: s.rewritten(**s.slides(integer("now"))).where(s.is_same)
+    )
     """Write `:body` where `:id` has the version `:expected` and `:created`; the time to live stays, or begins again where
     the collection is sliding.
     """
@@ -320,11 +345,13 @@ class IdStatements:
 
     # -- time to live -----------------------------------------------------------------------------
 
-    touch_many = Statement(
+    touch_many: Statement = Statement(
         lambda s: s.live(s.update(s.in_ids), ttl=_TTL, expires_at=integer("now") + _TTL)
     )
     """Let `:ids` live from `:now` for `:ttl`."""
-    persist = Statement(lambda s: s.live(s.update(s.is_id), ttl=sa.null(), expires_at=sa.null()))
+    persist: Statement = Statement(
+        lambda s: s.live(s.update(s.is_id), ttl=sa.null(), expires_at=sa.null())
+    )
     """Let `:id` never expire."""
 
     @Statement
@@ -352,22 +379,26 @@ class IdStatements:
 
     # -- deleting: each but `remove` and `remove_many` returns `deleted_columns` -----------------------
 
-    remove = Statement(lambda s: sa.delete(s.table).where(s.is_id, s.is_live))
+    remove: Statement = Statement(lambda s: sa.delete(s.table).where(s.is_id, s.is_live))
     """Delete `:id`."""
-    remove_returning = Statement(lambda s: s.deleted(s.is_id, s.is_live))
+    remove_returning: Statement = Statement(lambda s: s.deleted(s.is_id, s.is_live))
     """Delete `:id`."""
-    remove_version = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_live))
+    remove_version: Statement = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_live))
     """Delete `:id` where it has the version `:expected`."""
-    remove_document = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_same, s.is_live))
+    remove_document: Statement = Statement(
+        lambda s: s.deleted(s.is_id, s.is_version, s.is_same, s.is_live)
+    )
     """Delete `:id` where it has the version `:expected` and `:created`."""
-    remove_many = Statement(lambda s: sa.delete(s.table).where(s.in_ids, s.is_live))
+    remove_many: Statement = Statement(lambda s: sa.delete(s.table).where(s.in_ids, s.is_live))
     """Delete `:ids`."""
-    remove_many_returning = Statement(lambda s: s.deleted(s.in_ids, s.is_live))
+    remove_many_returning: Statement = Statement(lambda s: s.deleted(s.in_ids, s.is_live))
     """Delete `:ids`."""
-    purge = Statement(lambda s: s.deleted(s.in_ids, s.is_expired))
+    purge: Statement = Statement(lambda s: s.deleted(s.in_ids, s.is_expired))
     """Delete those of `:ids` that have expired."""
 
-    remove_after = Statement(lambda s: sa.delete(s.table).where(s.c.seq > integer("seq")))
+    remove_after: Statement = Statement(
+        lambda s: sa.delete(s.table).where(s.c.seq > integer("seq"))
+    )
     """Delete the rows past the position `:seq`."""
 
     @Statement
@@ -395,6 +426,12 @@ def _time(insert: Any) -> sa.ColumnElement[Any]:
 class FeedStatements:
     """The statements of one collection's recorded changes."""
 
+    feed: Feed
+    database: Database
+    table: sa.Table
+    c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
+    counted: int
+
     def __init__(self, feed: Feed, names: Names, database: Database) -> None:
         self.feed, self.database = feed, database
         self.table = feed_table(feed.physical, names, database)
@@ -402,21 +439,21 @@ class FeedStatements:
         self.counted = random.randrange(COUNT_START)
         """Changes since the last pruning, about."""
 
-    create = Statement(lambda s: sa.schema.CreateTable(s.table))
+    create: Statement = Statement(lambda s: sa.schema.CreateTable(s.table))
     """Create the table."""
-    drop = Statement(lambda s: sa.schema.DropTable(s.table, if_exists=True))
+    drop: Statement = Statement(lambda s: sa.schema.DropTable(s.table, if_exists=True))
     """Drop it."""
-    last = Statement(lambda s: sa.select(sa.func.max(s.c.seq)))
+    last: Statement = Statement(lambda s: sa.select(sa.func.max(s.c.seq)))
     """Select the position of the last change, or null."""
-    first = Statement(
+    first: Statement = Statement(
         lambda s: sa.select(s.c.seq, s.c.kind).order_by(s.c.seq).limit(ONE).offset(ZERO)
     )
     """Select position and kind of the first row."""
-    over_limit = Statement(
+    over_limit: Statement = Statement(
         lambda s: sa.select(s.c.seq).order_by(s.c.seq.desc()).limit(ONE).offset(integer("kept"))
     )
     """Select the position of the last change past the limit of `:kept`."""
-    delete = Statement(lambda s: sa.delete(s.table).where(s.c.seq < integer("seq")))
+    delete: Statement = Statement(lambda s: sa.delete(s.table).where(s.c.seq < integer("seq")))
     """Delete the changes before `:seq`."""
 
     @Statement

@@ -20,7 +20,7 @@ Parameters: TypeAlias = Sequence[sa.BindParameter[Any]]
 class BodyText(FunctionElement[Any]):
     """A stored body as JSON text; `type` decides how the text is read."""
 
-    inherit_cache = True
+    inherit_cache: bool | None = True
 
     def __init__(self, body: Clause, type: sa.types.TypeEngine[Any]) -> None:
         self.type = type
@@ -30,33 +30,33 @@ class BodyText(FunctionElement[Any]):
 class BodyFromText(FunctionElement[Any]):
     """JSON text as the database stores a body."""
 
-    inherit_cache = True
-    type = sa.Text()
+    inherit_cache: bool | None = True
+    type: sa.types.TypeEngine[Any] = sa.Text()
 
 
 class JsonbText(BodyText):
     """`BodyText` of a collection whose bodies SQLite stores as JSONB."""
 
-    inherit_cache = True
+    inherit_cache: bool | None = True
 
 
 class JsonbFromText(BodyFromText):
     """`BodyFromText` of such a collection."""
 
-    inherit_cache = True
+    inherit_cache: bool | None = True
 
 
 class _Element(FunctionElement[Any]):
     """An expression that only the store's own statements contain."""
 
-    inherit_cache = False
+    inherit_cache: bool | None = False
     type: sa.types.TypeEngine[Any] = sa.types.NULLTYPE
 
 
 class _Predicate(_Element):
     """An expression that is true, false or unknown."""
 
-    type = sa.Boolean()
+    type: sa.types.TypeEngine[Any] = sa.Boolean()
 
 
 class IsNot(_Predicate):
@@ -74,6 +74,9 @@ class TextFits(_Predicate):
 class ListOf(_Element):
     """The parameter `name`: a list of strings or of integers that is not empty."""
 
+    parameter: str
+    texts: bool
+
     def __init__(self, name: str, *, texts: bool) -> None:
         super().__init__()
         self.parameter, self.texts = name, texts
@@ -82,7 +85,11 @@ class ListOf(_Element):
 class TableSize(_Element):
     """The bytes of a table and its indexes on disk."""
 
-    type = sa.BigInteger()
+    table: sa.Table
+    is_sharded: bool
+    is_distributed: bool
+
+    type: sa.types.TypeEngine[Any] = sa.BigInteger()
 
     def __init__(self, table: sa.Table, *, is_sharded: bool, is_distributed: bool) -> None:
         super().__init__()
@@ -91,6 +98,9 @@ class TableSize(_Element):
 
 class SortPart(_Element):
     """A column by which a field of the body is ordered: one of `Ordering.parts`, never null."""
+
+    keys: Keys
+    part: str
 
     def __init__(self, body: Clause, keys: Keys, part: str) -> None:
         super().__init__(body)

@@ -21,7 +21,7 @@ from ..document import now
 from ..options import CollectionOptions, Feed, Names
 from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
-from ..query.index import every_conjunct, partial_conditions, plan_order
+from ..query.index import Index, every_conjunct, partial_conditions, plan_order
 from ..query.path import path_prefixes
 from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
@@ -140,6 +140,15 @@ class Statements:
     with equal options. That of a collection with partial indexes or indexes of arrays, whose SQL has more of the options,
     is its own.
     """
+
+    table: sa.Table
+    options: CollectionOptions
+    database: Database
+    feed: FeedStatements | None
+    partial: list[Index]
+    order: Callable[..., Order]
+    id_range: Callable[..., tuple[str, str, str]]
+    versions: Callable[..., VersionStatements]
 
     def __init__(
         self,
@@ -309,7 +318,7 @@ class Statements:
         prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys)[:-1])
         return self._guarded(shape, where, statement, prefixes)
 
-    statistics = Statement(
+    statistics: Statement = Statement(
         lambda s: sa.select(
             s._number(s._conditions.where(EVERYTHING)),
             TableSize(

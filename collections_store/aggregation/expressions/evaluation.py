@@ -49,6 +49,9 @@ _EXACT_PART: Final = 64
 class OperandError(Exception):
     """A value that an operator cannot take. The node that evaluates the operator adds its name."""
 
+    problem: str
+    found: Any | None
+
     def __init__(self, problem: str, found: Any = None) -> None:
         super().__init__(problem)
         self.problem, self.found = problem, None if found is MISSING else found
@@ -161,6 +164,11 @@ class Scope:
     """
 
     __slots__ = ("_most", "_unsettled", "held", "limit", "ordered", "row", "variables")
+
+    ordered: bool
+    row: Document | Anonymous
+    limit: int
+    held: int
 
     def __init__(
         self,

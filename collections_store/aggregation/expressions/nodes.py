@@ -303,7 +303,7 @@ class _ForEach(Node):
 class Map(_ForEach):
     """`inside` for each element (`$map`)."""
 
-    NAME: ClassVar = "$map"
+    NAME: ClassVar[str] = "$map"
     input: Node
     variable: str
     inside: Node
@@ -322,7 +322,7 @@ class Map(_ForEach):
 class FilterElements(_ForEach):
     """The elements for which a condition is true, up to `limit` of them (`$filter`)."""
 
-    NAME: ClassVar = "$filter"
+    NAME: ClassVar[str] = "$filter"
     input: Node
     variable: str
     condition: Node
@@ -348,7 +348,7 @@ class Reduce(_ForEach):
     `in_place`: `inside` is one of `IN_PLACE` and adds to `$$value`, which it needs for nothing else.
     """
 
-    NAME: ClassVar = "$reduce"
+    NAME: ClassVar[str] = "$reduce"
     input: Node
     initial: Node
     inside: Node

@@ -23,6 +23,8 @@ class Total:
 
     __slots__ = ("_floats", "_fractions", "_integers", "_partials", "count")
 
+    count: int
+
     def __init__(self) -> None:
         self._integers, self._floats, self.count = 0, False, 0
         self._partials: list[float] = []

@@ -55,6 +55,11 @@ class Operator:
 
     __slots__ = ("_checks", "_null", "_scoped", "function", "least", "most", "names")
 
+    function: Callable[..., Any]
+    names: tuple[str, ...]
+    least: int
+    most: int | None
+
     def __init__(
         self, function: Callable[..., Any], operands: str, *, null: int = 0, scoped: bool = False
     ) -> None:

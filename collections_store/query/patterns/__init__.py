@@ -51,6 +51,8 @@ STEP: Final = 256
 class Pattern:
     """A pattern with its options; raises `InvalidPattern`."""
 
+    options: str
+
     def __init__(self, pattern: str, options: str = "") -> None:
         self.pattern = pattern
         self.options = "".join(each for each in _FLAGS if each in options)

@@ -85,6 +85,8 @@ def is_at(anchor: Anchor, before: str | None, after: str) -> bool:
 class Compiler:
     """Compiler of a syntax tree to `program`, which stores positions in so many `slots`."""
 
+    slots: int
+
     def __init__(self, node: Node, groups: int) -> None:
         self.program: Program = []
         self.slots = 2 * groups + 2
@@ -191,6 +193,10 @@ class _State(dict[str, "_State"]):
     """The positions of a program and the kind of character before; a dictionary from the next character to
     the next state.
     """
+
+    automaton: Automaton
+    positions: frozenset[int]
+    before: str | None
 
     def __init__(self, automaton: Automaton, positions: frozenset[int], before: str | None) -> None:
         self.automaton, self.positions, self.before = automaton, positions, before

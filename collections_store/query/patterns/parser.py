@@ -74,6 +74,8 @@ _TIMES: Final = re.compile(r"\{([0-9]{0,18})(,?)([0-9]{0,18})\}")
 class InvalidPattern(ValueError):
     """A pattern is no regular expression; `problem` names the error and its position."""
 
+    problem: str
+
     def __init__(self, problem: str, position: int) -> None:
         self.problem = f"invalid regular expression at position {position}: {problem}"
         super().__init__(self.problem)
@@ -81,6 +83,9 @@ class InvalidPattern(ValueError):
 
 class Parser:
     """Parser of one pattern; `groups` is the number of its capturing groups."""
+
+    groups: int
+    ignores_case: bool
 
     def __init__(self, text: str, options: str) -> None:
         self._text, self._at, self._flags = text, 0, frozenset(options)

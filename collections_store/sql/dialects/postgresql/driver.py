@@ -69,6 +69,9 @@ def watched(
 class StoreConnection(Connection[Any]):
     """A connection of a store's own."""
 
+    cancelled_at: float
+    is_replicated: bool
+
     connect_timeout: ClassVar[float] = math.inf
     """Seconds for each address, unless the URL has others."""
     failed_at: ClassVar[dict[Address, float]] = {}
