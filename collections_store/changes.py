@@ -24,9 +24,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Generic, Self, TypeAlias
 
 from .codec import Codec
+from .document import Body
 from .engine.jobs import Flag
 from .engine.workers import Background
 from .errors import InvalidOption, StoreClosed, shortened
@@ -257,7 +258,7 @@ def _check_timeout(timeout: Any) -> float | None:
     return None if timeout > MAX_TIMEOUT else float(timeout)
 
 
-class ChangeStream:
+class ChangeStream(Generic[Body]):
     """The changes of a collection in the order of their commits: the result of `Collection.watch`.
 
     It is an iterator of `Change`, which waits, for one thread at a time, and a context manager that closes it.
@@ -281,7 +282,7 @@ class ChangeStream:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Change:
+    def __next__(self) -> Change[Body]:
         reader, wake = self._reader, self._woken.set
         change = reader.take()
         if change is None and not reader.closed:
@@ -305,7 +306,7 @@ class ChangeStream:
     ) -> None:
         self.close()
 
-    def try_next(self) -> Change | None:
+    def try_next(self) -> Change[Body] | None:
         """Return the next change, or None if there is none yet.
 
         >>> with Store("sqlite://") as store:

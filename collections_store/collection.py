@@ -739,7 +739,7 @@ class Collection(OperationBuilder, Generic[Body]):
         after: str | None = None,
         kinds: Iterable[ChangeKind] | None = None,
         timeout: float | None = None,
-    ) -> ChangeStream:
+    ) -> ChangeStream[Body]:
         """Return a stream of the collection's changes in commit order.
 
         The collection must record them: open it with `changes=True`, or "after" or "both" for their bodies. Iteration

@@ -18,6 +18,7 @@ from typing import (
     Any,
     Final,
     Literal,
+    Protocol,
     Self,
     TypeAlias,
     TypedDict,
@@ -498,6 +499,13 @@ class CollectionSettings(ChangeSettings, total=False):
     sliding: bool | None
 
 
+class BodyFunction(Protocol):
+    """A function that upgrades a body. No `Callable` of `Any`: with one among the options, mypy finds no single overload."""
+
+    def __call__(self, body: Any, /) -> object:
+        """Return the new body, or None for the same object."""
+
+
 class VersionSettings(CollectionSettings, total=False):
     """The arguments of `collection`: `CollectionSettings`, and these, which hold for the returned object only.
 
@@ -511,12 +519,19 @@ class VersionSettings(CollectionSettings, total=False):
     """
 
     schema_version: int
-    upgrades: Mapping[int, Callable[[Any], Any]] | None
-    downgrades: Mapping[int, Callable[[Any], Any]] | None
+    upgrades: Mapping[int, BodyFunction] | None
+    downgrades: Mapping[int, BodyFunction] | None
     write_back: bool
 
 
-class ModelSettings(VersionSettings, total=False):
+class ReadSettings(VersionSettings, total=False):
+    """`ModelSettings` without `invalid`, which decides the type of the bodies."""
+
+    trusted: bool
+    extra: codec.Extra
+
+
+class ModelSettings(ReadSettings, total=False):
     """The arguments of `collection` with a model: `VersionSettings`, and these, which hold for the returned object only.
 
     * `invalid`: what a read does with a stored body that does not fit the model. "raise" raises `InvalidBody`, which
@@ -529,8 +544,6 @@ class ModelSettings(VersionSettings, total=False):
     """
 
     invalid: codec.Unreadable
-    trusted: bool
-    extra: codec.Extra
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, overload
 
 from .changes import ChangeNotifier
 from .codec import Codec
 from .collection import Collection, Runner, VersionedRunner
-from .document import SKILL_MEMORY, Body, CollectionInfo, check_name
+from .document import SKILL_MEMORY, Body, CollectionInfo, Invalid, check_name
 from .engine.executor import run_within, translated
 from .engine.lifecycle import make_ready
 from .engine.pool import PooledConnection
@@ -35,6 +35,7 @@ from .options import (
     Consistency,
     Isolation,
     ModelSettings,
+    ReadSettings,
     Settings,
     Ttl,
     VersionSettings,
@@ -91,6 +92,19 @@ class Collections(ABC):
 
     @overload
     def collection(self, name: str, **settings: Unpack[VersionSettings]) -> Collection: ...
+    @overload
+    def collection(
+        self, name: type[Body], *, invalid: Literal["return"], **settings: Unpack[ReadSettings]
+    ) -> Collection[Body | Invalid]: ...
+    @overload
+    def collection(
+        self,
+        name: str,
+        *,
+        model: type[Body],
+        invalid: Literal["return"],
+        **settings: Unpack[ReadSettings],
+    ) -> Collection[Body | Invalid]: ...
     @overload
     def collection(
         self, name: type[Body], **settings: Unpack[ModelSettings]

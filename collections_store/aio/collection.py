@@ -458,7 +458,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         after: str | None = None,
         kinds: Iterable[ChangeKind] | None = None,
         timeout: float | None = None,
-    ) -> AsyncChangeStream:
+    ) -> AsyncChangeStream[Body]:
         """Async counterpart of `Collection.watch`. It is no coroutine: iterate over the result with `async for`, or await
         it to begin at once. That raises what is wrong with the arguments.
         """
@@ -486,7 +486,7 @@ def read_here(ids: Any) -> Any:
     return ids if is_read else list(ids)
 
 
-class AsyncChangeStream:
+class AsyncChangeStream(Generic[Body]):
     """The changes of a collection in the order of their commits. Async counterpart of `ChangeStream`.
 
     It is an async iterator, for one task at a time, and an async context manager that closes it. It starts
@@ -521,7 +521,7 @@ class AsyncChangeStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Change:
+    async def __anext__(self) -> Change[Body]:
         reader = self._reader
         change = reader.take()
         if change is None and not reader.closed:
@@ -546,12 +546,12 @@ class AsyncChangeStream:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def try_next(self) -> Change | None:
+    async def try_next(self) -> Change[Body] | None:
         """Async counterpart of `ChangeStream.try_next`."""
         change = await follow(self._step, self._reader.poll(), self._filter)
         return None if change is None else await self._converted(change)
 
-    async def _converted(self, change: Change) -> Change:
+    async def _converted(self, change: Change[Any]) -> Change[Any]:
         convert = self._reader.convert
         return change if convert is None else await compute(convert, change)
 

@@ -11,12 +11,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, get_args, overload
 
 import sqlalchemy as sa
 
 from ..collection import Collection
-from ..document import Body, CopiedCollection, CopyProgress, check_name, check_names
+from ..document import Body, CopiedCollection, CopyProgress, Invalid, check_name, check_names
 from ..engine.backend import connection_limit
 from ..engine.copying import check_report
 from ..engine.group_commit import GroupCommit
@@ -39,6 +39,7 @@ from ..options import (
     Consistency,
     Isolation,
     ModelSettings,
+    ReadSettings,
     StoreOptions,
     VersionSettings,
     check_awaitable,
@@ -367,6 +368,19 @@ class AsyncStore(AsyncCollections):
 
     @overload
     def get_sync_collection(self, name: str, **settings: Unpack[VersionSettings]) -> Collection: ...
+    @overload
+    def get_sync_collection(
+        self, name: type[Body], *, invalid: Literal["return"], **settings: Unpack[ReadSettings]
+    ) -> Collection[Body | Invalid]: ...
+    @overload
+    def get_sync_collection(
+        self,
+        name: str,
+        *,
+        model: type[Body],
+        invalid: Literal["return"],
+        **settings: Unpack[ReadSettings],
+    ) -> Collection[Body | Invalid]: ...
     @overload
     def get_sync_collection(
         self, name: type[Body], **settings: Unpack[ModelSettings]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import sqlalchemy as sa
 
 from ..changes import ChangeNotifier
 from ..codec import Codec
-from ..document import SKILL_MEMORY, Body, CollectionInfo, check_name
+from ..document import SKILL_MEMORY, Body, CollectionInfo, Invalid, check_name
 from ..engine.jobs import Job
 from ..engine.transactions import TransactionResources
 from ..errors import (
@@ -28,6 +28,7 @@ from ..options import (
     CollectionSettings,
     Consistency,
     ModelSettings,
+    ReadSettings,
     Settings,
     Ttl,
     VersionSettings,
@@ -80,6 +81,19 @@ class AsyncCollections:
 
     @overload
     def collection(self, name: str, **settings: Unpack[VersionSettings]) -> AsyncCollection: ...
+    @overload
+    def collection(
+        self, name: type[Body], *, invalid: Literal["return"], **settings: Unpack[ReadSettings]
+    ) -> AsyncCollection[Body | Invalid]: ...
+    @overload
+    def collection(
+        self,
+        name: str,
+        *,
+        model: type[Body],
+        invalid: Literal["return"],
+        **settings: Unpack[ReadSettings],
+    ) -> AsyncCollection[Body | Invalid]: ...
     @overload
     def collection(
         self, name: type[Body], **settings: Unpack[ModelSettings]

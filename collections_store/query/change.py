@@ -12,11 +12,11 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Generic, Literal, TypeAlias, get_args
 
 from ..aggregation.expressions.nodes import Meta
 from ..codec import Codec
-from ..document import Document
+from ..document import Body_co, Document
 from ..errors import InvalidFilter, InvalidOption, InvalidToken, shortened
 from .conditions import Expression, Field, FitsSchema, Metadata
 from .filter import Filter
@@ -31,7 +31,7 @@ _SIZE: Final = 21
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Change(Generic[Body_co]):
     """A change of a document.
 
     `kind` is "insert", "update", "remove" or "expire". `version` is the one that was written or, of a
@@ -45,8 +45,8 @@ class Change:
     id: str
     version: int
     time: datetime
-    body: Any = None
-    before: Any = None
+    body: Body_co = None  # type: ignore[assignment]
+    before: Body_co = None  # type: ignore[assignment]
     has_body: bool = field(default=False, repr=False)
     has_before: bool = field(default=False, repr=False)
     token: str = field(default="", repr=False)

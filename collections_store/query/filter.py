@@ -199,7 +199,6 @@ class ComparableField(NamedField):
     {'$or': [{'items': {'$elemMatch': {'sku': 'a', 'count': {'$gt': 1}}}}, {'paid': {'$exists': False}}]}
     """
 
-    __hash__: Any = object.__hash__  # a key of a sort order or an update
     __slots__ = ()
 
     def __init__(self, path: str | Path) -> None:
@@ -209,6 +208,9 @@ class ComparableField(NamedField):
 
     def __repr__(self) -> str:
         return f"F({self._path!r})"
+
+    def __hash__(self) -> int:  # it is a key of filters, sort orders and updates
+        return id(self)
 
     def __eq__(self, value: object) -> Filter:  # type: ignore[override]
         return self._equal(value)

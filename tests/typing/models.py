@@ -5,14 +5,20 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, assert_type
 
 from collections_store import (
+    AsyncChangeStream,
     AsyncCollection,
     AsyncStore,
+    Change,
+    ChangeStream,
     Collection,
     Document,
     F,
+    Invalid,
+    ModelSettings,
     Page,
     Store,
     Transaction,
+    VersionSettings,
 )
 
 
@@ -48,10 +54,33 @@ def sync(store: Store, tx: Transaction, connection: Any) -> None:
     assert_type(people.change("ada", lambda person: person), Person)
     assert_type(people.edit("ada"), AbstractContextManager[Person])
     assert_type(people.find_one_and_update({}, {"$inc": {"age": 1}}), Document[Person] | None)
+    assert_type(people.watch(), ChangeStream[Person])
+    assert_type(next(people.watch()), Change[Person])
+    assert_type([each.body.age for each in people.watch()], list[int])
     people.put("ada", Person("ada"))
     people.put_many({"ada": Person("ada")})
     people.put_many([("ada", Person("ada"))])
     people.insert_many([Person("ada")])
+
+
+def rename(body: dict[str, Any]) -> dict[str, Any]:
+    return body
+
+
+PEOPLE: VersionSettings = {"schema_version": 2, "upgrades": {1: rename}}
+SKIPPING: ModelSettings = {"invalid": "skip", "upgrades": {1: lambda body: body}}
+
+
+def options(store: Store, tx: Transaction) -> None:
+    assert_type(store.collection("people", **PEOPLE), Collection[Any])
+    assert_type(store.collection("people", model=Person, **PEOPLE), Collection[Person])
+    assert_type(store.collection(Person, **SKIPPING), Collection[Person])
+    both = store.collection(Person, invalid="return", **PEOPLE)
+    assert_type(both, Collection[Person | Invalid])
+    assert_type(both.get("ada"), Person | Invalid | None)
+    assert_type(next(both.watch()), Change[Person | Invalid])
+    named = tx.collection("people", model=Person, invalid="return", extra="allow")
+    assert_type(named.find(), list[Document[Person | Invalid]])
 
 
 def untyped(store: Store) -> None:
@@ -60,6 +89,8 @@ def untyped(store: Store) -> None:
     assert_type(things.get("a"), Any)
     assert_type(things.find(), list[Document[Any]])
     things.get("a")["b"].upper()
+    assert_type(next(things.watch()), Change[Any])
+    next(things.watch()).body["b"].upper()
     things.put("a", object())
 
 
@@ -89,5 +120,14 @@ async def asynchronous(store: AsyncStore) -> None:
     assert_type(people.edit("ada"), AbstractAsyncContextManager[Person])
     assert_type([each.body async for each in people.stream()], list[Person])
     assert_type(await store["things"].get("a"), Any)
+    assert_type(people.watch(), AsyncChangeStream[Person])
+    assert_type([each.body.age async for each in people.watch()], list[int])
+    assert_type(store.collection("people", model=Person, **PEOPLE), AsyncCollection[Person])
+    both = store.collection(Person, invalid="return")
+    assert_type(await both.find_one(), Document[Person | Invalid] | None)
+    assert_type(store.get_sync_collection(Person, invalid="return"), Collection[Person | Invalid])
+    await people.find(F(Person).age >= 30, sort=F(Person).age)
+    await people.update("ada", {"$inc": {F(Person).age: 1}})
+    assert_type(await people.distinct(F(Person).name), list[Any])
     await people.put("ada", object())  # type: ignore[arg-type]
     await people.update("ada", 5)  # type: ignore[arg-type]
