@@ -661,7 +661,14 @@ class ReadOnlyDatabase(DatabaseUnavailable):
 
 
 class DatabaseBusy(DatabaseError, TimeoutError):
-    """A lock or a connection was not free within `busy_timeout`: try again, and end transactions sooner."""
+    """A lock or a connection was not free within `busy_timeout`: try again, and end transactions sooner.
+
+    `is_final`: another attempt cannot succeed, because the call would wait for itself.
+    """
+
+    def __init__(self, message: str, *, is_final: bool = False) -> None:
+        super().__init__(message)
+        self.is_final = is_final
 
 
 class TransactionConflict(DatabaseError):

@@ -7,7 +7,8 @@ Rules:
 2. In memory all share one connection. Nobody uses it while a transaction is open.
 3. On PostgreSQL every connection writes. Atomic writes of tasks go through a write queue of their own, as groups.
 4. With replicas, the reads of collections run on one of these: see `replicas`.
-5. An operation that would wait for a transaction of its own caller is refused at once.
+5. An operation that would wait for a transaction of its own caller, or for the operation that calls it, is refused at
+   once.
 6. A transaction that only reads waits for no writer: on an SQLite file it has a permit and a connection of the readers'.
 """
 
@@ -40,7 +41,7 @@ from .group_commit import GroupCommit, run_group
 from .inherited import protect
 from .jobs import Job
 from .lifecycle import make_ready
-from .permits import OWN, TransactionPermits
+from .permits import OWN, TransactionPermits, refuse_nested
 from .pool import (
     ConnectionPool,
     EnginePool,
@@ -121,9 +122,9 @@ class Backend:
         self._permits, self._read_permits = permits, read_permits
         self.database: Database = catalogue.statements.database
         self._single_writer = self.database.single_writer
-        self._is_private = self.database.urls.is_private(
-            where.url if isinstance(where, sa.Engine) else where
-        )
+        url = where.url if isinstance(where, sa.Engine) else where
+        self._is_private = self.database.urls.is_private(url)
+        self._has_one_connection = connection_limit(url, options, self.database) == 1
         self._own: sa.Engine | None = None
         self._replicas: Replicas | None = None
         self._file: DatabaseFile | None = None
@@ -213,6 +214,8 @@ class Backend:
         """Run an operation in this thread."""
         needs_writer = self._single_writer and operation.writes
         permits = self._permits
+        if operation.writes or self._has_one_connection:
+            refuse_nested(self._catalogue)
         if (needs_writer or self._is_private) and (permits.granted or permits.callers):
             permits.refuse_own_transaction()
         if not self._is_writable:

@@ -40,7 +40,7 @@ from ..options import Isolation
 from ..query.budget import checked_by
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
-from .permits import Permit
+from .permits import Permit, running_here
 from .pool import Pool, PooledConnection, translate
 from .retry import Retries
 
@@ -114,6 +114,7 @@ class Executor:
         """Run an operation once."""
         pooled = self.pool.acquire()
         permits, lost, finished = pooled.permits, False, False
+        outer, running_here.catalogue = running_here.catalogue, self.catalogue
         try:
             if job is None and operation.atomic and isinstance(pooled.connection, DriverConnection):
                 result = operation(pooled.connection)
@@ -132,6 +133,7 @@ class Executor:
                 raise in_doubt(error, operation) from error
             raise found from error
         finally:
+            running_here.catalogue = outer  # first: no signal can come before
             try:
                 if finished:
                     self.pool.release(pooled)

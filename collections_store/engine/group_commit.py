@@ -47,7 +47,7 @@ from .executor import (
     sent_commit,
 )
 from .jobs import Flag, Job
-from .permits import POLL_INTERVAL, Permit, TransactionPermit
+from .permits import POLL_INTERVAL, Permit, TransactionPermit, running_here
 from .pool import translate
 
 MAX_GROUP: Final = 256
@@ -320,6 +320,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
     except CollectionsStoreError:
         return jobs  # each alone raises what is wrong
     permits, lost, finished = pooled.permits, False, False
+    outer, running_here.catalogue = running_here.catalogue, executor.catalogue
     try:
         is_interruptible = not database.single_writer  # SQLite's commit waits for no server
         interruptible = Interruptible(pooled, *jobs) if is_interruptible else nullcontext()
@@ -343,6 +344,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
             jobs.pop().finish(error=error)
         return jobs
     finally:
+        running_here.catalogue = outer  # first: no signal can come before
         try:
             if finished:
                 executor.pool.release(pooled)

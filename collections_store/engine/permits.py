@@ -25,12 +25,31 @@ from typing import Any, Final
 from ..errors import DatabaseBusy, StoreClosed
 from .jobs import Flag
 
+NESTED: Final = (
+    "a function that the store calls within an operation, such as an upgrade function or a validator, uses the same store: "
+    "it would wait for the end of that operation; call the store before or after it"
+)
 POLL_INTERVAL: Final = 0.25
 """Seconds between two looks at the clock of a caller that waits."""
 OWN: Final = (
     "this task or thread has a transaction open itself, which would wait for its own end: "
     "within it, use the collections that the transaction gives"
 )
+
+
+class RunningHere(threading.local):
+    """What this thread executes: the catalogue of the store of the operation, None if there is none."""
+
+    catalogue: object = None
+
+
+running_here: Final = RunningHere()
+
+
+def refuse_nested(catalogue: object) -> None:
+    """Raise `DatabaseBusy` within an operation of the store that has a catalogue."""
+    if running_here.catalogue is catalogue:
+        raise DatabaseBusy(NESTED, is_final=True)
 
 
 class Permit:

@@ -35,7 +35,13 @@ from ..sql.dialects.protocols import TableVanished
 from .executor import Executor, Interruptible, raise_if_abandoned, run_inside
 from .group_commit import GroupCommit
 from .jobs import Job
-from .permits import Permit, TransactionPermit, TransactionPermits
+from .permits import (
+    Permit,
+    TransactionPermit,
+    TransactionPermits,
+    refuse_nested,
+    running_here,
+)
 from .pool import PooledConnection, translate
 
 T = TypeVar("T")
@@ -107,6 +113,7 @@ class OpenTransaction:
             raise StoreClosed(FORKED)
         if not self._writes and operation is not None and operation.writes:
             raise DatabaseError(READ_ONLY.format(operation.collection))
+        refuse_nested(self._executor.catalogue)
         with self._guard:
             if self._closing:
                 self._end_if_closing()
@@ -114,6 +121,7 @@ class OpenTransaction:
             if self._problem is not None or resources is None:
                 raise self._ended()
             pooled = resources.pooled
+            outer, running_here.catalogue = running_here.catalogue, self._executor.catalogue
             try:
                 if job is None:
                     return act(pooled, operation)
@@ -133,6 +141,7 @@ class OpenTransaction:
                 self._end_unless_usable(pooled, error)
                 raise
             finally:
+                running_here.catalogue = outer  # first: no signal can come before
                 if self._closing:
                     self._end_if_closing()
 
@@ -304,6 +313,7 @@ class TransactionManager:
         resources: TransactionResources | None = None
         pooled: PooledConnection | None = None
         try:
+            refuse_nested(self.executor.catalogue)
             self._prepare(write=self.writes)
             if self._write_queue is not None:
                 self._write_queue.lock_writer(permit)

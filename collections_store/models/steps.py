@@ -12,7 +12,7 @@ from typing import Any, Final, Self, get_type_hints
 
 from ..codec import Codec, decode
 from ..document import SCHEMA_VERSION
-from ..errors import InvalidBody, UpgradeFailed, shortened
+from ..errors import CollectionsStoreError, InvalidBody, UpgradeFailed, shortened
 from ..options import check_function
 
 _CODEC: Final = Codec(2**40)
@@ -62,6 +62,8 @@ class Step:
             result = self.function(given)
         except Exception as error:
             reason = f"{self.name} raised {type(error).__name__}{_line(error)}"
+            if isinstance(error, CollectionsStoreError):
+                reason = f"{reason}: {error}"
             raise UpgradeFailed(found, wanted, reason) from error
         if result is None:
             problem = "returned nothing: it must return the new body"

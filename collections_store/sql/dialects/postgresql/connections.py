@@ -181,7 +181,7 @@ class PostgresConnections(Connections):
         from .driver import StoreConnection
 
         is_any_replica = options.read_only and options.replicas is not None
-        limits = {
+        limits: dict[str, Any] = {
             "connect_timeout": min(
                 options.busy_timeout, _REPLICA_TIMEOUT if is_any_replica else CONNECT_TIMEOUT
             ),
