@@ -29,9 +29,8 @@ def protect(engine: sa.Engine, in_use: sa.Connection | None = None) -> None:
     """Let no forked child end the connections of a caller's engine, and of those that have been in use before this call,
     a given one.
     """
-    engine = getattr(
-        engine, "_proxied", engine
-    )  # `Engine.execution_options` returns one that may die before the pool
+    # `Engine.execution_options` returns an engine that may die before the pool
+    engine = getattr(engine, "_proxied", engine)
     if engine not in _engines:
         _engines.add(engine)
         sa.event.listen(engine, "checkout", _note_use)
