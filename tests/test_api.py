@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import pydoc
 import re
 import subprocess
 import sys
@@ -177,6 +178,18 @@ def test_async_methods_name_their_sync_counterpart(sync: type, async_class: type
         )
         assert len(text.splitlines()) <= LONGEST_DOCSTRING, f"{async_class.__name__}.{name}"
         assert ">>>" not in text, f"{async_class.__name__}.{name}"
+
+
+@pytest.mark.parametrize(("sync", "async_class"), COUNTERPARTS, ids=lambda kind: kind.__name__)
+def test_the_help_of_async_methods_shows_their_arguments(sync: type, async_class: type) -> None:
+    """Their docstrings do not repeat those of the sync counterparts."""
+    theirs = methods(async_class)
+    for name, method in methods(sync).items():
+        shown = pydoc.plaintext.document(theirs[OTHER_NAMES.get(name, name)])
+        for each in inspect.signature(method).parameters.values():
+            assert re.search(rf"[( *]{each.name}\b", shown), (
+                f"{async_class.__name__}.{name}: {shown}"
+            )
 
 
 @pytest.mark.parametrize(("sync", "async_class"), COUNTERPARTS[:-1], ids=lambda kind: kind.__name__)
