@@ -109,9 +109,10 @@ class Shape:
             return
         here = top = [*self._alternatives(self._schema)]
         for key in keys:
-            below = [each for schema in here for each in self._inside(schema, key)]
+            found = (each for schema in here for each in self._inside(schema, key))
+            below = [*{id(each): each for each in found}.values()]  # else more with each key
             if not below:
-                advice = self._advice(here, key, is_top=here == top)
+                advice = self._advice(here, key, is_top=here is top)
                 problem = f"{name_of(self._model)} has no such field: {advice}"
                 raise UnknownField(prefix + ".".join(keys), problem, what)
             here = below

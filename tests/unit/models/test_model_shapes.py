@@ -168,6 +168,16 @@ def test_a_path_names_what_the_model_stores(
         check(model, Filter.parse({path: 1}), extra="allow")
 
 
+@dataclass
+class Tree:
+    children: "dict[str, Tree] | list[Tree]"
+
+
+def test_a_long_path_in_a_recursive_model_is_checked() -> None:
+    """The number of schemas that are followed does not grow with each key."""
+    check(Tree, Path(*["children"] * 200))
+
+
 @pytest.mark.parametrize(
     ("parsed", "place"),
     [
