@@ -1,11 +1,12 @@
 """Regular expressions: MongoDB's syntax, the same results on every database, and searches that always end.
 
 MongoDB's patterns are PCRE's, which neither Python's `re` nor SQLite nor PostgreSQL reads. `parser` reads a pattern into
-the tree of `syntax`. Nothing else in the library gives patterns of users to `re`. A `Pattern` searches in three ways:
+the tree of `syntax`. Nothing else in the library gives patterns of users to `re`. A `Pattern` searches in four ways:
 
 1. Python's `re` searches, where `cost` bounds its steps for a text of that length: in nearly all cases.
-2. Otherwise an automaton of `matchers` decides whether there is a match, if the pattern is regular.
-3. Otherwise, and for what groups capture, a program is run, which can be interrupted at any step.
+2. Otherwise `str` searches for the string, if the pattern is one, but for the case of letters.
+3. Otherwise an automaton of `matchers` decides whether there is a match, if the pattern is regular.
+4. Otherwise, and for what groups capture, a program is run, which can be interrupted at any step.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from .syntax import (
     complement,
     first_of,
     is_anchored,
+    letters_of,
     literal_of,
 )
 
@@ -102,6 +104,9 @@ class Pattern:
             return found
         if self._literal not in text:
             return False
+        if self._letters is not None:
+            letters, table = self._letters
+            return letters in text.translate(table)
         if self._automaton is not None:
             return self._automaton.finds(text)
         return self._search(text, 0) is not None
@@ -124,6 +129,13 @@ class Pattern:
     @cached_property
     def _literal(self) -> str:
         return literal_of(self._node)
+
+    @cached_property
+    def _letters(self) -> tuple[str, dict[int, int]] | None:
+        """If the pattern matches one string only, but for the case of letters: this, and the table that gives it and a text
+        one case.
+        """
+        return letters_of(self._node)
 
     @cached_property
     def _compiled(self) -> Compiler:

@@ -44,6 +44,8 @@ BUDGET: Final = 10_000_000
 LENGTHS: Final = [int(8 * 1.3**power) for power in range(64)]
 MAX_POSITIONS: Final = 2000
 MAX_EDGES: Final = 20_000
+MAX_RANGES: Final = 20_000
+"""Ranges in all sets: `re` compiles about 100,000 in a second, which nothing can interrupt. `\\p{L}` has 650."""
 MAX_UNROLLED: Final = 64
 """Positions of a repetition that is written out; one of more counts as one without a limit."""
 _MAX_COUNT: Final = 2**40
@@ -104,7 +106,7 @@ class _Graph:
         self._ranges: list[Ranges] = []
         self._overlaps: dict[tuple[int, int], bool] = {}
         self._groups: dict[int, Node] = {}
-        self._edges = 0
+        self._edges = self._written = 0
 
     # -- building ----------------------------------------------------------------------------
 
@@ -137,7 +139,8 @@ class _Graph:
 
     def _position(self, ranges: Ranges) -> _Ends:
         position = len(self.sets)
-        if position >= MAX_POSITIONS:
+        self._written += len(ranges)
+        if position >= MAX_POSITIONS or self._written > MAX_RANGES:
             raise _TooLarge
         number = self._numbers.setdefault(ranges, len(self._ranges))
         if number == len(self._ranges):

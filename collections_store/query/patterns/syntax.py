@@ -339,3 +339,24 @@ def literal_of(node: Node) -> str:
             case _:
                 runs.append("")
     return max(runs, key=len)
+
+
+_MAX_CASES: Final = 8
+
+
+def letters_of(node: Node) -> tuple[str, dict[int, int]] | None:
+    """Return the string that matches, in one case, and the table of `str.translate` that gives any text this case; None if
+    the pattern is more than characters, one behind the other, each in all its cases.
+    """
+    letters: list[str] = []
+    ranges: dict[int, Ranges] = {}
+    for part in node.parts if isinstance(node, Sequence) else (node,):
+        if not isinstance(part, Chars) or not part.ranges:
+            return None
+        if sum(high - low + 1 for low, high in part.ranges) > _MAX_CASES:
+            return None
+        cases = [code for low, high in part.ranges for code in range(low, high + 1)]
+        if any(ranges.setdefault(code, part.ranges) != part.ranges for code in cases):
+            return None
+        letters.append(chr(cases[0]))
+    return "".join(letters), {code: its[0][0] for code, its in ranges.items()}

@@ -222,3 +222,45 @@ def test_the_cache_of_an_automaton_is_bounded() -> None:
     assert not pattern._automaton.finds(many + "abbabaab" * 3000)
     assert pattern._automaton.finds(many + "\u7500")
     assert pattern._automaton._transitions <= 4000
+
+
+def test_large_sets_are_not_compiled_by_re(monkeypatch: pytest.MonkeyPatch) -> None:
+    pattern = Pattern(r"\p{L}" * 2000)
+    monkeypatch.setattr(re, "compile", None)  # it would take 10 seconds, in one piece
+    assert pattern.is_found("é" * 2000)
+    assert not pattern.is_found("é" * 1999 + "1" + "é" * 1999)
+    with checked_by(_stop), pytest.raises(Stop):
+        Pattern(r"\p{L}" * 2000 + "1").is_found("é" * 3000 + "1" * 2)
+
+
+def _stop() -> None:
+    raise Stop
+
+
+LITERALS: list[tuple[str, str, str, bool]] = [
+    ("a" * 4000, "", "a" * 4000, True),
+    ("a" * 4000, "", "a" * 3999 + "b" + "a" * 3999, False),
+    ("aB" * 2000, "i", "x" + "Ab" * 2000, True),
+    ("aB" * 2000, "i", "ab" * 1999 + "x" + "ab" * 1999, False),
+    ("(?i)K" * 100, "", "\u212ak" * 50, True),
+    ("[ab]c" * 100, "i", "Bc" * 100, True),
+]
+NOT_LITERALS: list[tuple[str, str, str, bool]] = [
+    ("(?i)a(?-i)A" * 100, "", "aA" * 100, True),
+    ("(?i)a(?-i)A" * 100, "", "aa" * 100, False),
+    ("(?-i)A(?i)a" * 100, "", "aa" * 100, False),
+    ("[ab]a" * 100, "i", "ba" * 99 + "bc", False),
+]
+
+
+@pytest.mark.parametrize(("pattern", "options", "text", "expected"), LITERALS)
+def test_str_searches_for_literals(pattern: str, options: str, text: str, expected: bool) -> None:
+    with checked_by(_stop):  # every step of an automaton is counted
+        assert Pattern(pattern, options).is_found(text) is expected
+
+
+@pytest.mark.parametrize(("pattern", "options", "text", "expected"), NOT_LITERALS)
+def test_sets_that_are_not_one_letter(
+    pattern: str, options: str, text: str, expected: bool
+) -> None:
+    assert Pattern(pattern, options).is_found(text) is expected
