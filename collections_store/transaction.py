@@ -313,8 +313,10 @@ class Bound:
         if self._connection.catalogue.exists:
             try:
                 return run_within(pooled, operation)
-            except TableVanished:
-                pass  # the tables may have been created in a transaction that was rolled back
+            except (
+                TableVanished
+            ):  # the transaction that created the tables may have been rolled back
+                self._connection.catalogue.exists = False
         make_ready(pooled, store._options, write=operation.writes)
         try:
             return run_within(pooled, operation)
