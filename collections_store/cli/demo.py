@@ -24,11 +24,11 @@ def remember(url: str) -> None:
     from collections_store import Store
 
     with Store(url) as store:
-        facts = store.get_sync_collection("demo_facts")
+        facts = store.collection("demo_facts")
         facts.put("ada", {"person": {"name": "Ada", "city": "Berlin"}, "likes": ["thai", "tea"]})
         facts.put("grace", {"person": {"name": "Grace", "city": "Paris"}, "likes": ["coffee"]})
 
-        dialogues = store.get_sync_collection("demo_dialogues")
+        dialogues = store.collection("demo_dialogues")
         ask = {"speaker": "user", "text": "A table for two, please.", "frame": {"intent": "book"}}
         answer = {"speaker": "agent", "text": "At seven?", "frame": {"intent": "offer"}}
         dialogues.put("ada-1", {"with": "ada", "turns": [ask, answer]})
@@ -40,8 +40,8 @@ def recall(url: str) -> dict[str, list[Any]]:
     from collections_store import Store
 
     with Store(url) as store:
-        facts = store.get_sync_collection("demo_facts")
-        dialogues = store.get_sync_collection("demo_dialogues")
+        facts = store.collection("demo_facts")
+        dialogues = store.collection("demo_dialogues")
         return {
             "who lives in Berlin?": facts.find("person.city", "Berlin"),
             "who likes coffee?": facts.find({"likes": "coffee"}),

@@ -90,7 +90,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return "".join(f": did you mean {each!r}?" for each in get_close_matches(name, known, 1))
 
 
-def one_line(error: Exception) -> str:
+def one_line(error: BaseException) -> str:
     """Return an error's message without line breaks, which those of drivers may contain."""
     return " ".join(str(error).split())
 

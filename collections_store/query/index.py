@@ -429,8 +429,8 @@ def missing_index(
     )
     if not chosen or any(serving):
         return None
-    order = Sort(chosen)
-    return Index(_name(None, order, arrays=arrays), order, arrays=arrays)
+    advised = Sort(chosen)
+    return Index(_name(None, advised, arrays=arrays), advised, arrays=arrays)
 
 
 def creation(index: Index) -> str:
