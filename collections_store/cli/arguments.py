@@ -134,17 +134,12 @@ class Target:
 
     def command(self, *words: str) -> str:
         """Return a command line on this database, quoted for a shell."""
-        given = {
-            "url": None if self.url == os.environ.get(URL_VARIABLE) else self.safe_url(),
-            "prefix": self.prefix,
-            "schema": self.schema,
-        }
-        defaults = vars(Target())
-        options = [
-            f"--{name}={value}"
-            for name, value in given.items()
-            if value not in {None, defaults[name]}
-        ]
+        defaults = Target(os.environ.get(URL_VARIABLE) or DEFAULT_URL)
+        options = [] if self.url == defaults.url else [f"--url={self.safe_url()}"]
+        if self.prefix != defaults.prefix:
+            options.append(f"--prefix={self.prefix}")
+        if self.schema is not None:
+            options.append(f"--schema={self.schema}")
         return shlex.join(["collections-store", *options, *words])
 
     def names(self) -> dict[str, Any]:
