@@ -185,7 +185,7 @@ def test_the_help_of_async_methods_shows_their_arguments(sync: type, async_class
     """Their docstrings do not repeat those of the sync counterparts."""
     theirs = methods(async_class)
     for name, method in methods(sync).items():
-        shown = pydoc.plaintext.document(theirs[OTHER_NAMES.get(name, name)])
+        shown = pydoc.plain(pydoc.render_doc(theirs[OTHER_NAMES.get(name, name)]))
         for each in inspect.signature(method).parameters.values():
             assert re.search(rf"[( *]{each.name}\b", shown), (
                 f"{async_class.__name__}.{name}: {shown}"

@@ -1,6 +1,7 @@
 """Writing methods: what `property/test_stateful.py` found, and bodies with a field `_id`."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -94,11 +95,12 @@ def test_a_model_with_a_field_for_the_id(store: Any) -> None:
 
 def test_a_body_without_an_id_has_no_field_for_it(things: Any) -> None:
     body = {"_id": "ada", "n": 1}
-    for write in (
+    writes: list[Callable[[], Any]] = [
         lambda: things.insert_one(body),
         lambda: things.insert_many([body], atomic=True),
         lambda: things.bulk_write([InsertOne(body)], atomic=True),
-    ):
+    ]
+    for write in writes:
         with pytest.raises(InvalidBody, match=r"_id.*beside the body, got 'ada' in it.*id=…"):
             write()
     with pytest.raises(BulkWriteError) as caught:
