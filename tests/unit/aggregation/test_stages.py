@@ -5,6 +5,7 @@ import pickle
 import tracemalloc
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from sys import getsizeof
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from collections_store import (
     InvalidPipeline,
     MemoryLimitExceeded,
 )
+from collections_store.aggregation.expressions import evaluation
 from collections_store.aggregation.pipeline import Pipeline
 from collections_store.document import Anonymous
 from collections_store.query.matcher import matches
@@ -875,3 +877,27 @@ def test_ids_in_a_lookup() -> None:
     assert next(iter(Pipeline.parse([{"$lookup": back}]).run(rows, foreign)))["f"] == [{"n": 1}]
     grouped = [{"$group": {"_id": "$k"}}, {"$lookup": back}]
     assert next(iter(Pipeline.parse(grouped).run(rows, foreign)))["f"] == [{"n": 0}]
+
+
+def test_each_result_of_a_map_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = 0
+
+    def counted(value: Any) -> int:
+        nonlocal measured
+        measured += 1
+        return getsizeof(value)
+
+    monkeypatch.setattr(evaluation, "getsizeof", counted)
+    numbers = {"$range": [0, 300]}
+    for inside, most in ((numbers, 3), ({"$map": {"input": numbers, "in": "$$this"}}, 5)):
+        measured = 0
+        found = give([{}], {"$project": {"x": {"$map": {"input": numbers, "in": inside}}}})
+        assert found[0]["x"] == [[*range(300)]] * 300
+        assert measured < most * 300 * 300
+
+
+def test_what_a_map_holds_has_a_limit() -> None:
+    numbers = {"$range": [0, 3000]}
+    for inside in (numbers, {"a": numbers}, {"$concatArrays": [numbers, numbers]}):
+        with pytest.raises(InvalidOperand, match="more than"):
+            give([{}], {"$project": {"x": {"$map": {"input": numbers, "in": inside}}}})
