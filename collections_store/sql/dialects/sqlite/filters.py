@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from .... import codec
 from ....query import values
@@ -180,7 +180,8 @@ class _Writer:
             keys = (int(keys[0]), *keys[1:])
         elif as_array:
             body = "'{}'"
-        return _joined(" OR ", self._along(body, (), keys, test))
+        along = _joined(" OR ", self._along(body, (), keys, test))
+        return f"({_may_equal(body, keys, test.value)} AND {along})" if _is_plain(test) else along
 
     def _along(self, body: str, done: Steps, rest: Steps, test: Test) -> Iterator[str]:
         yield from self._leaf(body, (*done, *rest), test)
@@ -262,6 +263,18 @@ class _Writer:
             case Passes(tests):
                 return _joined(" OR ", (self.test(T, V, each) for each in tests))
         raise AssertionError(test)
+
+
+def _is_plain(test: Test) -> TypeGuard[Equals]:
+    return isinstance(test, Equals) and test.value.kind in {"number", "string"}
+
+
+def _may_equal(body: str, keys: Steps, value: Operand) -> str:
+    """Render a test that each match passes, for one call of a JSON function instead of three or more: the value is equal or
+    missing, or its text begins as that of an array.
+    """
+    found = f"nullif(json_extract({body}, {path_literal(keys)}), {_parameter(value)})"
+    return f"ifnull({found} BETWEEN '[' AND '\\', 1)"
 
 
 def _equals(T: str, V: str, value: Operand) -> str:  # noqa: N803
