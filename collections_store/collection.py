@@ -53,6 +53,7 @@ Bodies: TypeAlias = Mapping[str, Body] | Iterable[tuple[str, Body] | tuple[str, 
 Documents: TypeAlias = list[Document[Body]]
 Values: TypeAlias = list[Any]
 Indexes: TypeAlias = list[Index]
+Prefixes: TypeAlias = list[str]
 Results: TypeAlias = list[Any]
 
 
@@ -476,6 +477,26 @@ class Collection(OperationBuilder, Generic[Body]):
         {'berlin': {'country': 'de'}}
         """
         return self._read(by_id.GetMany(self.name, check_ids(ids), self._codec.decode_body))
+
+    def id_prefixes(
+        self,
+        delimiter: str,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Prefixes:
+        """Return the different beginnings of ids up to a delimiter and with it, in order; an id without it comes whole.
+
+        `prefix`: of the ids that begin with it, up to the first delimiter that ends behind it. `after`: a result, to return
+        those that come after it. It takes one statement, and a lookup in the index of ids for each result, however many ids
+        begin with it. Raise `InvalidOption`, and `InvalidFilter` for the limit.
+
+        >>> count = store["files"].put_many({"a/x/1": 1, "a/x/2": 2, "a/y/1": 3, "a/z": 4, "b/1": 5})
+        >>> store["files"].id_prefixes("/", prefix="a/")
+        ['a/x/', 'a/y/', 'a/z']
+        """
+        return self._read(self._id_prefixes(delimiter, prefix, after, limit))
 
     def remove_many(self, ids: Iterable[str]) -> int:
         """Delete the documents under those ids in one transaction; return their number.

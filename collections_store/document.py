@@ -257,6 +257,20 @@ def check_id(id: object) -> str:
     return id if type(id) is str else str.__str__(id)
 
 
+def first_after(prefix: str) -> str:
+    """Return the first string after all ids that begin with `prefix`.
+
+    >>> first_after("users/")
+    'users0'
+    """
+    if not prefix:
+        return "\U0010ffff" * MAX_ID_BYTES
+    last = ord(prefix[-1])
+    if last == 0x10FFFF:
+        return first_after(prefix[:-1])
+    return prefix[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
+
+
 def is_plain_id(id: object) -> TypeGuard[str]:
     """Return whether this is a string of ASCII without NUL, which every database stores and compares alike."""
     return type(id) is str and id.isascii() and "\0" not in id

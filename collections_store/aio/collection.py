@@ -22,7 +22,7 @@ from warnings import warn
 from ..aggregation.expressions.evaluation import MEMORY_LIMIT
 from ..changes import ChangeNotifier, ChangeReader, Wait, check_notifier
 from ..codec import Codec
-from ..collection import Bodies, Default, Documents, Indexes, Results, Untyped, Values
+from ..collection import Bodies, Default, Documents, Indexes, Prefixes, Results, Untyped, Values
 from ..document import (
     Body,
     BulkWriteResult,
@@ -317,6 +317,17 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         """Async counterpart of `Collection.get_many`."""
         checked = await compute(check_ids, read_here(ids))
         return await self._read(by_id.GetMany(self.name, checked, self._codec.decode_body))
+
+    async def id_prefixes(
+        self,
+        delimiter: str,
+        *,
+        prefix: str = "",
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> Prefixes:
+        """Async counterpart of `Collection.id_prefixes`."""
+        return await self._read(self._id_prefixes(delimiter, prefix, after, limit))
 
     async def remove_many(self, ids: Iterable[str]) -> int:
         """Async counterpart of `Collection.remove_many`."""

@@ -252,8 +252,8 @@ def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None)
 
 
 def call(connection: DriverConnection | SharedConnection, operation: Operation[T]) -> T:
-    """Call an operation, in a transaction unless it is atomic by itself."""
-    if operation.atomic:
+    """Call an operation, in a transaction unless it is atomic by itself, or begins one."""
+    if operation.atomic or operation.begins:
         return operation(connection)
     with connection.transaction(write=operation.writes, snapshot=operation.snapshot):
         return operation(connection)

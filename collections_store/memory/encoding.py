@@ -21,7 +21,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from ..codec import MAX_DEPTH
-from ..document import check_id, spelled
+from ..document import check_id, first_after, spelled
 from ..errors import (
     CollectionsStoreError,
     DocumentNotFound,
@@ -81,7 +81,7 @@ class Space:
         begin = {"$gte": first}
         if after is not None and (past := self.id_of(after, "after")) >= first:
             begin = {"$gt": past}
-        return {"$id": {**begin, "$lt": _following(first)}}
+        return {"$id": {**begin, "$lt": first_after(first)}}
 
     def everything(self) -> dict[str, Any]:
         """Return the filter of the keys of this namespace and of all inner ones."""
@@ -106,14 +106,6 @@ def _joined(option: str, path: str, text: Any) -> str:
     except InvalidId as error:
         where = " with its namespaces" if path else ""
         raise InvalidOption(option, f"{shortened(text)}{where}: {error.problem}") from None
-
-
-def _following(prefix: str) -> str:
-    """Return the first string after all that begin with `prefix`."""
-    last = ord(prefix[-1])
-    if last == 0x10FFFF:
-        return _following(prefix[:-1])
-    return prefix[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
 
 
 def collection_of(namespace: Any) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 Mode: TypeAlias = Literal["replace", "insert", "ignore", "if_version"]
+MAX_SINGLE: Final = 3
+"""Inserts of a bulk write that take fewer statements one by one than together."""
 MAX_ROWS: Final = 1000
 """Documents of a batch, at most."""
 
@@ -46,12 +48,43 @@ class PutBatch(Operation[PutManyResult]):
     strict: bool = False
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     writes = True
+    begins = True
     creates_collection = True
 
     def __call__(self, connection: Connection) -> PutManyResult:
         writer = Writer(connection, self.collection)
-        result = PutManyResult()
-        rest: Sequence[Given] = self.given
+        result, rest = PutManyResult(), self.given
+        if self.mode == "replace" and writer.may_put_lists:
+            result, rest = self._put_lists(connection, writer)
+            if not rest:
+                return result
+        with connection.transaction(write=True):
+            return self._put(connection, writer, result, rest)
+
+    def _put_lists(
+        self, connection: Connection, writer: Writer
+    ) -> tuple[PutManyResult, tuple[Given, ...]]:
+        """Write all documents by one statement; return also those that are left, usually none or, where any document has
+        expired, all.
+        """
+        self._remember(self.given)
+        life = lifetime(self.ttl, writer.statements.options.ttl)
+        lists = {"id": [each.id for each in self.given], "body": [each.text for each in self.given]}
+        sql = writer.statements.by_id.put_whole_lists
+        versions = dict(connection.committed_rows(sql, {**lists, **life}))
+        new = list(versions.values()).count(1)
+        result = PutManyResult(new, len(versions) - new)
+        if len(versions) == len(self.given):
+            return result, ()
+        return result, tuple(each for each in self.given if each.id not in versions)
+
+    def _put(
+        self,
+        connection: Connection,
+        writer: Writer,
+        result: PutManyResult,
+        rest: Sequence[Given],
+    ) -> PutManyResult:
         for _ in range(MAX_ATTEMPTS):
             step, rest = self._attempt(connection, writer, rest)
             result += step
@@ -221,7 +254,9 @@ Part: TypeAlias = tuple[int, Any]
 
 @value_class
 class BulkBatch(Operation[BulkWriteResult]):
-    """Do several operations on a collection. `ordered`: stop at the first refusal; `strict`: raise it."""
+    """Do several operations on a collection. `ordered`: stop at the first refusal; `strict`: raise it, and the transaction is
+    rolled back. So savepoints are needed there for unique indexes alone, to find the duplicate of what one refused.
+    """
 
     collection: str
     parts: tuple[Part, ...] = field(repr=False)
@@ -231,11 +266,15 @@ class BulkBatch(Operation[BulkWriteResult]):
     creates_collection = True
 
     def __call__(self, connection: Connection) -> BulkWriteResult:
-        connection.collection(self.collection)
+        statements = connection.collection(self.collection)
         result = BulkWriteResult()
+        if self.strict and not statements.has_unique:
+            few, do = MAX_SINGLE, unguarded
+        else:
+            few, do = 1, attempt
         for run in _runs(self.parts):
-            step = self._inserted(connection, run) if len(run) > 1 else None
-            result += self._one_by_one(connection, run) if step is None else step
+            step = self._inserted(connection, run) if len(run) > few else None
+            result += self._one_by_one(connection, run, do) if step is None else step
             if self.ordered and result.refused:
                 break
         return result
@@ -259,11 +298,13 @@ class BulkBatch(Operation[BulkWriteResult]):
         ids = {position: each.id for position, each in run if position not in refused}
         return BulkWriteResult(len(ids), inserted_ids=ids, refused=done.refused)
 
-    def _one_by_one(self, connection: Connection, run: list[Part]) -> BulkWriteResult:
+    def _one_by_one(
+        self, connection: Connection, run: list[Part], do: Callable[[Connection, Any], Any]
+    ) -> BulkWriteResult:
         result = BulkWriteResult()
         for position, operation in run:
             try:
-                result += _counted(position, operation, attempt(connection, operation))
+                result += _counted(position, operation, do(connection, operation))
             except CollectionsStoreError as error:
                 if self.strict or isinstance(error, CollectionAbsent | TransactionConflict):
                     raise
@@ -326,6 +367,17 @@ class Together(Operation[Any]):
             return operation(connection) if is_attempted else attempt(connection, operation)
 
         return follow(run, self.begin())
+
+
+def unguarded(connection: Connection, operation: Any) -> Any:
+    """Run one operation of several in a transaction of a collection without unique indexes; its failure ends all."""
+    try:
+        return operation(connection)
+    except connection.database.errors.types() as error:
+        if isinstance(connection.database.errors.translate(error), UniqueViolated):
+            connection.catalogue.forget(operation.collection)  # another process created an index
+            raise TransactionConflict(f"{operation.collection}: it has another index") from error
+        raise
 
 
 def attempt(connection: Connection, operation: Any) -> Any:

@@ -61,7 +61,7 @@ class Connection:
         self.store, self.database = catalogue.statements, catalogue.statements.database
         self.recorder = Recorder()
         self.committing = False
-        """Whether COMMIT was sent since the last BEGIN."""
+        """Whether COMMIT was sent since the last BEGIN, or a statement that is a transaction of its own."""
 
     def collection(self, name: str) -> Statements:
         """Return the statements of a collection's table; raises `CollectionAbsent`."""
@@ -106,6 +106,10 @@ class Connection:
             there = [id for (id,) in self.rows(statements.present, {"ids": listed, "now": time})]
             groups = [some for (some,) in self.rows(statements.lock_groups, {"ids": there})]
         return [row for some in groups for row in self.rows(sql, {"ids": some, "now": time})]
+
+    def committed_rows(self, sql: str, parameters: Parameters) -> list[Row]:
+        """Execute a statement that ends with a commit unless a transaction is open, and return its rows."""
+        return self.rows(sql, parameters)
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         """Execute a statement, and return the number of rows that it changed."""
@@ -305,6 +309,10 @@ class DriverConnection(Connection):
         except UnicodeDecodeError as error:
             raise self.database.errors.of_damage(error) from error
         return rows
+
+    def committed_rows(self, sql: str, parameters: Parameters) -> list[Row]:
+        self.committing = not self.in_transaction()
+        return self.rows(sql, parameters)
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         try:

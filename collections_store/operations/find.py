@@ -15,8 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..aggregation.expressions.evaluation import key_of, size_of, sort_key
 from ..codec import Codec, Decode, decode
-from ..document import Document, Page, is_plain_id, metadatum, now
-from ..errors import CollectionNotFound, InvalidFilter, InvalidProjection, shortened
+from ..document import Document, Page, check_id, first_after, is_plain_id, metadatum, now
+from ..errors import (
+    CollectionNotFound,
+    InvalidFilter,
+    InvalidId,
+    InvalidOption,
+    InvalidProjection,
+    shortened,
+)
 from ..options import CollectionOptions
 from ..query.conditions import And, Target
 from ..query.cursor import Position, seal, unseal
@@ -108,8 +115,25 @@ class FindIdRange(Operation[list[Document]]):
     def __call__(self, connection: Connection) -> list[Document]:
         sql, first, end = connection.collection(self.collection).id_range(self.direction)
         limit = NO_LIMIT if self.limit is None else self.limit
-        window = {"now": now(), "skip": self.skip, "limit": limit}
-        rows = connection.rows(sql, {first: self.first, end: self.end, **window})
+        given = {"now": now(), first: self.first, end: self.end, "skip": self.skip, "limit": limit}
+        rows = connection.rows(sql, given)
+        return documents_of(rows, self.collection, self.decode)
+
+
+@value_class
+class FindByIds(Operation[list[Document]]):
+    """Read the documents under some ids, in natural order, as `Find` does for a filter of ids."""
+
+    collection: str
+    ids: tuple[str, ...]
+    decode: Decode = field(default=decode, repr=False)
+    atomic = True
+    empty = list
+
+    def __call__(self, connection: Connection) -> list[Document]:
+        statement = connection.collection(self.collection).by_id.documents
+        listed = connection.database.compiler.list_parameter(self.ids)
+        rows = connection.rows(statement, {"ids": listed, "now": now()})
         return documents_of(rows, self.collection, self.decode)
 
 
@@ -124,6 +148,7 @@ class FindPage(Operation[Page]):
     after: str | None = None
     projection: Projection | None = None
     decode: Decode = field(default=decode, repr=False)
+    atomic = True
     empty = partial(Page, ())
 
     def __call__(self, connection: Connection) -> Page:
@@ -136,6 +161,39 @@ class FindPage(Operation[Page]):
         if len(found) <= self.limit:
             return Page(parts)
         return Page(parts, seal(reader.position(page[-1]), key, self.filter, self.sort))
+
+
+@value_class
+class FindIdPrefixes(Operation[list[str]]):
+    """Read the different beginnings, up to the delimiter, of the ids that begin with a prefix; those after another one."""
+
+    collection: str
+    prefix: str
+    delimiter: str
+    after: str | None = None
+    limit: int | None = None
+    atomic = True
+    empty = list
+
+    def __call__(self, connection: Connection) -> list[str]:
+        following, first = first_after(self.delimiter), self.prefix
+        if self.after is not None:
+            end = self.after.find(self.delimiter, self._start)
+            first = max(first, self.after + _LEAST if end < 0 else self.after[:end] + following)
+        window = {"now": now(), "limit": NO_LIMIT if self.limit is None else self.limit}
+        bounds = {"first": first, "end": first_after(self.prefix), "start": self._start + 1}
+        cut = {"delimiter": self.delimiter, "following": following, "least": _LEAST}
+        sql = connection.collection(self.collection).by_id.first_ids
+        return [self._beginning(id) for (id,) in connection.rows(sql, window | bounds | cut)]
+
+    @property
+    def _start(self) -> int:
+        """Where the first delimiter may be that ends behind the prefix."""
+        return max(0, len(self.prefix) - len(self.delimiter) + 1)
+
+    def _beginning(self, id: str) -> str:
+        position = id.find(self.delimiter, self._start)
+        return id if position < 0 else id[: position + len(self.delimiter)]
 
 
 @value_class
@@ -234,6 +292,8 @@ class Distinct(Operation[list[Any]]):
 
 def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
     """Return `skip` and `limit` if they are integers from 0 on; raises `InvalidFilter`."""
+    if type(skip) is int is type(limit) and 0 <= skip < NO_LIMIT and 0 <= limit < NO_LIMIT:
+        return skip, limit  # sooner
     for name, value in (("skip", skip), ("limit", 0 if limit is None else limit)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < NO_LIMIT:
             raise InvalidFilter(name, f"must be an integer from 0 on, got {shortened(value)}")
@@ -246,6 +306,16 @@ def check_page(limit: Any) -> int:
     if not checked:
         raise InvalidFilter("limit", f"must be an integer from 1 on, got {shortened(limit)}")
     return checked
+
+
+def check_part(option: str, value: Any) -> str:
+    """Return a part of an id; raises `InvalidOption`."""
+    try:
+        return check_id(value)
+    except InvalidId as error:
+        raise InvalidOption(
+            option, f"must be a string as in ids, got {shortened(value)}: {error.problem}"
+        ) from None
 
 
 def read_id_range(filter: Any, sort: Sort | None) -> tuple[str, str, int] | None:
@@ -263,6 +333,17 @@ def read_id_range(filter: Any, sort: Sort | None) -> tuple[str, str, int] | None
     return first, end, (-1 if fields[0].descending else 1) if fields else 0
 
 
+def read_ids(filter: Any) -> tuple[str, ...] | None:
+    """Return the ids of `{"$id": {"$in": ids}}`; None for other filters."""
+    if type(filter) is not dict or len(filter) != 1:
+        return None
+    within = filter.get("$id")
+    if type(within) is not dict or len(within) != 1:
+        return None
+    ids = within.get("$in")
+    return tuple(ids) if type(ids) is list and all(map(is_plain_id, ids)) else None
+
+
 def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection | None:
     """Return a parsed projection if it goes with the filter; raises `InvalidProjection`."""
     if projection is None:
@@ -275,6 +356,8 @@ def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection
     return parsed
 
 
+_LEAST: Final = "\x01"
+"""The least character of ids."""
 BATCH_SIZE: Final = 4 * 2**20
 """Bytes of memory that a batch takes, about, as long as no single document is larger."""
 _SAMPLE: Final = 10

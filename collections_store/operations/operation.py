@@ -43,6 +43,8 @@ class Operation(Generic[T_co]):
     """Whether it is atomic by itself: a single statement, or a transaction that it begins. If so, it may be grouped with
     others; else the executor calls it within a transaction.
     """
+    begins: bool = False
+    """Whether it begins its transaction itself, unless one statement does all. It joins no group."""
     snapshot: bool = True
     """Whether all its statements see one moment; else each sees what was committed before it."""
     creates_collection: bool = False

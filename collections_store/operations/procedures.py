@@ -266,11 +266,11 @@ class Writing:
 
     def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
         """Return id, body and version; raises `InvalidId`, and `InvalidOption` of a version."""
-        parts = tuple(given) if isinstance(given, tuple | list) else ()
+        parts = given if isinstance(given, tuple | list) else ()
         if self.mode == "if_version" and len(parts) == 3:
             return parts[0], parts[1], check_version(parts[2])
         if self.mode != "if_version" and len(parts) == 2:
-            return *parts, None
+            return parts[0], parts[1], None
         triples = "triples of an id, a body and a version (None: no document)"
         wanted = triples if self.mode == "if_version" else "pairs of an id and a body"
         raise InvalidId(given, f"give {wanted}")

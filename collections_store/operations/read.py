@@ -278,11 +278,14 @@ class SortedReader:
         return found
 
     def page(self, after: Position | None, limit: int) -> list[Positioned]:
-        """Return `limit` documents after a position, within a transaction."""
-        try:
-            return list(islice(self._walk(self._indexed, after, limit), limit))
-        except (Inexact, Unorderable):
-            return self._first(after, limit)
+        """Return `limit` documents after a position; the first ones in one statement, if SQL decides all."""
+        if after is None and (found := self._selected(0, limit)) is not None:
+            return found
+        with self._connection.transaction(write=False):
+            try:
+                return list(islice(self._walk(self._indexed, after, limit), limit))
+            except (Inexact, Unorderable):
+                return self._first(after, limit)
 
     def position(self, found: Positioned) -> Position:
         """Return the position of a document in the order."""

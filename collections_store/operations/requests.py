@@ -47,12 +47,16 @@ from .find import (
     Distinct,
     Explain,
     Find,
+    FindByIds,
+    FindIdPrefixes,
     FindIdRange,
     FindPage,
     batches_of,
     check_page,
+    check_part,
     check_window,
     read_id_range,
+    read_ids,
     read_projection,
 )
 from .indexes import CreateIndex
@@ -256,11 +260,14 @@ class OperationBuilder:
 
     def _find(  # noqa: PLR0917 - as the method has them
         self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, projection: Any
-    ) -> Find | FindIdRange:
+    ) -> Find | FindIdRange | FindByIds:
         window = check_window(skip, limit)
         order = self._order(sort)
-        if equals is ... and projection is None and (ids := read_id_range(filter, order)):
-            return FindIdRange(self.name, *ids, *window, self._codec.decode_body)
+        if equals is ... and projection is None:
+            if ids := read_id_range(filter, order):
+                return FindIdRange(self.name, *ids, *window, self._codec.decode_body)
+            if not order and window == (0, None) and (some := read_ids(filter)):
+                return FindByIds(self.name, some, self._codec.decode_body)
         parsed = self._filter(filter, equals)
         parts = None if projection is None else read_projection(projection, parsed, self._codec)
         return Find(self.name, parsed, order, *window, parts, self._codec.decode_body)
@@ -274,6 +281,13 @@ class OperationBuilder:
         return FindPage(
             self.name, parsed, self._sort(sort), *window, parts, self._codec.decode_body
         )
+
+    def _id_prefixes(self, delimiter: Any, prefix: Any, after: Any, limit: Any) -> FindIdPrefixes:
+        parts = check_part("prefix", prefix), check_part("delimiter", delimiter)
+        if not delimiter:
+            raise InvalidOption("delimiter", "must be one or more characters, got ''")
+        last = None if after is None else check_part("after", after)
+        return FindIdPrefixes(self.name, *parts, last, check_window(0, limit)[1])
 
     def _count(self, filter: Any, equals: Any) -> Count:
         return Count(self.name, self._filter(filter, equals))

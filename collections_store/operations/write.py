@@ -52,6 +52,13 @@ class Writer:
         """Whether no change is recorded, and no other writer inserts at the same time."""
         return self._feed is None and self._connection.database.single_writer
 
+    @property
+    def may_put_lists(self) -> bool:
+        """Whether one statement can write many documents: no change is recorded, and no unique index checks each in turn."""
+        database = self._connection.database
+        is_one_table = database.takes_lists and not database.is_sharded
+        return is_one_table and self._feed is None and not self.statements.has_unique
+
     def atomically(self, work: Callable[[], T], *, always: bool = False) -> T:
         """Do work that writes by one statement: in a transaction if changes are recorded with it, or `always`."""
         if self._feed is None and not always:

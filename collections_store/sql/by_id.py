@@ -26,6 +26,8 @@ from .elements import (
     HasInteger,
     Increased,
     Keys,
+    ListOf,
+    PositionIn,
     TextFits,
     ValueText,
 )
@@ -39,6 +41,7 @@ from .schema import (
     is_expired,
     is_live,
     listed,
+    string,
 )
 
 ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
@@ -146,6 +149,8 @@ class IdStatements:
     """Select the document of `:id`."""
     exists: Statement = Statement(lambda s: s.select(s.c.expires_at))
     """Select when `:id` expires."""
+    documents: Statement = Statement(lambda s: s.select_many(s.c.seq, *s.columns).order_by(s.c.seq))
+    """Select position and document of `:ids`, in natural order."""
     get_many: Statement = Statement(lambda s: s.select_many(s.c.id, s.body))
     """Select id and body of `:ids`."""
     present: Statement = Statement(lambda s: s.select_many(s.c.id))
@@ -183,6 +188,27 @@ class IdStatements:
         expired = sa.select(ONE).select_from(self.table).where(self.is_expired)
         return expired.order_by(self.c.expires_at).limit(ONE).offset(ZERO)
 
+    @Statement
+    def first_ids(self) -> Any:
+        """Select the first id of each group of ids from `:first` to before `:end`, in order, `:limit` at most. A group has the
+        same beginning up to the first `:delimiter` from the character `:start` on; an id without one is a group. The
+        first string after a group ends with `:following` instead of the delimiter, or after a single id with `:least`. It is
+        looked up in the index, once for each group.
+        """
+        within = self.c.id >= string("first"), self.c.id < string("end"), self.is_live
+        if self.database.is_distributed:  # which takes no recursion
+            groups = sa.select(sa.func.min(self.c.id)).where(*within)
+            ends = groups.group_by(_after_group(self.c.id)).order_by(sa.func.min(self.c.id))
+            return ends.limit(integer("limit")).offset(ZERO)
+        first = sa.select(self.c.id).order_by(self.c.id).limit(ONE).offset(ZERO)
+        found = sa.select(first.where(*within).scalar_subquery().label("id"))
+        groups = found.cte("found", recursive=True)
+        later = self.c.id >= _after_group(groups.c.id), *within[1:]
+        following = first.where(*later).correlate(groups).scalar_subquery()
+        groups = groups.union_all(sa.select(following).where(groups.c.id.is_not(None)))
+        chosen = sa.select(groups.c.id).where(groups.c.id.is_not(None))
+        return chosen.limit(integer("limit")).offset(ZERO)
+
     expired: Statement = Statement(lambda s: s.some_expired(s.c.id))
     """Select the ids of expired rows, `:limit` at most, the first expired first."""
 
@@ -214,6 +240,20 @@ class IdStatements:
         lambda s: s.or_update(s.lists()).returning(s.c.id, s.c.version)
     )
     """Upsert the lists `:id` and `:body`; returns id and version of those where no expired row is in the way."""
+
+    @Statement
+    def put_whole_lists(self) -> Any:
+        """Upsert the lists `:id` and `:body` as `put_lists`, but nothing if any row has expired. What is there is locked first,
+        in the order of ids: two statements cannot deadlock there.
+        """
+        there = sa.select(self.c.id).where(AnyOf(self.c.id, ListOf("id", texts=True)))
+        locked = there.order_by(self.c.id).with_for_update().cte("locked")
+        is_locked = sa.select(sa.func.count()).select_from(locked).scalar_subquery() >= ZERO
+        expired = sa.select(ONE).select_from(self.table).where(self.is_expired)
+        rows = listed(id=sa.Text, body=sa.Text)
+        insert = self._from_lists(rows, self._new_values(), is_locked, ~sa.exists(expired))
+        return self.or_update(insert).returning(self.c.id, self.c.version)
+
     insert: Statement = Statement(lambda s: s.or_nothing(s.row()).returning(s.c.version))
     """Insert `:id` where it is absent; returns the version, or nothing."""
     insert_batch: Statement = Statement(lambda s: s.or_nothing(s.row()))
@@ -247,12 +287,15 @@ class IdStatements:
     def lists(self) -> Any:
         return self._from_lists(listed(id=sa.Text, body=sa.Text), self._new_values())
 
-    def _from_lists(self, rows: Any, values: dict[str, Any]) -> Any:
+    def _from_lists(
+        self, rows: Any, values: dict[str, Any], *clauses: sa.ColumnElement[bool]
+    ) -> Any:
         """Insert rows in their order, with values that are the same for all."""
         columns = {"id": rows.c.id, "body": body_from(self.table, rows.c.body), **values}
         select = sa.select(*(each.label(name) for name, each in columns.items()))
         insert = self.database.compiler.insert(self.table)
-        return insert.from_select(list(columns), select.order_by(rows.c.position))
+        ordered = select.where(*clauses).order_by(rows.c.position)
+        return insert.from_select(list(columns), ordered)
 
     def slides(self, time: sa.ColumnElement[Any]) -> dict[str, Any]:
         """Return the new end of a document's time to live where the collection is sliding."""
@@ -415,6 +458,14 @@ class IdStatements:
     def deleted(self, *clauses: sa.ColumnElement[bool]) -> Any:
         deleted = sa.delete(self.table).where(*clauses)
         return deleted.returning(*deleted_columns(self.table, self.options))
+
+
+def _after_group(id: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """Return the first string after the group of an id: see `first_ids`."""
+    start = sa.bindparam("start", type_=sa.Integer)
+    position = PositionIn(sa.func.substr(id, start), string("delimiter"))
+    before = sa.func.substr(id, ONE, start + position - sa.literal_column("2"))
+    return sa.case((position > ZERO, before + string("following")), else_=id + string("least"))
 
 
 def _time(insert: Any) -> sa.ColumnElement[Any]:

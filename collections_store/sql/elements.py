@@ -71,6 +71,12 @@ class TextFits(_Predicate):
     """The text of a body has at most as many bytes as a parameter. It may be counted longer by white space."""
 
 
+class PositionIn(_Element):
+    """The position of a string in another one, from 1 on; 0: it is not there."""
+
+    type = sa.Integer()
+
+
 class ListOf(_Element):
     """The parameter `name`: a list of strings or of integers that is not empty."""
 

@@ -216,6 +216,11 @@ def listed(**types: type[sa.types.TypeEngine[Any]]) -> Any:
     return valued.render_derived(name="given")
 
 
+def string(name: str) -> sa.BindParameter[Any]:
+    """Return a parameter that is a string."""
+    return sa.bindparam(name, type_=sa.Text)
+
+
 def integer(name: str) -> sa.BindParameter[Any]:
     """Return a parameter that is an integer."""
     return sa.bindparam(name, type_=sa.BigInteger)

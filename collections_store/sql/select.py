@@ -168,6 +168,7 @@ class Statements:
         arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
         self._conditions = Conditions(table, database, arrays)
         self.partial = [index for index in options.indexes if index.where is not None]
+        self.has_unique = any(index.unique for index in options.indexes)
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
         self._plan_order = lru_cache(maxsize=SHAPES_CACHED)(

@@ -72,7 +72,7 @@ WRITES: dict[str, tuple[Callable[[Any], Any], ...]] = {
 }
 READS = {
     *("aggregate", "count", "distinct", "document", "exists", "explain", "find", "find_one"),
-    *("get", "get_many", "indexes", "list", "page", "stream", "watch"),
+    *("get", "get_many", "id_prefixes", "indexes", "list", "page", "stream", "watch"),
 }
 HARMLESS = {
     *("delete_many", "delete_one", "drop_index", "find_one_and_delete", "purge_expired"),

@@ -23,6 +23,7 @@ from ...elements import (
     JsonbFromText,
     JsonbText,
     ListOf,
+    PositionIn,
     TableSize,
     TextFits,
     ValueText,
@@ -100,6 +101,7 @@ class PostgresCompiler(StatementCompiler):
         ValueText: lambda element, body: f"CAST({value_at(body, element.keys)} AS TEXT)",
         HasInteger: _has_integer,
         Increased: _increased,
+        PositionIn: lambda _, text, part: f"strpos({text}, {part})",
         TextFits: lambda _, body, size: f"octet_length(CAST({body} AS TEXT)) <= {size}",
         TableSize: _table_size,
     }

@@ -32,6 +32,7 @@ from ...elements import (
     JsonbFromText,
     JsonbText,
     Keys,
+    PositionIn,
     TableSize,
     TextFits,
     ValueText,
@@ -42,6 +43,7 @@ from .ordering import SqliteIndexedForm
 
 _INDEXED_FORM: Final = SqliteIndexedForm()
 JSONB_SINCE: Final = (3, 45)
+_LISTS: Final = codec.Codec(max_bytes=2**40)
 _NINES: Final = 10**18 - 1
 _USED: Final = re.compile(r"USING (?:COVERING )?INDEX (\S+)|^SEARCH (\S+\$i\d+) USING PRIMARY KEY")
 
@@ -90,6 +92,7 @@ class SqliteCompiler(StatementCompiler):
         ValueText: lambda element, body: f"({body} -> {path_literal(element.keys)})",
         HasInteger: _has_integer,
         Increased: _increased,
+        PositionIn: lambda _, text, part: f"instr({text}, {part})",
         TextFits: lambda _, body, size: f"length(CAST({body} AS BLOB)) <= {size}",
         TableSize: _table_size,
     }
@@ -99,7 +102,7 @@ class SqliteCompiler(StatementCompiler):
 
     def list_parameter(self, texts: Sequence[str]) -> str:
         """Return the list as JSON: SQLite limits the number of parameters."""
-        return codec.Codec(max_bytes=2**40).encode(list(texts))
+        return _LISTS.encode(list(texts))
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a line of text for each step."""
