@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from .. import AsyncCollection, AsyncStore, CollectionExists, InvalidOption, Store
 
@@ -14,9 +16,32 @@ T = TypeVar("T")
 S = TypeVar("S", Store, AsyncStore)
 
 
+_DRIVER: Final = re.compile(r"(sqlite|postgresql)\+\w+://")
+_CONNINFO: Final = re.compile(r"\s*\w+\s*=")
+
+
+def store_url(given: Any) -> Any:
+    """Return the URL of a store for what users of frameworks write: a URL with another driver of SQLAlchemy, the path of an
+    SQLite file, or `:memory:`. Raise `InvalidOption` for the keywords of libpq.
+
+    >>> [store_url(each) for each in ("sqlite+aiosqlite:///chat.db", "chat.db", ":memory:")]
+    ['sqlite:///chat.db', 'sqlite:///chat.db', 'sqlite://']
+    """
+    text = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(text, str) or not text:
+        return given  # the store raises what is wrong
+    if "://" in text:
+        return _DRIVER.sub(r"\1://", text, count=1) if _DRIVER.match(text) else text
+    if _CONNINFO.match(text):  # such as "host=localhost dbname=agents", with a password perhaps
+        raise InvalidOption(
+            "store", "must be a URL, such as postgresql://user:password@host/database"
+        )
+    return "sqlite://" if text == ":memory:" else f"sqlite:///{text}"
+
+
 def open_store(kind: type[S], store: Any, options: Mapping[str, Any]) -> S:
-    """Return a given store, or that of a URL; raise `InvalidOption` for a store of the other kind, and for options beside a
-    store.
+    """Return a given store, or that of a URL or file: see `store_url`. Raise `InvalidOption` for a store of the other kind,
+    and for options beside a store.
     """
     if isinstance(store, kind):
         for option in options:
@@ -25,7 +50,7 @@ def open_store(kind: type[S], store: Any, options: Mapping[str, Any]) -> S:
     if issubclass(type(store), Store | AsyncStore):
         wanted = {"Store": "a Store"}.get(kind.__name__, "an AsyncStore")
         raise InvalidOption("store", f"must be {wanted} or a URL, got {type(store).__name__}")
-    return kind(store, **options)
+    return kind(store_url(store), **options)
 
 
 def run_anywhere(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -37,7 +62,7 @@ def run_anywhere(coroutine: Coroutine[Any, Any, T]) -> T:
 class StoreOwner:
     """Base class of adapters with async methods. They call `_open` first."""
 
-    def _open(self, store: AsyncStore | str, options: Mapping[str, Any]) -> None:
+    def _open(self, store: Any, options: Mapping[str, Any]) -> None:
         self._store = open_store(AsyncStore, store, options)
         self._is_owner = self._store is not store
         self._existing: set[str] = set()

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import inspect
 import itertools
 import json
 import math
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events import Event, EventActions
 from google.adk.runners import Runner
-from google.adk.sessions import Session
+from google.adk.sessions import DatabaseSessionService, Session
 from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
@@ -857,3 +859,20 @@ def test_killed_processes_leave_each_session_whole(shared_backend: Backend) -> N
     sessions = use(shared_backend, check_sessions)
     assert max(len(each.events) for each in sessions) >= 3
     use(shared_backend, go_on)
+
+
+def test_it_opens_as_adks_database_sessions_do(tmp_path: Path) -> None:
+    assert "db_url" in inspect.signature(DatabaseSessionService.__init__).parameters
+    url = f"sqlite+aiosqlite:///{tmp_path / 'agents.db'}"
+
+    async def main() -> None:
+        async with CollectionsSessionService(db_url=url) as service:
+            await service.create_session(**ADA, session_id="1")
+        async with CollectionsSessionService(url) as service:
+            assert len((await service.list_sessions(**ADA)).sessions) == 1
+
+    asyncio.run(main())
+    with pytest.raises(InvalidOption, match="db_url"):
+        CollectionsSessionService()
+    with pytest.raises(InvalidOption, match="db_url"):
+        CollectionsSessionService(url, db_url=url)

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import inspect
 import json
 import math
 import os
@@ -17,7 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, RunContextWrapper, Runner, SessionSettings, set_tracing_disabled
+from agents import (
+    Agent,
+    RunContextWrapper,
+    Runner,
+    SessionSettings,
+    SQLiteSession,
+    set_tracing_disabled,
+)
+from agents.extensions.memory import SQLAlchemySession
 from agents.memory import Session
 from agents.testing import ScriptedModel, assistant_message
 from agents.usage import Usage
@@ -618,3 +627,32 @@ def test_without_the_sdk_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "agents.memory.session_settings", None)
     with pytest.raises(MissingExtra, match=r"pip install 'collections-store\[openai-agents\]'"):
         OpenAIAgentsSession("a", "sqlite://")
+
+
+# -- what users of the SDK's sessions type -------------------------------------------------------------
+
+
+def test_it_opens_as_the_sdks_sessions_do(tmp_path: Path) -> None:
+    theirs = list(inspect.signature(SQLiteSession).parameters.values())
+    ours = list(inspect.signature(OpenAIAgentsSession).parameters.values())
+    assert [each.name for each in ours[:1]] == [each.name for each in theirs[:1]] == ["session_id"]
+    assert theirs[1].default == ours[1].default == ":memory:"
+    url = f"sqlite+aiosqlite:///{tmp_path / 'chat.db'}"
+
+    async def main() -> None:
+        async with OpenAIAgentsSession("alice") as session:
+            await session.add_items([user("Hello")])
+            assert await session.get_items() == [user("Hello")]
+        async with OpenAIAgentsSession.from_url(
+            "alice", url=url, session_settings=SessionSettings(limit=1)
+        ) as session:
+            await session.add_items([user("Hello"), answer("Hi")])
+            assert len(await session.get_items()) == 1
+        async with OpenAIAgentsSession("alice", str(tmp_path / "chat.db")) as session:
+            assert len(await session.get_items()) == 2
+
+    asyncio.run(main())
+    wanted = inspect.signature(SQLAlchemySession.from_url).parameters
+    has = inspect.signature(OpenAIAgentsSession.from_url).parameters
+    assert [name for name in has if name != "options"] == ["session_id", "url"]
+    assert {"session_id", "url"} <= set(wanted)

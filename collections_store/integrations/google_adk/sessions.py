@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from os import PathLike
 from typing import Any, Final, Unpack
 from weakref import WeakValueDictionary
 
@@ -36,7 +37,8 @@ ATTEMPTS: Final = 100
 
 
 class CollectionsSessionService(StoreOwner, BaseSessionService):
-    """ADK's sessions on an `AsyncStore`, which stays open at the end, or on the URL of one with `options` of `AsyncStore`.
+    """ADK's sessions on an `AsyncStore`, which stays open at the end, or on the URL of one with `options` of `AsyncStore`:
+    `db_url`, as ADK's `DatabaseSessionService` has it, or the first argument.
 
     `sessions` is the collection of sessions and of the states of apps and users, `events` that of events. `versions` are a
     `schema_version` and `upgrades` of the documents in `sessions`, as `AsyncStore.collection` takes them. Tasks, loops and
@@ -57,14 +59,17 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
 
     def __init__(
         self,
-        store: AsyncStore | str,
+        store: AsyncStore | str | PathLike[str] | None = None,
         *,
+        db_url: str | None = None,
         sessions: str = "adk_sessions",
         events: str = "adk_events",
         versions: VersionSettings | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
-        self._open(store, options)
+        if (store is None) is (db_url is None):
+            raise InvalidOption("db_url", "give either a store or the URL of one")
+        self._open(db_url if store is None else store, options)
         self._names = sessions, events
         self._versions = versions
         self._locks: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()

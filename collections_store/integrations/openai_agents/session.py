@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
 
 from ... import (
     AsyncCollection,
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
 
 
 class OpenAIAgentsSession(StoreOwner):
-    """A session of the OpenAI Agents SDK, on an `AsyncStore`, which stays open at the end, or on a URL with options of
-    `AsyncStore`.
+    """A session of the OpenAI Agents SDK, on an `AsyncStore`, which stays open at the end, or on a URL or the path of an SQLite
+    file, with options of `AsyncStore`; by default in memory.
 
     All sessions are in one `collection` of the store. Tasks, loops, processes and objects can share a session: nothing is
     lost, and the items of one call are next to each other. Each object has a current branch, at first "main". `session_settings` are
@@ -67,7 +68,7 @@ class OpenAIAgentsSession(StoreOwner):
     def __init__(
         self,
         session_id: str,
-        store: AsyncStore | str,
+        store: AsyncStore | str | PathLike[str] = ":memory:",
         *,
         collection: str = COLLECTION,
         session_settings: SessionSettings | Json | None = None,
@@ -81,6 +82,11 @@ class OpenAIAgentsSession(StoreOwner):
         self._branch = MAIN
         self._last = ("", 0)
         """A session and its last number, which others may have changed."""
+
+    @classmethod
+    def from_url(cls, session_id: str, *, url: str, **options: Any) -> Self:
+        """Return a session on the URL of a store; `options` are those of the class."""
+        return cls(session_id, url, **options)
 
     @property
     def current_branch(self) -> str:

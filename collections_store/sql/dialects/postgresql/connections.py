@@ -112,9 +112,9 @@ class PostgresUrls(Urls):
     def normal_url(self, url: sa.URL) -> sa.URL:
         """Raise `MissingExtra` where psycopg is not installed."""
         if url.drivername not in {"postgresql", "postgresql+psycopg"}:
-            raise InvalidUrl(
-                f"{url.drivername!r} is no driver of this library: use postgresql:// (psycopg 3)"
-            )
+            usable = url.set(drivername="postgresql").render_as_string()
+            problem = f"{url.drivername!r} is no driver of this library, which uses psycopg 3"
+            raise InvalidUrl(f"{problem}: use {usable}")
         try:
             import psycopg  # noqa: F401
         except ImportError as error:

@@ -79,7 +79,8 @@ class SqliteUrls(Urls):
     def normal_url(self, url: sa.URL) -> sa.URL:
         """Accept SQLAlchemy's URLs and AEA's `sqlite://./file.db`."""
         if url.drivername not in {"sqlite", "sqlite+pysqlite"}:
-            raise InvalidUrl(f"{url.drivername!r} is no driver of this library: use sqlite:///…")
+            usable = url.set(drivername="sqlite").render_as_string()
+            raise InvalidUrl(f"{url.drivername!r} is no driver of this library: use {usable}")
         if url.host == "." and url.database:
             url = sa.URL.create("sqlite", database=url.database, query=url.query)
         if url.host:
