@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import inspect
 import subprocess
 import sys
 import threading
@@ -18,6 +19,8 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import Capability
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command, interrupt
 from pages import DOCS, run_page
 
@@ -637,3 +640,49 @@ def test_threads_share_a_saver(saver: Any) -> None:
 def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     run_page(DOCS / "how-to" / "langgraph.md", {})
+
+
+# -- what users of LangGraph's checkpointers type ------------------------------------------------------
+
+
+@pytest.mark.parametrize("theirs", [SqliteSaver, AsyncSqliteSaver])
+def test_it_opens_as_langgraphs_savers_do(theirs: Any, tmp_path: Path) -> None:
+    ours: Any = LangGraphSaver if theirs is SqliteSaver else AsyncLangGraphSaver
+    wanted = set(inspect.signature(theirs.from_conn_string).parameters)
+    assert wanted <= set(inspect.signature(ours.from_conn_string).parameters)
+    url = f"sqlite+aiosqlite:///{tmp_path / 'graph.db'}"
+    thread, checkpoint = config("1"), empty_checkpoint()
+
+    async def use_async() -> None:
+        async with ours.from_conn_string(url) as saver:
+            await saver.setup()
+            await saver.aput(thread, checkpoint, {}, {})
+
+    if ours is AsyncLangGraphSaver:
+        asyncio.run(use_async())
+    else:
+        with ours.from_conn_string(url) as saver:
+            saver.setup()
+            saver.put(thread, checkpoint, {}, {})
+    with LangGraphSaver(tmp_path / "graph.db") as saver:
+        found = saver.get_tuple(config("1"))
+    assert found is not None
+    assert found.checkpoint["id"] == checkpoint["id"]
+
+
+def test_a_task_that_runs_again_writes_nothing(backend: Backend) -> None:
+    with Store(backend.url, **backend.options) as store:
+        saver = LangGraphSaver(store)
+        at = saver.put(config("1"), empty_checkpoint(), {}, {})
+        for _ in range(3):
+            saver.put_writes(at, [("messages", "hi"), ("n", 1)], "task")
+        [writes] = store["langgraph_checkpoints"].find({"task": "task"})
+        assert writes.version == 1
+        saver.put_writes(at, [("messages", "other"), ("n", 2), ("m", 3)], "task")
+        found = saver.get_tuple(at)
+        assert found is not None
+        assert found.pending_writes == [
+            ("task", "messages", "hi"),
+            ("task", "n", 1),
+            ("task", "m", 3),
+        ]

@@ -1,6 +1,7 @@
 """The stores with LangGraph itself: test_langgraph.py runs this file in an environment that has LangGraph."""
 
 import asyncio
+import inspect
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ import pytest
 from conftest import Backend
 from integrations.langgraph_graphs import ENVIRONMENT
 from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
+from langgraph.store.sqlite import SqliteStore
+from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 from collections_store import InvalidBody, InvalidOption, Store
 from collections_store.integrations.langgraph import AsyncLangGraphStore, LangGraphStore
@@ -294,3 +297,80 @@ def test_expiring_items_of_a_read_only_file(
         assert len(store.search(("a",))) == 2
         assert len(store.batch([GetOp(("a",), "x"), GetOp(("a",), "y")])) == 2
     assert caplog.text.count("did not start again") == 3
+
+
+# -- what users of LangGraph's stores type -----------------------------------------------------------
+
+
+def parameters(function: Any) -> set[str]:
+    return set(inspect.signature(function).parameters) - {"self", "cls"}
+
+
+@pytest.mark.parametrize("theirs", [SqliteStore, AsyncSqliteStore])
+def test_it_opens_as_langgraphs_stores_do(theirs: Any, tmp_path: Path) -> None:
+    ours: Any = LangGraphStore if theirs is SqliteStore else AsyncLangGraphStore
+    opened = parameters(theirs.from_conn_string) - {"conn_string"}
+    assert opened <= parameters(ours)
+    assert parameters(ours.from_conn_string) == {"conn_string", "options"}
+    assert parameters(theirs.setup) == parameters(ours.setup) == set()
+    path = str(tmp_path / "store.db")
+
+    async def use_async() -> None:
+        async with ours.from_conn_string(path, ttl={"default_ttl": 5}) as store:
+            await store.setup()
+            await store.setup()
+            await store.aput(("a",), "b", {"n": 1})
+
+    if ours is AsyncLangGraphStore:
+        asyncio.run(use_async())
+    else:
+        with ours.from_conn_string(path, ttl={"default_ttl": 5}) as store:
+            store.setup()
+            store.setup()
+            store.put(("a",), "b", {"n": 1})
+    with LangGraphStore(path) as store:
+        assert store.get(("a",), "b").value == {"n": 1}
+
+
+def test_namespaces_come_in_the_order_of_their_ids(store: Any) -> None:
+    names = [("a",), ("a", "b"), ("a", "b", "c"), ("a-b",), ("b", "é/%"), ("b2", "x"), ("c", "b")]
+    for name in reversed(names):
+        for key in ("1", "2"):
+            store.put(name, key, {})
+    ordered = sorted(names, key=lambda name: "/".join(name) + "//")
+    assert store.list_namespaces() == ordered
+    pages = [store.list_namespaces(limit=2, offset=2 * n) for n in range(4)]
+    assert [each for page in pages for each in page] == ordered
+    assert store.list_namespaces(max_depth=1) == [("a-b",), ("a",), ("b",), ("b2",), ("c",)]
+    assert store.list_namespaces(max_depth=1, limit=2, offset=1) == [("a",), ("b",)]
+    assert store.list_namespaces(prefix=("a",)) == [("a",), ("a", "b"), ("a", "b", "c")]
+    assert store.list_namespaces(suffix=("b",), limit=1) == [("a", "b")]
+    assert store.list_namespaces(prefix=("*", "b")) == [("a", "b"), ("a", "b", "c"), ("c", "b")]
+    store.delete(("a-b",), "1")
+    store.delete(("a-b",), "2")
+    assert store.list_namespaces(limit=1) == [("a",)]
+    with pytest.raises(InvalidOption, match="limit"):
+        store.list_namespaces(limit=-1)
+
+
+def test_items_of_a_batch_share_no_values(store: Any) -> None:
+    store.put(("a",), "b", {"n": [1]})
+    one, none, same = store.batch([GetOp(("a",), "b"), GetOp(("a",), "c"), GetOp(("a",), "b")])
+    one.value["n"].append(2)
+    assert none is None
+    assert same.value == {"n": [1]}
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e300])
+def test_vectors_that_are_not_finite_are_refused(backend: Backend, number: float) -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        return [[1.0, 2.0 if text == "good" else number] for text in texts]
+
+    index: Any = {"dims": 2, "embed": embed}
+    with LangGraphStore(backend.url, index=index, **backend.options) as store:
+        store.put(("a",), "1", {"text": "good"}, index=["text"])
+        with pytest.raises(InvalidOption, match="embed must return finite numbers"):
+            store.put(("a",), "2", {"text": "bad"}, index=["text"])
+        with pytest.raises(InvalidOption, match="embed must return finite numbers"):
+            store.search(("a",), query="bad")
+        assert [item.key for item in store.search(("a",), query="good")] == ["1"]

@@ -5,8 +5,6 @@ what only LangGraph's classes have.
 """
 
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
@@ -33,10 +31,6 @@ INTERNAL = {
 """Tests of LangGraph's own functions and SQL."""
 
 
-def url(name: str) -> str:
-    return "sqlite://" if name == ":memory:" else f"sqlite:///{name}"
-
-
 def config(index: Any) -> Any:
     """Return the documented configuration of an index; SqliteStore has `text_fields` for `fields`."""
     return index and {**index, "fields": index.get("text_fields") or index.get("fields")}
@@ -47,50 +41,24 @@ def refreshed(ttl: Any) -> Any:
     return {"refresh_on_read": False, **(ttl or {})}
 
 
-class OurSaver(LangGraphSaver):
-    @classmethod
-    def from_conn_string(cls, name: str) -> Any:
-        return cls(url(name))
-
-
-class OurAsyncSaver(AsyncLangGraphSaver):
-    @classmethod
-    def from_conn_string(cls, name: str) -> Any:
-        return cls(url(name))
-
-
 class OurStore(LangGraphStore):
-    @classmethod
-    @contextmanager
-    def from_conn_string(cls, name: str, *, index: Any = None, ttl: Any = None) -> Iterator[Any]:
-        with cls(url(name), index=config(index), ttl=refreshed(ttl)) as store:
-            yield store
-
-    def setup(self) -> None:
-        """Our stores need none."""
+    def __init__(self, store: Any, *, index: Any = None, ttl: Any = None) -> None:
+        super().__init__(store, index=config(index), ttl=refreshed(ttl))
 
 
 class OurAsyncStore(AsyncLangGraphStore):
-    @classmethod
-    @asynccontextmanager
-    async def from_conn_string(
-        cls, name: str, *, index: Any = None, ttl: Any = None
-    ) -> AsyncIterator[Any]:
-        async with cls(url(name), index=config(index), ttl=refreshed(ttl)) as store:
-            yield store
-
-    async def setup(self) -> None:
-        """Our stores need none."""
+    def __init__(self, store: Any, *, index: Any = None, ttl: Any = None) -> None:
+        super().__init__(store, index=config(index), ttl=refreshed(ttl))
 
 
 class OurMemoryStore(LangGraphStore):
     def __init__(self, *, index: Any = None) -> None:
-        super().__init__("sqlite://", index=index)
+        super().__init__(":memory:", index=index)
 
 
 memories.InMemoryStore = OurMemoryStore
-checkpoints.SqliteSaver = OurSaver
-async_checkpoints.AsyncSqliteSaver = OurAsyncSaver
+checkpoints.SqliteSaver = LangGraphSaver
+async_checkpoints.AsyncSqliteSaver = AsyncLangGraphSaver
 stores.SqliteStore = OurStore
 stores.AsyncSqliteStore = async_stores.AsyncSqliteStore = OurAsyncStore
 

@@ -39,7 +39,6 @@ from ... import (
     InvalidOption,
     Path,
     Sort,
-    VersionConflict,
 )
 from .records import (
     CHECKPOINTS,
@@ -102,7 +101,7 @@ class Listing:
         """Read the arguments of `list`."""
         at = Address.of(config) if config else None
         is_one = at is not None and at.namespace is not None
-        found: dict[Any, Any] = {"$id": under(_prefix(at)), **_NO_WRITE}
+        found: dict[Any, Any] = {"$id": under(_prefix(at))}
         if at is not None and at.checkpoint is not None:
             found["id"] = {"$eq": at.checkpoint}
         if before is not None and (last := before.get("configurable", {}).get("checkpoint_id")):
@@ -115,6 +114,10 @@ class Listing:
                 raise InvalidFilter(str(key), "must be a key of the metadata, a string")
             if isinstance(value, _SCALARS):  # others are compared after reading
                 found[Path("metadata", key)] = {"$eq": value}
+        if all(
+            value is None or not isinstance(value, _SCALARS) for value in (metadata or {}).values()
+        ):
+            found |= _NO_WRITE  # no write has metadata
         ids = found["$id"] if is_one and not metadata and "id" not in found else None
         return cls(found, [("$id" if is_one else "id", -1)], metadata or {}, ids)
 
@@ -317,9 +320,11 @@ class Checkpoints:
             yield call("put", id, body)
         for id, body in once.items():
             try:
-                yield call("put", id, body, if_absent=True)
-            except VersionConflict:  # the task wrote before
-                yield InTransaction(lambda: self.add_writes(*arguments))
+                yield call("insert_one", body, id=id)
+            except DuplicateKey:  # the task wrote before
+                stored = yield call("get", id, {"writes": []})
+                if _added(body, stored):
+                    yield InTransaction(lambda: self.add_writes(*arguments))
 
     def add_writes(
         self, config: Mapping[str, Any], written: Iterable[Mapping[str, Any]], task: str, path: str
@@ -328,9 +333,8 @@ class Checkpoints:
         once, again = _bodies(config, written, task, path)
         for id, body in once.items():
             stored = yield call("get", id, {"writes": []})
-            indices = {each["index"] for each in stored["writes"]}
-            added = [each for each in body["writes"] if each["index"] not in indices]
-            yield call("put", id, {**body, "writes": [*stored["writes"], *added]})
+            if added := _added(body, stored):
+                yield call("put", id, {**body, "writes": [*stored["writes"], *added]})
         for id, body in again.items():
             yield call("put", id, body)
 
@@ -350,8 +354,9 @@ class Checkpoints:
         seen = None
         while found := (yield from self._read(at)):
             document, writes = found
-            large = _value_ids(document)
-            values = yield from self._values(large.values())
+            values: Values = {}
+            if large := _value_ids(document):
+                values = yield from self._values(large.values())
             each = self._tuple(document.body, large, values, writes)
             if isinstance(each, CheckpointTuple):
                 return each if at.checkpoint is None else each._replace(config=config)
@@ -459,10 +464,10 @@ class Checkpoints:
         writes: dict[str, list[Document]] = {each.id: [] for each in found}
         for _, group in groupby(sorted(found, key=_space), _space):
             ids = sorted(document.id for document in group)
-            within = at_checkpoint(ids[-1]) | {"$gte": ids[0]}
-            stored = yield call("find", {"$id": within, "task": {"$exists": True}})
-            for document in stored:
-                if (id := checkpoint_of(document.id)) in writes:
+            within = {"$id": at_checkpoint(ids[-1]) | {"$gte": ids[0]}}
+            only_writes = {"task": {"$exists": True}} if len(ids) > 1 else {}
+            for document in (yield call("find", within | only_writes)):
+                if (id := checkpoint_of(document.id)) in writes and id != document.id:
                     writes[id].append(document)
         return writes
 
@@ -664,6 +669,12 @@ def _bodies(
         else:
             again[f"{prefix}{join(task, str(write['index']))}"] = {**about, "writes": [write]}
     return {f"{prefix}{join(task, '')}": {**about, "writes": once}} if once else {}, again
+
+
+def _added(body: Mapping[str, Any], stored: Mapping[str, Any]) -> list[Any]:
+    """Return the writes of a task that are not stored."""
+    indices = {each["index"] for each in stored["writes"]}
+    return [each for each in body["writes"] if each["index"] not in indices]
 
 
 def _is_small(value: Any) -> bool:

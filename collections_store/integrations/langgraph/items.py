@@ -15,6 +15,7 @@ import re
 from array import array
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
@@ -42,6 +43,8 @@ Namespace: TypeAlias = tuple[str, ...]
 Vector: TypeAlias = Sequence[float]
 BATCH: Final = 100
 """Documents that are read at once."""
+_END: Final = "//"
+"""Stands between a namespace and a key."""
 WHOLE: Final = "$"
 """The path of a whole value."""
 _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -51,7 +54,6 @@ _REFUSED: Final = re.compile(r"[\"'\\\x00-\x1f]")
 _MAX_NUMBER: Final = 2**53
 """Beyond it, what the database compares may not be exact."""
 _MISSING: Final = object()
-_BY_ID: Final = Sort.parse("$id")
 _LATEST_FIRST: Final = Sort.parse([("$updated_at", -1)])
 
 
@@ -81,12 +83,16 @@ class TextIndex:
         return [text for field in fields for text in get_text_at_path(op.value, field)]
 
     def check(self, vectors: Sequence[Vector]) -> None:
-        """Raise `InvalidOption` if vectors have other dimensions."""
+        """Raise `InvalidOption` if vectors have other dimensions, or numbers that are not finite as 32-bit floats."""
         for vector in vectors:
             if len(vector) != self.dims:
                 raise InvalidOption(
                     "index", f"dims is {self.dims}, and embed returned {len(vector)} numbers"
                 )
+            for number in array("f", vector):
+                if not math.isfinite(number):
+                    problem = f"embed must return finite numbers of 32 bits, got {number}"
+                    raise InvalidOption("index", problem)
 
 
 class ItemBatch:
@@ -103,6 +109,7 @@ class ItemBatch:
         self.ops, self._times = list(ops), times or {}
         for op in self.ops:
             validate_op_namespace(op)
+        self.gets = [op for op in self.ops if isinstance(op, GetOp)]
         puts = [op for op in self.ops if isinstance(op, PutOp)]
         for op in puts:
             if not isinstance(op.value, Mapping | None):
@@ -128,7 +135,7 @@ class ItemBatch:
         """Return the results of the operations, with the vectors of the texts that are put, and of queries."""
         if self.index is not None:
             self.index.check([*vectors.values(), *queries.values()])
-        if len(self.ops) <= 1:
+        if len(self.ops) <= 1 or self._count() <= 1:
             results, used = yield from self._steps(vectors, queries)
         else:
             batch = partial(self._steps, vectors, queries)
@@ -137,16 +144,24 @@ class ItemBatch:
             yield from _refresh(used)
         return results
 
+    def _count(self) -> int:
+        """Return how many reads and writes there are: all gets are one, and so are puts with the same time to live."""
+        values = [op.value is not None for op in self.puts.values()]
+        lifetimes = {op.ttl for op in self.puts.values() if op.value is not None}
+        others = sum(not isinstance(op, GetOp | PutOp) for op in self.ops)
+        return bool(self.gets) + others + len(lifetimes) + (not all(values))
+
     def _steps(
         self, vectors: Mapping[str, Vector], queries: Mapping[str, Vector]
     ) -> Steps[tuple[list[Any], list[str]]]:
         """Return the results, and the ids of the items whose time to live starts again."""
         results: list[Any] = []
         used: list[str] = []
+        items = iter((yield from _get(self.gets, used)) if self.gets else ())
         for op in self.ops:
             match op:
                 case GetOp():
-                    results.append((yield from _get(op, used)))
+                    results.append(next(items))
                 case SearchOp():
                     results.append((yield from _search(op, queries.get(op.query or ""), used)))
                 case ListNamespacesOp():
@@ -162,10 +177,12 @@ class ItemBatch:
         groups: dict[float | None, dict[str, Any]] = {}
         for id, op in self.puts.items():
             if op.value is not None:
-                packed = [_pack(vectors[text]) for text in self.texts.get(id, ())]
                 body = {"namespace": _path(op.namespace), "key": op.key, "value": dict(op.value)}
-                body |= {"times": self._times[id]} if id in self._times else {}
-                groups.setdefault(op.ttl, {})[id] = body | ({"vectors": packed} if packed else {})
+                if id in self._times:
+                    body["times"] = self._times[id]
+                if texts := self.texts.get(id):
+                    body["vectors"] = [_pack(vectors[text]) for text in texts]
+                groups.setdefault(op.ttl, {})[id] = body
         for minutes, bodies in groups.items():
             ttl = math.inf if minutes is None else minutes * 60
             if len(bodies) == 1:  # several are a transaction
@@ -196,14 +213,20 @@ def _namespace(path: str) -> Namespace:
     return split(path) if path else ()
 
 
-def _get(op: GetOp, used: list[str]) -> Steps[Item | None]:
-    id = item_id(op.namespace, op.key)
-    document = yield call("document", id)
-    if document is None:
-        return None
-    if op.refresh_ttl and document.expires_at is not None:
-        used.append(id)
-    return Item(**_fields(document))
+def _get(ops: Sequence[GetOp], used: list[str]) -> Steps[list[Item | None]]:
+    """Return the items, None for one that does not exist."""
+    ids = [item_id(op.namespace, op.key) for op in ops]
+    if len(ids) == 1:
+        found = {ids[0]: (yield call("document", ids[0]))}
+    else:
+        found = {each.id: each for each in (yield call("find", {"$id": {"$in": ids}}))}
+    items: list[Item | None] = []
+    for op, id in zip(ops, ids, strict=True):
+        document = found.get(id)
+        if document is not None and op.refresh_ttl and document.expires_at is not None:
+            used.append(id)
+        items.append(None if document is None else Item(**_fields(document)))
+    return list(map(deepcopy, items)) if len(set(ids)) < len(ids) else items  # no two share a value
 
 
 def _fields(document: Document) -> dict[str, Any]:
@@ -215,14 +238,14 @@ def _fields(document: Document) -> dict[str, Any]:
         "created_at": document.created_at,
         "updated_at": document.updated_at,
     }
-    for name, text in body.get("times", {}).items():
-        fields[name] = datetime.fromisoformat(text)
+    if "times" in body:
+        for name, text in body["times"].items():
+            fields[name] = datetime.fromisoformat(text)
     return fields
 
 
 def _search(op: SearchOp, query: Vector | None, used: list[str]) -> Steps[list[SearchItem]]:
-    if op.limit < 0 or op.offset < 0:
-        raise InvalidOption("limit", "limit and offset must not be negative")
+    _check_window(op)
     wanted = op.offset + op.limit
     found = yield from _matching(op, None if query is not None else wanted)
     scored: list[tuple[float | None, Document]] = [(None, each) for each in found]
@@ -249,6 +272,11 @@ def _refresh(used: list[str]) -> Steps[None]:
 def _touch(used: list[str]) -> Steps[None]:
     for id in used:
         yield call("touch", id)
+
+
+def _check_window(op: SearchOp | ListNamespacesOp) -> None:
+    if op.limit < 0 or op.offset < 0:
+        raise InvalidOption("limit", "limit and offset must not be negative")
 
 
 def _matching(op: SearchOp, wanted: int | None) -> Steps[list[Document]]:
@@ -363,18 +391,26 @@ def _kind(value: Any) -> str:
 
 
 def _list_namespaces(op: ListNamespacesOp) -> Steps[list[Namespace]]:
+    _check_window(op)
     conditions = op.match_conditions or ()
     prefixes = [condition.path for condition in conditions if condition.match_type == "prefix"]
-    literal = _literal(prefixes[0]) if prefixes else ()
-    within = {"$id": under(join("i", *literal))}
-    found: set[Namespace] = set()
-    while documents := (yield call("find", within, sort=_BY_ID, limit=1)):
-        path = documents[0].body["namespace"]
-        within["$id"]["$gte"] = f"i/{path}/0"  # after its items: 0 follows /
-        namespace = _namespace(path)
-        if all(_fits(namespace, each.match_type, each.path) for each in conditions):
-            found.add(namespace[: op.max_depth])
-    return sorted(found)[op.offset : op.offset + op.limit]
+    prefix = f"{join('i', *(_literal(prefixes[0]) if prefixes else ()))}/"
+    found: list[Namespace] = []
+    wanted, after = op.offset + op.limit, None
+    size = wanted
+    while len(found) < wanted:
+        page = yield call("id_prefixes", _END, prefix=prefix, after=after, limit=size)
+        for beginning in page:
+            namespace = _namespace(beginning.removeprefix("i/").removesuffix(_END))
+            if all(_fits(namespace, each.match_type, each.path) for each in conditions):
+                shown = namespace[
+                    : op.max_depth
+                ]  # those that begin with it come one after the other
+                found += [] if found[-1:] == [shown] else [shown]
+        if len(page) < size:
+            break
+        after, size = page[-1], 2 * size
+    return found[op.offset : wanted]
 
 
 def _literal(path: Namespace) -> Namespace:

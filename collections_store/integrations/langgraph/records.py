@@ -58,7 +58,8 @@ def split(path: str) -> tuple[str, ...]:
     >>> split("my%2Fthread/1ef")
     ('my/thread', '1ef')
     """
-    return tuple(map(unquote, path.split("/")))
+    parts = path.split("/")
+    return tuple(map(unquote, parts)) if "%" in path else tuple(parts)
 
 
 def under(prefix: str, last: str | None = None) -> dict[str, str]:

@@ -50,10 +50,11 @@ class StepRunner:
     def run(self, steps: Steps[T], *, creates: bool = False) -> T:
         """Return what the steps return. `creates`: they may write the first documents."""
         if creates and not self._exists:
-            self._create()
+            self.setup()
         return _follow(self._collection, steps, self.store)
 
-    def _create(self) -> None:
+    def setup(self) -> None:
+        """Create the collection, unless it exists."""
         with suppress(CollectionExists):
             self.store.create_collection(self._collection.name, body_index=False)
         self._exists = True
@@ -76,10 +77,11 @@ class AsyncStepRunner:
     async def run(self, steps: Steps[T], *, creates: bool = False) -> T:
         """Return what the steps return. `creates`: they may write the first documents."""
         if creates and not self._exists:
-            await self._create()
+            await self.setup()
         return await _follow_async(self._collection, steps, self.store)
 
-    async def _create(self) -> None:
+    async def setup(self) -> None:
+        """Create the collection, unless it exists."""
         with suppress(CollectionExists):
             await self.store.create_collection(self._collection.name, body_index=False)
         self._exists = True

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
+from os import PathLike
 from typing import Any, Self, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
@@ -190,7 +191,7 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
 
 
 class LangGraphSaver(Saver):
-    """A checkpointer of LangGraph on a `Store`, or on the URL of one, with `options` of `Store`.
+    """A checkpointer of LangGraph on a `Store`, or on the URL of one or the path of an SQLite file, with `options` of `Store`.
 
     `collection` has the checkpoints; it is created on first use. `serde` is the serializer, by default LangGraph's. Threads
     share a checkpointer. The async methods run in threads; `AsyncLangGraphSaver` needs none. Close it, or use `with`, if it
@@ -205,10 +206,24 @@ class LangGraphSaver(Saver):
     """
 
     def __init__(
-        self, store: Store | str, *, collection: str = COLLECTION, serde: Any = None, **options: Any
+        self,
+        store: Store | str | PathLike[str],
+        *,
+        collection: str = COLLECTION,
+        serde: Any = None,
+        **options: Any,
     ) -> None:
         super().__init__(serde)
         self._runner = StepRunner(store, collection, options)
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """Return a checkpointer on a URL or an SQLite file, to be used in a `with` statement; `options` are those of the class."""
+        return cls(conn_string, **options)
+
+    def setup(self) -> None:
+        """Create the collection, unless it exists. The first write does so, too."""
+        self._runner.setup()
 
     def __enter__(self) -> Self:
         return self
@@ -232,7 +247,7 @@ class LangGraphSaver(Saver):
 
 
 class AsyncLangGraphSaver(Saver):
-    """A checkpointer of LangGraph on an `AsyncStore`, or on the URL of one: async counterpart of `LangGraphSaver`.
+    """A checkpointer of LangGraph on an `AsyncStore`, or on the URL of one or a path: async counterpart of `LangGraphSaver`.
 
     Its sync methods work in other threads than the event loop's; there they raise `asyncio.InvalidStateError`. Close it, or
     use `async with`, if it was given a URL.
@@ -247,7 +262,7 @@ class AsyncLangGraphSaver(Saver):
 
     def __init__(
         self,
-        store: AsyncStore | str,
+        store: AsyncStore | str | PathLike[str],
         *,
         collection: str = COLLECTION,
         serde: Any = None,
@@ -256,6 +271,15 @@ class AsyncLangGraphSaver(Saver):
         super().__init__(serde)
         self._runner = AsyncStepRunner(store, collection, options)
         self._loop = LoopCaller()
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """Return a checkpointer on a URL or an SQLite file, to be used in an `async with` statement; `options` are those of the class."""
+        return cls(conn_string, **options)
+
+    async def setup(self) -> None:
+        """Async counterpart of `LangGraphSaver.setup`."""
+        await self._runner.setup()
 
     async def __aenter__(self) -> Self:
         self._loop.note()

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from os import PathLike
 from typing import Any, Final, Self
 
 from langgraph.store.base import BaseStore, PutOp
@@ -22,7 +23,7 @@ SWEEP_MINUTES: Final = 5.0
 
 
 class LangGraphStore(BaseStore):  # type: ignore[misc]
-    """A store of LangGraph on a `Store`, or on the URL of one, with `options` of `Store`.
+    """A store of LangGraph on a `Store`, or on the URL of one or the path of an SQLite file, with `options` of `Store`.
 
     `index` is LangGraph's `IndexConfig`: with it `search(query=…)` compares vectors by cosine similarity. `ttl` is its
     `TTLConfig`, in minutes. Expired items are invisible at once. A batch is one transaction: its reads see the state before
@@ -42,7 +43,7 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
 
     def __init__(
         self,
-        store: Store | str,
+        store: Store | str | PathLike[str],
         *,
         index: Mapping[str, Any] | None = None,
         ttl: Mapping[str, Any] | None = None,
@@ -53,6 +54,15 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
         self.ttl_config = ttl
         self._runner = StepRunner(store, collection, options)
         self._sweeper: threading.Thread | None = None
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """Return a store on a URL or an SQLite file, to be used in a `with` statement; `options` are those of the class."""
+        return cls(conn_string, **options)
+
+    def setup(self) -> None:
+        """Create the collection, unless it exists. The first write does so, too."""
+        self._runner.setup()
 
     def __enter__(self) -> Self:
         return self
@@ -126,7 +136,7 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
 
 
 class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
-    """A store of LangGraph on an `AsyncStore`, or on the URL of one: async counterpart of `LangGraphStore`.
+    """A store of LangGraph on an `AsyncStore`, or on the URL of one or a path: async counterpart of `LangGraphStore`.
 
     Its sync methods work in other threads than the event loop's; there they raise `asyncio.InvalidStateError`. Close it, or
     use `async with`, if it was given a URL.
@@ -144,7 +154,7 @@ class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
 
     def __init__(
         self,
-        store: AsyncStore | str,
+        store: AsyncStore | str | PathLike[str],
         *,
         index: Mapping[str, Any] | None = None,
         ttl: Mapping[str, Any] | None = None,
@@ -156,6 +166,15 @@ class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
         self._runner = AsyncStepRunner(store, collection, options)
         self._loop = LoopCaller()
         self._sweeper: asyncio.Task[None] | None = None
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """Return a store on a URL or an SQLite file, to be used in an `async with` statement; `options` are those of the class."""
+        return cls(conn_string, **options)
+
+    async def setup(self) -> None:
+        """Async counterpart of `LangGraphStore.setup`."""
+        await self._runner.setup()
 
     async def __aenter__(self) -> Self:
         self._loop.note()
