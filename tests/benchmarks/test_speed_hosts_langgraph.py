@@ -18,6 +18,7 @@ from integrations.langgraph_graphs import config, graph
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.store.base import GetOp, PutOp
 from langgraph.store.postgres import PostgresStore
 from langgraph.store.sqlite import SqliteStore
 
@@ -25,7 +26,7 @@ from collections_store.integrations.langgraph import LangGraphSaver, LangGraphSt
 
 __all__ = ["all_results", "one_core", "table"]
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
-ROUND, LISTED, THREADS = 10, 50, 8
+ROUND, LISTED, THREADS, NAMESPACES = 10, 50, 8, 5_000
 VALUES = {"messages": ["hello world"] * 20, "n": 0, "document": "x" * 20_000}
 Calls = dict[str, tuple[Callable[[], Any], int]]
 """What is measured: a call, and how often it does it."""
@@ -86,13 +87,23 @@ def saver_calls(saver: Any) -> Calls:
         with ThreadPoolExecutor(THREADS) as pool:
             list(pool.map(one_of_eight, range(THREADS)))
 
+    by_id, finished = long.at, other.at
+
+    def put_again() -> None:
+        saver.put_writes(finished, [("messages", ["hi"]), ("branch:to:a", None)], "task")
+
     return {
         "put": times(other.put),
         "put of another 20 kB": times(lambda: other.put(document=f"{next(large):05}" * 4_000)),
         "put of 8 threads": (by_threads, THREADS * ROUND),
         "put_writes": times(other.put_writes),
+        "put_writes of the same task again": times(put_again),
         "get_tuple": times(lambda: saver.get_tuple(config("long"))),
+        "get_tuple by id": times(lambda: saver.get_tuple(by_id)),
         "list of 50": times(lambda: list(saver.list(config("long"), limit=LISTED))),
+        "list with a filter, 1 of 60": times(
+            lambda: list(saver.list(config("long"), filter={"step": 30}))
+        ),
         "graph of 20 steps": (
             lambda: compiled.invoke({"done": []}, config(f"g{next(names)}")),
             1,
@@ -104,6 +115,10 @@ def item_calls(store: Any) -> Calls:
     value, keys = {"text": "green tea " * 20, "cups": 3}, itertools.count()
     for number in range(1_000):
         store.put(("users", f"u{number % 20}"), f"{number}", {**value, "n": number})
+    gets = [GetOp(("users", "u7"), f"{number}") for number in range(7, 207, 20)]
+
+    def puts() -> list[PutOp]:
+        return [PutOp(("puts",), f"{next(keys)}", value) for _ in range(10)]
 
     def by_threads() -> None:
         def put(_: int) -> None:
@@ -117,10 +132,23 @@ def item_calls(store: Any) -> Calls:
         "put": times(lambda: store.put(("new",), f"{next(keys)}", value)),
         "put of 8 threads": (by_threads, THREADS * ROUND),
         "get": times(lambda: store.get(("users", "u7"), "7")),
+        "batch of 10 gets": times(lambda: store.batch(gets)),
+        "batch of 10 puts": times(lambda: store.batch(puts())),
         "search": times(lambda: store.search(("users", "u7"))),
         "search with a filter": times(lambda: store.search(("users",), filter={"n": 500})),
         "list_namespaces": times(lambda: store.list_namespaces(prefix=("users",))),
     }
+
+
+def namespace_calls(store: Any) -> Calls:
+    for start in range(0, NAMESPACES, 500):
+        puts = [PutOp(("users", f"u{start + n}"), "key", {"n": n}) for n in range(500)]
+        store.batch(puts)
+
+    def listed(limit: int) -> Callable[[], Any]:
+        return lambda: store.list_namespaces(prefix=("users",), limit=limit)
+
+    return {f"list_namespaces, {n} of 5,000": times(listed(n)) for n in (10, 100)}
 
 
 @pytest.fixture
@@ -149,4 +177,6 @@ def test_stores(bed: Setup, table: Table, opened: ExitStack, tmp_path: Path) -> 
     theirs.setup()
     ours = LangGraphStore(bed.backend.url, **bed.backend.options, **bed.options)
     opened.enter_context(ours)
-    compare(table, f"LangGraph's store, {bed.name}", item_calls(theirs), item_calls(ours))
+    name = f"LangGraph's store, {bed.name}"
+    compare(table, name, item_calls(theirs), item_calls(ours))
+    compare(table, name, namespace_calls(theirs), namespace_calls(ours))
