@@ -64,8 +64,8 @@ class PutBatch(Operation[PutManyResult]):
     def _put_lists(
         self, connection: Connection, writer: Writer
     ) -> tuple[PutManyResult, tuple[Given, ...]]:
-        """Write all documents by one statement; return also those that are left, usually none or, where any document has
-        expired, all.
+        """Write all documents by one statement; return also those that are left, usually none or, where one that is replaced
+        has expired, all.
         """
         self._remember(self.given)
         life = lifetime(self.ttl, writer.statements.options.ttl)

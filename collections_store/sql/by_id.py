@@ -243,15 +243,15 @@ class IdStatements:
 
     @Statement
     def put_whole_lists(self) -> Any:
-        """Upsert the lists `:id` and `:body` as `put_lists`, but nothing if any row has expired. What is there is locked first,
-        in the order of ids: two statements cannot deadlock there.
+        """Upsert the lists `:id` and `:body` as `put_lists`, but nothing if one of the rows has expired. What is there is locked
+        first, in the order of ids: two statements cannot deadlock there.
         """
-        there = sa.select(self.c.id).where(AnyOf(self.c.id, ListOf("id", texts=True)))
-        locked = there.order_by(self.c.id).with_for_update().cte("locked")
-        is_locked = sa.select(sa.func.count()).select_from(locked).scalar_subquery() >= ZERO
-        expired = sa.select(ONE).select_from(self.table).where(self.is_expired)
-        rows = listed(id=sa.Text, body=sa.Text)
-        insert = self._from_lists(rows, self._new_values(), is_locked, ~sa.exists(expired))
+        there = sa.select(self.is_expired.label("expired"))
+        there = there.where(AnyOf(self.c.id, ListOf("id", texts=True))).order_by(self.c.id)
+        locked = there.with_for_update().cte("locked")
+        expired = sa.select(sa.func.count()).select_from(locked).where(locked.c.expired)
+        rows, none_expired = listed(id=sa.Text, body=sa.Text), expired.scalar_subquery() == ZERO
+        insert = self._from_lists(rows, self._new_values(), none_expired)
         return self.or_update(insert).returning(self.c.id, self.c.version)
 
     insert: Statement = Statement(lambda s: s.or_nothing(s.row()).returning(s.c.version))

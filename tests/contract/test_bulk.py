@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from conftest import Clock
 
 from collections_store import (
     BulkWriteError,
@@ -512,3 +513,15 @@ def test_bulk_updates_keep_creation_time_and_natural_order(things: Any, clock: A
     assert all((each.updated_at - each.created_at).total_seconds() == 10 for each in after)
     things.put("c", 1)
     assert [each.id for each in things.list()] == ["a", "b", "c"]
+
+
+@pytest.mark.each_backend
+def test_expired_documents_are_new_in_a_batch(things: Any, clock: Clock) -> None:
+    things.put_many({"a": 1, "b": 1})
+    things.put("c", 1, ttl=1)
+    things.put("d", 1, ttl=1)
+    clock.advance(2)
+    assert things.put_many({"a": 2, "e": 2}, atomic=True) == PutManyResult(1, 1)
+    assert things.put_many({"e": 3, "c": 3, "b": 3}, atomic=True) == PutManyResult(1, 2)
+    versions = {each.id: each.version for each in things.list()}
+    assert versions == {"a": 2, "b": 2, "e": 2, "c": 1}
