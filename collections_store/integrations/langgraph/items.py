@@ -403,10 +403,9 @@ def _list_namespaces(op: ListNamespacesOp) -> Steps[list[Namespace]]:
         for beginning in page:
             namespace = _namespace(beginning.removeprefix("i/").removesuffix(_END))
             if all(_fits(namespace, each.match_type, each.path) for each in conditions):
-                shown = namespace[
-                    : op.max_depth
-                ]  # those that begin with it come one after the other
-                found += [] if found[-1:] == [shown] else [shown]
+                shown = namespace[: op.max_depth]
+                if found[-1:] != [shown]:  # all that begin with it come one after the other
+                    found.append(shown)
         if len(page) < size:
             break
         after, size = page[-1], 2 * size
