@@ -197,16 +197,16 @@ class IdStatements:
         """
         within = self.c.id >= string("first"), self.c.id < string("end"), self.is_live
         if self.database.is_distributed:  # which takes no recursion
-            groups = sa.select(sa.func.min(self.c.id)).where(*within)
-            ends = groups.group_by(_after_group(self.c.id)).order_by(sa.func.min(self.c.id))
-            return ends.limit(integer("limit")).offset(ZERO)
+            least: Any = sa.func.min(self.c.id)
+            ends = sa.select(least).where(*within).group_by(_after_group(self.c.id))
+            return ends.order_by(least).limit(integer("limit")).offset(ZERO)
         first = sa.select(self.c.id).order_by(self.c.id).limit(ONE).offset(ZERO)
-        found = sa.select(first.where(*within).scalar_subquery().label("id"))
-        groups = found.cte("found", recursive=True)
-        later = self.c.id >= _after_group(groups.c.id), *within[1:]
-        following = first.where(*later).correlate(groups).scalar_subquery()
-        groups = groups.union_all(sa.select(following).where(groups.c.id.is_not(None)))
-        chosen = sa.select(groups.c.id).where(groups.c.id.is_not(None))
+        begin = sa.select(first.where(*within).scalar_subquery().label("id"))
+        found: Any = begin.cte("found", recursive=True)
+        later = self.c.id >= _after_group(found.c.id), *within[1:]
+        following = first.where(*later).correlate(found).scalar_subquery()
+        found = found.union_all(sa.select(following).where(found.c.id.is_not(None)))
+        chosen = sa.select(found.c.id).where(found.c.id.is_not(None))
         return chosen.limit(integer("limit")).offset(ZERO)
 
     expired: Statement = Statement(lambda s: s.some_expired(s.c.id))
