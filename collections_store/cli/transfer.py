@@ -22,6 +22,8 @@ from .. import (
     InvalidIndex,
     Path,
 )
+from ..codec import Codec
+from ..document import check_id
 from . import formats
 from .arguments import Target, collection_argument, on_database, output_option, skip_errors_option
 from .catalogue import index_lines, read_indexes
@@ -88,7 +90,6 @@ class Import:
     created: int = 0
     _indexes: list[Index] = field(default_factory=list)
     _creating: Index | None = None
-    _given: int = 0
     _bytes: int = 0
     _end: BadLine | DamagedInput | None = None
 
@@ -134,24 +135,29 @@ class Import:
     def _write_batch(self) -> int | None:
         """Write up to `size` documents in one transaction; returns how many. None: there are none left.
 
-        The library rejects a document when it reads it: it is the last one that was given. A document that a
-        unique index forbids is named by its id. After a bad document is skipped, the batch is written again.
-        Nothing is written for an empty batch, so no collection is created.
+        A document that a unique index forbids is named by its id. After a bad document is skipped, the batch is written
+        again. Nothing is written for an empty batch, so no collection is created.
         """
         batch = self._read_batch()
         some = bool(batch)
         while batch:
+            refused = None if self._end is None else _first_refused(batch)
             try:
-                self._write(batch)
-            except (InvalidBody, InvalidId) as error:
-                self._bad(batch.pop(self._given - 1).place, error)
+                if self._end is None:
+                    self._write(batch)
+            except (InvalidBody, InvalidId):
+                refused = _first_refused(batch)
+                if refused is None:
+                    raise
             except DuplicateKey as error:
                 positions = [at for at, each in enumerate(batch) if each.id == error.id]
                 if not positions:
                     raise
-                self._bad(batch.pop(positions[-1]).place, error)
-            else:
+                refused = positions[-1], error
+            if refused is None:
                 break
+            position, problem = refused
+            self._bad(batch.pop(position).place, problem)
         if self._end is not None:
             raise self._end
         return sum(not each.is_expired for each in batch) if some else None
@@ -175,25 +181,17 @@ class Import:
         """Write documents, the last of each id; an expired one removes its id."""
         last = {each.id: each for each in batch}
         if not any(each.ends for each in last.values()):
-            self.collection.put_many(self._giving(batch), atomic=True)
+            self.collection.put_many(_pairs(batch), atomic=True)
             return
         with self.store.transaction() as tx:
             collection = tx[self.collection.name]
-            collection.put_many(self._giving(batch), atomic=True)
+            collection.put_many(_pairs(batch), atomic=True)
             for id, each in last.items():
                 if each.is_expired:
                     collection.remove(id)
                 elif each.ends is not None:
                     left = each.ends - datetime.now(UTC)
                     collection.touch(id, ttl=max(left, timedelta.resolution))
-
-    def _giving(self, batch: list[Record]) -> Iterator[tuple[str, object]]:
-        """Yield documents and count them; an error of the reading ends the writing too."""
-        for self._given, each in enumerate(batch, 1):
-            if not each.is_expired:
-                yield each.id, each.body
-        if self._end is not None:
-            raise self._end
 
     def _next(self) -> Record | None:
         for item in self.items:
@@ -320,6 +318,24 @@ def import_(
             show(count, stream.tell() if size else 0)
         work.create_indexes()
     _report(work.summary())
+
+
+def _pairs(batch: list[Record]) -> list[tuple[str, Any]]:
+    """Return the documents of a batch that have not expired."""
+    return [(each.id, each.body) for each in batch if not each.is_expired]
+
+
+def _first_refused(batch: list[Record]) -> tuple[int, CollectionsStoreError] | None:
+    """Return the position of the first document that cannot be written, and its error."""
+    codec = Codec()
+    for position, each in enumerate(batch):
+        try:
+            if not each.is_expired:
+                check_id(each.id)
+                codec.encode_body(each.body)
+        except CollectionsStoreError as error:
+            return position, error
+    return None
 
 
 def _check_ids(source: formats.Source, id_field: str | None, new_ids: bool) -> None:
