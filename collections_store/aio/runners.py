@@ -2,8 +2,8 @@
 
 The rules:
 
-1. `AsyncStore.collection` does no I/O. The first write stores the declared options, schema version and indexes. A read
-   before checks that they fit what is stored, and stores nothing.
+1. `AsyncStore.collection` does no I/O. The first write stores the declared options, schema version and indexes, and so does
+   a change stream, since changes are recorded only from then on. Other reads store nothing.
 2. One caller stores them; callers in other tasks, threads and event loops wait for that one. If it fails, those that
    waited raise the same error: each would wait as long for its own. If it is cancelled, one of them takes its place.
 3. After a failure or a cancellation nothing of the operation is written, and the next use tries again.
@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ..errors import Outcome, note_outcome
 from ..models.versioned import VersionedCodec
+from ..operations.changes import FindPosition
 from ..operations.operation import Operation, Steps
 from ..operations.upgrades import versioned_steps
 from ..options import Consistency
@@ -69,16 +70,19 @@ class AsyncDeclaringRunner:
     async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
         if not self._is_stored():
-            try:
-                await self.store(write=operation.writes)
-            except asyncio.CancelledError as cancelled:
-                outcome = Outcome(False, is_final=True)
-                note_outcome(cancelled, outcome, f"wrote nothing: {operation!r}")
-                raise
+            if operation.writes or isinstance(operation, FindPosition):
+                try:
+                    await self.store()
+                except asyncio.CancelledError as cancelled:
+                    outcome = Outcome(False, is_final=True)
+                    note_outcome(cancelled, outcome, f"wrote nothing: {operation!r}")
+                    raise
+            else:
+                await self._run_storing(write=False)
         return await self._inner(operation, consistency)
 
-    async def store(self, *, write: bool = True) -> None:
-        """Store what is declared, unless that is done; without `write`, only check it."""
+    async def store(self) -> None:
+        """Store what is declared, unless that is done."""
         while True:
             with self._lock:
                 if self._is_stored():
@@ -88,23 +92,27 @@ class AsyncDeclaringRunner:
                     attempt = self._attempt = Future()
                     attempt.set_running_or_notify_cancel()  # no waiter's cancellation cancels it
             if other is None:
-                return await self._try(attempt, write=write)
+                return await self._try(attempt)
             failure = await asyncio.wrap_future(other)
             if failure is not None:
                 raise copy_error(failure)
 
-    async def _try(self, attempt: _Attempt, *, write: bool) -> None:
+    async def _try(self, attempt: _Attempt) -> None:
         failure: Exception | None = None
-        savepoint = self._savepoints[-1] if self._savepoints else None
         try:
-            self._was_stored = await follow(self._inner, self._storing(write=write))
-            self._savepoint = savepoint
+            await self._run_storing(write=True)
         except Exception as error:
             failure = error
             raise
         finally:
             self._attempt = None
             attempt.set_result(failure)
+
+    async def _run_storing(self, *, write: bool) -> None:
+        """Store what is declared, or only look whether it is stored."""
+        savepoint = self._savepoints[-1] if self._savepoints else None
+        if await follow(self._inner, self._storing(write=write)):
+            self._was_stored, self._savepoint = True, savepoint
 
     def _is_stored(self) -> bool:
         savepoint = self._savepoint

@@ -36,14 +36,14 @@ def read() -> list[Case]:
         for line in file.read_text(encoding="utf-8").splitlines():
             case = json.loads(line)
             if case["profile"] == "json" and "disputed" not in case["tags"]:
-                ops = list(map(_of_bodies, _decoded(case["ops"])))
+                ops = list(map(of_bodies, _decoded(case["ops"])))
                 if any(REPLACED in op for op in ops):  # a replacement has no _id: compare the rest
                     ops = [{**op, "expect": _without_ids(op.get("expect", {}))} for op in ops]
                 cases.append(Case(case["id"], tuple(ops)))
     return cases
 
 
-def _of_bodies(op: dict[str, Any]) -> dict[str, Any]:
+def of_bodies(op: dict[str, Any]) -> dict[str, Any]:
     """Return an operation that names the cases' `_id` as what it is here: a field of the body, beside the id."""
     changed = dict(op)
     if "filter" in op:
@@ -60,9 +60,9 @@ def _of_bodies(op: dict[str, Any]) -> dict[str, Any]:
             for operator, fields in op["update"].items()
         }
     if "options" in op:
-        changed["options"] = _of_bodies(op["options"])
+        changed["options"] = of_bodies(op["options"])
     if "requests" in op:
-        changed["requests"] = list(map(_of_bodies, op["requests"]))
+        changed["requests"] = list(map(of_bodies, op["requests"]))
     replacement = {"replace": "doc", "find_one_and": "update"}.get(op.get("op", ""), "replacement")
     if isinstance(op.get(replacement), dict) and "_id" in op[replacement]:
         changed[replacement] = _without_id(op[replacement])

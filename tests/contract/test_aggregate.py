@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from conformance.cases import of_bodies
 from conftest import SHARED, Backend
 
 from collections_store import F, InvalidOperand, InvalidPipeline, MemoryLimitExceeded, Store
@@ -292,7 +293,7 @@ def test_the_cases_of_mongodb_drivers(things: Any, script: list[Any]) -> None:
         if step["op"] == "insert":
             things.put_many((str(body["_id"]), body) for body in step["docs"])
         else:
-            found = things.aggregate(step["pipeline"])
+            found = things.aggregate(of_bodies(step)["pipeline"])
             if step["expect"]["docs"] is not None:
                 assert found == step["expect"]["docs"]
 

@@ -104,19 +104,19 @@ async def bulk_write(here: Here) -> Any:
 async def upgrade_documents(here: Here) -> Any:
     await here.store["old"].put_many({str(n): body for n, body in enumerate(MANY)})
     upgrades = {1: lambda body: {**body, "new": True}}
-    old = await here.store.collection("old", schema_version=2, upgrades=upgrades)
+    old = here.store.collection("old", schema_version=2, upgrades=upgrades)
     return await old.upgrade_documents()
 
 
 async def watch(here: Here) -> Any:
-    changing = await here.store.collection("changing", changes="both")
+    changing = here.store.collection("changing", changes="both")
     await changing.put("a", LARGE)
     async with changing.watch({"field1": {"$in": IDS}}, after="oldest", timeout=0) as changes:
         return [change async for change in changes]
 
 
 async def try_next(here: Here) -> Any:
-    changing = await here.store.collection("changing", changes="both")
+    changing = here.store.collection("changing", changes="both")
     await changing.put("a", LARGE)
     stream = changing.watch({"field1": {"$in": IDS}}, after="oldest", timeout=0)
     return await stream.try_next()
@@ -230,6 +230,7 @@ CALLS: dict[str, Call] = {
     "AsyncCollection.find_one": lambda here: here.many.find_one(IN),
     "AsyncCollection.page": lambda here: here.many.page(IN, limit=1000),
     "AsyncCollection.count": lambda here: here.many.count(IN),
+    "AsyncCollection.id_prefixes": lambda here: here.many.id_prefixes("0"),
     "AsyncCollection.distinct": lambda here: here.many.distinct("name", IN),
     "AsyncCollection.delete_one": lambda here: here.many.delete_one(IN),
     "AsyncCollection.delete_many": lambda here: here.store["none"].delete_many(IN),

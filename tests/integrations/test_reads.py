@@ -17,7 +17,7 @@ from typing import Any, is_typeddict
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from conftest import Backend, missing
 from psycopg import sql
 
 from collections_store import (
@@ -57,12 +57,16 @@ class Subject:
     """What reads raise if there is nothing."""
     is_context: bool = False
     """Whether an object is what `with` returns."""
+    needs: str | None = None
+    """A module without which a class can be imported, but makes no object."""
 
     def kinds(self) -> Iterator[tuple[str, bool]]:
         """Yield the classes that can be imported here, each with whether it takes an `AsyncStore`."""
         for path in self.paths.split():
             module, _, name = path.rpartition(".")
             with suppress(MissingExtra):
+                if self.needs is not None and missing(self.needs):
+                    continue
                 importlib.import_module(module)
                 yield path, name.startswith("Async") if self.is_async is None else self.is_async
 
@@ -305,6 +309,7 @@ SUBJECTS = [
             find_one=("n", 1),
             get=("a",),
             get_many=(["a"],),
+            id_prefixes=("/",),
             indexes=(),
             list=(),
             page=("n", 1),
@@ -566,8 +571,9 @@ SUBJECTS = [
             ),
             "list_sessions": lambda session: openai_agents().list_sessions(session._store),
         },
-        "add_items clear_session close create_branch_from_turn current_branch delete_branch pop_item session_of store_run_usage switch_to_branch",
+        "add_items clear_session close create_branch_from_turn current_branch delete_branch from_url pop_item session_of store_run_usage switch_to_branch",
         is_async=True,
+        needs="agents",
     ),
     Subject(
         f"{HOST}langgraph.LangGraphStore",

@@ -127,7 +127,7 @@ def check(model: Any, parsed: object, **options: Any) -> None:
             ],
             [
                 "nmae", "name.first", "address.cty", "address.0", "address.lines.x", "homes.cty",
-                "homes.0.cty", "others.any.cty", "parent.parent.nmae", "", "_id",
+                "homes.0.cty", "others.any.cty", "parent.parent.nmae", "",
             ],
         ),
         (Attrs, ["name", "address.city"], ["address.cty", "nmae"]),
@@ -252,7 +252,6 @@ def test_what_the_model_declares_may_be_named(parsed: object) -> None:
     ("model", "name", "advice"),
     [
         (Person, "adress", "did you mean 'address'?"),
-        (Person, "_id", "did you mean '$id'?"),
         (Renamed, "home_address", "did you mean 'homeAddress'?"),
         (Attrs, "zzz", "it has name, address; with extra='allow' names are not checked"),
     ],
