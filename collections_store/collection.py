@@ -16,6 +16,7 @@ from .document import (
     BulkWriteResult,
     DeleteResult,
     Document,
+    FoundDocuments,
     InsertManyResult,
     InsertOneResult,
     Page,
@@ -280,7 +281,7 @@ class Collection(OperationBuilder, Generic[Body]):
         array_filters: Any = None,
         sort: SortLike | None = None,
     ) -> UpdateResult:
-        """Update the first matching document, in natural order or by `sort`; see `update`.
+        """Update the first matching document by `sort`, without it in the order of `find` with a limit; see `update`.
 
         `$` in a path is the array element that matched the filter. An `upsert` inserts the filter's equalities with the
         update applied, under the filter's `$id` or a new id.
@@ -515,7 +516,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [id for id, body in store["cities"].list()]
         ['paris', 'berlin']
         """
-        return self._read(self._find(None, ..., None, skip, limit, None))
+        return FoundDocuments(self._read(self._find(None, ..., None, skip, limit, None)))
 
     def find(
         self,
@@ -527,7 +528,8 @@ class Collection(OperationBuilder, Generic[Body]):
         limit: int | None = None,
         projection: Any = None,
     ) -> Documents[Body]:
-        """Return the matching documents, in natural order or by `sort`.
+        """Return the matching documents by `sort`. Without it they come in natural order or, with a `limit`, in the order of
+        the index that serves the filter; `sort=[]` is always the natural order.
 
         A filter is a field and a value, `find("address.city", "Berlin")`, or a filter document with MongoDB's operators,
         `find({"age": {"$gte": 30}, "likes": {"$all": ["tea"]}})`, or Python,
@@ -544,7 +546,8 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
         ['berlin']
         """
-        return self._read(self._find(filter, equals, sort, skip, limit, projection))
+        found = self._read(self._find(filter, equals, sort, skip, limit, projection))
+        return FoundDocuments(found)
 
     def find_one(
         self,
@@ -605,7 +608,7 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._read(self._distinct(field, filter))
 
     def delete_one(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
-        """Delete the first matching document in natural order.
+        """Delete the first matching document in the order of `find` with a limit.
 
         >>> store["cities"].delete_one("country", "de")
         DeleteResult(deleted_count=0)

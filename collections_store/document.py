@@ -21,6 +21,7 @@ from .errors import (
     InvalidId,
     InvalidName,
     InvalidOption,
+    missing_cursor,
     outcome_of,
     shortened,
 )
@@ -124,6 +125,25 @@ class Page(Generic[Body_co]):
 
     def __len__(self) -> int:
         return len(self.documents)
+
+
+class FoundDocuments(list[Document[Body]]):
+    """The documents that `find` and `list` return: a list, whose errors say what to write in place of the methods of
+    pymongo's cursors.
+    """
+
+    __slots__ = ()
+
+    def sort(self, *fields: Any, key: Any = None, reverse: bool = False) -> None:
+        """Sort the list by a function of a document, as `list.sort` does."""
+        if fields:
+            raise TypeError(missing_cursor("sort"))
+        super().sort(key=key, reverse=reverse)
+
+    if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(missing_cursor(name), name=name, obj=self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -769,6 +769,19 @@ _METHODS: Final = {
 """The methods of a collection, by the names of pymongo and of other stores."""
 
 
+_CURSOR_METHODS: Final = {
+    "batch_size": "stream(…), which reads in batches",
+    "distinct": "distinct(field, filter)",
+    "explain": "explain(filter, sort=…, limit=…)",
+    "limit": "find(filter, limit=…)",
+    "next": "find_one(filter), or next(…) of stream(filter)",
+    "project": "find(filter, projection=…)",
+    "skip": "find(filter, skip=…)",
+    "sort": "find(filter, sort=…)",
+    "to_list": "the list as it is",
+}
+"""What to use in place of the methods of pymongo's cursors."""
+
 _STORE_METHODS: Final = {
     "drop_collection": "drop(name)",
     "drop_database": "drop(name) for each of collections()",
@@ -785,6 +798,12 @@ def missing_method(kind: str, name: str) -> str:
     """Return the message of an `AttributeError` of a collection, with the method to use where there is one."""
     advice = f": use {_METHODS[name]}" if name in _METHODS else ""
     return f"{kind!r} object has no attribute {name!r}{advice}"
+
+
+def missing_cursor(name: str) -> str:
+    """Return the message of an `AttributeError` or a `TypeError` of what `find` returns, with what to use instead."""
+    advice = f": use {_CURSOR_METHODS[name]}" if name in _CURSOR_METHODS else ""
+    return f"find returns a list, which has no method {name}(…) of a cursor{advice}"
 
 
 def missing_collection(kind: str, name: str) -> str:

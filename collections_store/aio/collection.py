@@ -28,6 +28,7 @@ from ..document import (
     BulkWriteResult,
     DeleteResult,
     Document,
+    FoundDocuments,
     InsertManyResult,
     InsertOneResult,
     Page,
@@ -336,7 +337,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
         """Async counterpart of `Collection.list`. All documents are in memory at once: use `stream` for many."""
-        return await self._read(self._find(None, ..., None, skip, limit, None))
+        return FoundDocuments(await self._read(self._find(None, ..., None, skip, limit, None)))
 
     async def find(
         self,
@@ -349,9 +350,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         projection: Any = None,
     ) -> Documents[Body]:
         """Async counterpart of `Collection.find`. All documents are in memory at once: use `stream` for many."""
-        return await self._read(
-            await compute(self._find, filter, equals, sort, skip, limit, projection)
-        )
+        operation = await compute(self._find, filter, equals, sort, skip, limit, projection)
+        return FoundDocuments(await self._read(operation))
 
     async def find_one(
         self,

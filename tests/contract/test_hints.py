@@ -1,5 +1,8 @@
 """Names of other libraries: the error names the method of this library."""
 
+import pickle
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -39,6 +42,22 @@ def test_collections_and_methods_of_a_store_by_pymongos_names(name: str, ours: s
     assert (caught.value.name, caught.value.obj) == (name, store)
     with pytest.raises(AttributeError, match=ours):
         getattr(AsyncStore("sqlite://"), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("limit", r"use find\(filter, limit=…\)"), ("rewind", "returns a list, which has no method")],
+)
+def test_found_documents_name_what_replaces_a_cursor(things: Any, name: str, ours: str) -> None:
+    things.put_many({"b": 2, "a": 1})
+    for found in (things.find(), things.list(limit=2)):
+        with pytest.raises(AttributeError, match=ours):
+            getattr(found, name)
+        with pytest.raises(TypeError, match=r"find\(filter, sort=…\)"):
+            found.sort("n", -1)
+        assert found == list(found)
+        found.sort(key=lambda each: each.id, reverse=True)
+        assert [each.id for each in pickle.loads(pickle.dumps(found))] == ["b", "a"]
 
 
 def test_a_misspelt_method_is_an_attribute_error() -> None:
