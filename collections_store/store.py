@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from copy import copy as copy_error
 from functools import partial
 from pathlib import Path
@@ -432,7 +432,8 @@ class Store(Collections):
         target = StoreTarget(self.run, self._codec, restoring)
         database = database_backup(file)
         if database is None:
-            return copy(ArchiveSource(str(file), self._codec, names), target, report)
+            with closing(ArchiveSource(str(file), self._codec, names)) as source:
+                return copy(source, target, report)
         prefix = self._options.prefix
         with Store(database.url, prefix=prefix, upgrade="manual") as backup:
             return database.restore(backup.run, prefix, names, target, report)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import gzip
 import secrets
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn, cast
+from typing import IO, Any, Final, NoReturn, TypeAlias, cast
 
 from ..codec import Codec, decode, is_larger
 from ..document import MAX_TTL, CopiedCollection, check_id, check_name, now
@@ -29,6 +29,8 @@ from ..operations.bulk import MAX_ROWS
 from ..operations.copying import StoredCollection, StoredRow
 from ..operations.read import BATCH_CHARACTERS
 from .database_file import open_to_read
+
+Sections: TypeAlias = "Generator[tuple[StoredCollection, Iterator[list[StoredRow]]]]"
 
 FORMAT: Final = "collections_store"
 VERSION: Final = 1
@@ -110,7 +112,7 @@ class ArchiveSource:
     names: tuple[str, ...] | None = None
     _entries: list[StoredCollection] = field(default_factory=list)
     _total: int = 0
-    _pass: Iterator[tuple[StoredCollection, Iterator[list[StoredRow]]]] | None = None
+    _pass: Sections | None = None
 
     def __post_init__(self) -> None:
         found = set()
@@ -134,6 +136,11 @@ class ArchiveSource:
         """Return the number of their documents."""
         return self._total
 
+    def close(self) -> None:
+        """Close the file."""
+        if self._pass is not None:
+            self._pass.close()
+
     def batches(self, entry: StoredCollection) -> Iterator[list[StoredRow]]:
         """Yield the documents that have not expired; the collections must be read in their order."""
         time = now()
@@ -144,7 +151,7 @@ class ArchiveSource:
                     yield [r for r in batch if r.expires_at is None or r.expires_at > time]
                 return
 
-    def _sections(self) -> Iterator[tuple[StoredCollection, Iterator[list[StoredRow]]]]:
+    def _sections(self) -> Sections:
         """Yield each collection with its documents, which are read before the next collection is."""
         with _opened(self.file) as stream:
             lines = _Lines(self.file, stream, self.codec.max_bytes)

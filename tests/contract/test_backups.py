@@ -597,3 +597,21 @@ def test_a_database_file_of_an_older_schema_must_be_upgraded_first(tmp_path: Pat
     with Store("sqlite://") as store, pytest.raises(SchemaOutdated, match="db upgrade"):
         store.restore(path)
     assert path.read_bytes() == before
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be listed here")
+def test_a_failed_restore_leaves_no_file_open(store: Any, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        store[name].put_many((str(n), {"n": n}) for n in range(10))
+    backup = tmp_path / "store.jsonl"
+    store.backup(backup)
+
+    def fail(_: Any) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        try:
+            store.restore(backup, replace=True, progress=fail)
+        finally:  # the traceback holds what failed
+            opened = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+    assert str(backup) not in opened
