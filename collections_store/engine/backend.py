@@ -212,22 +212,27 @@ class Backend:
 
     def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Run an operation in this thread."""
-        needs_writer = self._single_writer and operation.writes
-        permits = self._permits
         if operation.writes or self._has_one_connection:
-            refuse_nested(self._catalogue)
-        if (needs_writer or self._is_private) and (permits.granted or permits.callers):
-            permits.refuse_own_transaction()
+            self._refuse_waiting_for_itself(operation)
         if not self._is_writable:
             self.prepare(write=operation.writes)
         try:
-            if needs_writer and self.write_queue is not None:
+            if operation.writes and self._single_writer and self.write_queue is not None:
                 result: T = self.write_queue.run(operation)
                 return result
+            if consistency == "strong":  # the usual one, sooner
+                return self.executor.run(operation)
             return self.readers.get(consistency, self.executor).run(operation)
         except DatabaseBusy as error:
             self.note_own_transaction(error)
             raise
+
+    def _refuse_waiting_for_itself(self, operation: Operation[object]) -> None:
+        """Raise `DatabaseBusy` by rule 5."""
+        refuse_nested(self._catalogue)
+        permits, needs_writer = self._permits, self._single_writer and operation.writes
+        if (needs_writer or self._is_private) and (permits.granted or permits.callers):
+            permits.refuse_own_transaction()
 
     def note_own_transaction(self, error: DatabaseBusy) -> None:
         """Add to the error that the caller has a transaction open itself, if that is so."""

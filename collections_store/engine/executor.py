@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import count
 from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
@@ -84,18 +83,20 @@ class Executor:
         retries: Retries | None = (
             None  # made where there is an error: this is the way of every call
         )
-        vanished = count(1)
-        for attempt in count():
+        attempt = vanished = 0
+        while True:
             begun = time.monotonic()
             try:
                 return self.attempt(operation, job)
             except CollectionAbsent as error:
                 if not operation.creates_collection:
                     return operation.absent()
-                self._wait_for_collection(next(vanished), error)
+                vanished += 1
+                self._wait_for_collection(vanished, error)
                 self.run(CreateCollection(error.name), started)
             except TableVanished as error:
-                self._wait_for_collection(next(vanished), error)
+                vanished += 1
+                self._wait_for_collection(vanished, error)
                 for name in operation.collections:
                     self.catalogue.forget(name)
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
@@ -108,7 +109,7 @@ class Executor:
             except DatabaseError as error:
                 _raise_abandoned(job, error)
                 raise
-        raise AssertionError("unreachable")
+            attempt += 1
 
     def attempt(self, operation: Operation[T], job: Job | None) -> T:
         """Run an operation once."""

@@ -19,10 +19,12 @@ import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from threading import get_ident
 from typing import Any, Final, TypeVar
 
 from ..errors import (
     CollectionsStoreError,
+    DatabaseBusy,
     DatabaseError,
     DatabaseUnavailable,
     StoreClosed,
@@ -36,6 +38,7 @@ from .executor import Executor, Interruptible, raise_if_abandoned, run_inside
 from .group_commit import GroupCommit
 from .jobs import Job
 from .permits import (
+    NESTED,
     Permit,
     TransactionPermit,
     TransactionPermits,
@@ -91,6 +94,8 @@ class OpenTransaction:
         self._executor, self._resources = executor, weakref.ref(resources)
         self._writes = writes
         self._guard = threading.Lock()
+        self._thread = 0
+        """The thread that runs an operation, 0 if none does."""
         self._problem: CollectionsStoreError | None = None
         """What further steps raise; None while it is open."""
         self.state = "open"
@@ -113,7 +118,9 @@ class OpenTransaction:
             raise StoreClosed(FORKED)
         if not self._writes and operation is not None and operation.writes:
             raise DatabaseError(READ_ONLY.format(operation.collection))
-        refuse_nested(self._executor.catalogue)
+        thread = get_ident()
+        if self._thread == thread:
+            raise DatabaseBusy(NESTED, is_final=True)
         with self._guard:
             if self._closing:
                 self._end_if_closing()
@@ -121,11 +128,12 @@ class OpenTransaction:
             if self._problem is not None or resources is None:
                 raise self._ended()
             pooled = resources.pooled
-            outer, running_here.catalogue = running_here.catalogue, self._executor.catalogue
             try:
+                self._thread = thread
                 if job is None:
                     return act(pooled, operation)
                 raise_if_abandoned(job)
+                running_here.catalogue = self._executor.catalogue  # a worker thread owns no permit
                 with Interruptible(pooled, job), checked_by(partial(raise_if_abandoned, job)):
                     return act(pooled, operation)
             except self._executor.database.errors.types() as error:
@@ -141,7 +149,9 @@ class OpenTransaction:
                 self._end_unless_usable(pooled, error)
                 raise
             finally:
-                running_here.catalogue = outer  # first: no signal can come before
+                self._thread = 0  # first: no signal can come before
+                if job is not None:
+                    running_here.catalogue = None
                 if self._closing:
                     self._end_if_closing()
 
