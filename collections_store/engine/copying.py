@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -26,6 +26,7 @@ from ..errors import CollectionsStoreError, CopyFailed, DatabaseError
 from ..operations.catalogue import STAGED
 from ..operations.copying import (
     BeginCopy,
+    Counts,
     CountStored,
     DropStaged,
     EndCopy,
@@ -35,6 +36,7 @@ from ..operations.copying import (
     StoredCollection,
     StoredRow,
     WriteStored,
+    check_counts,
 )
 from ..operations.indexes import CreateIndex
 from ..operations.operation import Work
@@ -141,12 +143,13 @@ class StoreTarget:
     run: Run
     codec: Codec
     restoring: Restoring | None = None
-    _names: tuple[str, ...] = ()
+    _entries: tuple[StoredCollection, ...] = ()
+    _copied: list[tuple[StoredCollection, Counts]] = field(default_factory=list)
 
     def begin(self, entries: list[StoredCollection]) -> None:
         """Create the collections, unless they are there from the same copy; all or none."""
-        self._names = tuple(each.name for each in entries)
-        self.run(BeginCopy(tuple(entries), self.restoring))
+        self._entries = tuple(entries)
+        self.run(BeginCopy(self._entries, self.restoring))
 
     def write(
         self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
@@ -161,7 +164,7 @@ class StoreTarget:
             raise
         except CollectionsStoreError as error:
             with suppress(CollectionsStoreError):
-                self.run(DropStaged(self._names))
+                self.run(DropStaged(self._entries))
             _name_collection(error, staged, entry.name)
             raise
 
@@ -182,7 +185,9 @@ class StoreTarget:
             count += len(batch)
         if comparing:
             self.run(WriteStored(name, after, (), (), self.codec, True))
-        self._check(name, count, expiring)
+        counts = Counts(count, expiring)
+        check_counts(name, self.run(CountStored(name)), counts)
+        self._copied.append((entry, counts))
         for index in entry.indexes:
             self.run(CreateIndex(name, index))
         return CopiedCollection(entry.name, count, digest.hexdigest())
@@ -197,15 +202,9 @@ class StoreTarget:
             same, after = same + 1, position
         return same, after
 
-    def _check(self, name: str, count: int, expiring: int) -> None:
-        """Compare the counts; of the documents that expire, some may have been purged."""
-        there, there_expiring = self.run(CountStored(name))
-        if there - there_expiring != count - expiring or there_expiring > expiring:
-            raise CopyFailed(name, f"it has {there:,} documents, and {count:,} were copied to it")
-
     def end(self) -> None:
         """Mark the collections as complete, and put those that were restored in their places."""
-        self.run(EndCopy(self._names, self.restoring))
+        self.run(EndCopy(tuple(self._copied), self.restoring))
 
 
 def _name_collection(error: CollectionsStoreError, staged: str, name: str) -> None:

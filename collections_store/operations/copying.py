@@ -27,6 +27,7 @@ from .catalogue import (
     existing,
     has_table,
     lock_entry,
+    read_entry,
     read_options,
     set_options,
 )
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 BEGINNING: Final = -(2**63)
 """A time before which nothing expired: rows are read whether they have expired or not."""
 COPY_ADVICE: Final = "drop it first"
+OTHER_RESTORE: Final = "another restore of it has begun since, or ended"
 RESTORE_ADVICE: Final = "restore into an empty store, or pass replace=True"
 
 
@@ -131,17 +133,32 @@ def _stored(name: str, created: int, text: str) -> StoredCollection:
     return StoredCollection(name, portable, created, source)
 
 
+class Counts(NamedTuple):
+    """The rows of a collection, and those of them that expire some time."""
+
+    total: int
+    expiring: int
+
+
+def check_counts(name: str, there: Counts, copied: Counts) -> None:
+    """Raise `CopyFailed` unless what is there was copied; of the documents that expire, some may have been purged."""
+    lasting = there.total - there.expiring == copied.total - copied.expiring
+    if not lasting or there.expiring > copied.expiring:
+        problem = f"it has {there.total:,} documents, and {copied.total:,} were copied to it"
+        raise CopyFailed(name, problem)
+
+
 @value_class
-class CountStored(Operation[tuple[int, int]]):
+class CountStored(Operation[Counts]):
     """Count the rows of a collection, and those that expire some time; expired ones too."""
 
     collection: str
     atomic = True
-    empty = partial(tuple, (0, 0))
+    empty = partial(Counts, 0, 0)
 
-    def __call__(self, connection: Connection) -> tuple[int, int]:
-        [(total, expiring)] = connection.rows(connection.collection(self.collection).by_id.counts)
-        return total, expiring
+    def __call__(self, connection: Connection) -> Counts:
+        [found] = connection.rows(connection.collection(self.collection).by_id.counts)
+        return Counts(*found)
 
 
 @value_class
@@ -256,15 +273,21 @@ def _create_copy(connection: Connection, name: str, entry: StoredCollection) -> 
 
 @value_class
 class EndCopy(Copies):
-    """Mark copied collections as complete, and put those that were restored in their places; all or none."""
+    """Mark copied collections as complete, and put those that were restored in their places; all or none. Raise `CopyFailed`
+    if another restore has written to these.
+    """
 
-    names: tuple[str, ...]
+    copied: tuple[tuple[StoredCollection, Counts], ...]
     restoring: Restoring | None = None
     writes = True
+    snapshot = False
+    """What others write is seen once their collection is locked."""
 
     def __call__(self, connection: Connection) -> None:
-        for name in self.names:
+        for entry, counts in self.copied:
+            name = entry.name
             if self.restoring is not None:
+                _check_staged(connection, entry, counts)
                 if self.restoring.replace:
                     drop(connection, name)
                 Rename(f"{name}{STAGED}", name)(connection)
@@ -273,16 +296,27 @@ class EndCopy(Copies):
             connection.catalogue.forget(name)
 
 
+def _check_staged(connection: Connection, entry: StoredCollection, counts: Counts) -> None:
+    staged = f"{entry.name}{STAGED}"
+    locked = lock_entry(connection, staged, readers=False)
+    if locked is None or locked[1].copy_of != entry.source:
+        raise CopyFailed(entry.name, OTHER_RESTORE)
+    check_counts(entry.name, CountStored(staged)(connection), counts)
+
+
 @value_class
 class DropStaged(Copies):
     """Drop what was written of collections that cannot be restored."""
 
-    names: tuple[str, ...]
+    entries: tuple[StoredCollection, ...]
     writes = True
 
     def __call__(self, connection: Connection) -> None:
-        for name in self.names:
-            drop(connection, f"{name}{STAGED}")
+        for each in self.entries:
+            name = f"{each.name}{STAGED}"
+            there = read_entry(connection, name)
+            if there is not None and there[1].copy_of == each.source:
+                drop(connection, name)
 
 
 @value_class

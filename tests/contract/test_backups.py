@@ -7,6 +7,7 @@ import sqlite3
 import stat
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -203,6 +204,44 @@ def test_an_interrupted_restore_can_be_given_up(pair: Pair, tmp_path: Path) -> N
     assert staged(pair.other, "a") == []
     pair.other.restore(path)
     assert contents(pair.other) == contents(pair.source)
+
+
+@pytest.mark.parametrize("restored", ["a part", "all"])
+@pytest.mark.parametrize("backup", ["second", "first"])
+def test_concurrent_restores_leave_one_whole_backup(
+    other_backend: Backend, tmp_path: Path, backup: str, restored: str
+) -> None:
+    with Store("sqlite://") as source:
+        for name in ("a", "b"):
+            source[name].put_many({str(n): "first" for n in range(300)})
+        source.backup(tmp_path / "first.jsonl")
+        source["a"].put_many({str(n): "second" for n in range(900)})
+        source.drop("b")
+        source.backup(tmp_path / "second.jsonl")
+    store, other = (Store(other_backend.url, **other_backend.options) for _ in range(2))
+    begun: list[CopyProgress] = []
+
+    def restore_too(progress: CopyProgress) -> None:
+        if progress.collection == "b" and not begun:
+            begun.append(progress)
+            limit = stop_after(200 if restored == "a part" else 2000)
+            with suppress(Enough):
+                other.restore(tmp_path / f"{backup}.jsonl", replace=True, progress=limit)
+
+    with store, other:
+        store["a"].put("old", "old")
+        try:
+            store.restore(tmp_path / "first.jsonl", replace=True, progress=restore_too)
+        except CopyFailed as error:
+            assert "$" not in str(error)
+        else:
+            assert store["a"].get("0") == "first"
+            assert store["b"].count() == 300
+        [body] = {each.body for each in store["a"].list()}
+        assert store["a"].count() == {"old": 1, "first": 300, "second": 900}[body]
+        store.restore(tmp_path / "first.jsonl", replace=True)
+        assert [store[name].count("$body", "first") for name in ("a", "b")] == [300, 300]
+    assert begun
 
 
 def test_writers_and_watchers_go_on_with_the_restored_collection(
