@@ -22,6 +22,7 @@ from .engine.archive import ArchiveSource
 from .engine.backend import (
     Backend,
     check_engine,
+    connection_limit,
     read_target,
     transaction_limit,
 )
@@ -33,13 +34,13 @@ from .engine.backup import (
     write_database,
     write_text,
 )
-from .engine.copying import StoreTarget, check_report, copy, copy_store
+from .engine.copying import Report, StoreTarget, check_report, copy, copy_store
 from .engine.database_file import leak
 from .engine.executor import raise_if_abandoned
 from .engine.inherited import protect
 from .engine.jobs import Job
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
-from .engine.permits import TransactionPermits
+from .engine.permits import TransactionPermits, between_operations
 from .engine.pool import check_driver
 from .engine.retry import Retries
 from .engine.transactions import TransactionManager, TransactionResources
@@ -360,7 +361,12 @@ class Store(Collections):
         if self._has_tables_of(other):
             raise InvalidOption("other", f"must have other tables than this store, got {other!r}")
         target = StoreTarget(other.run, other._codec)
-        return copy_store(self.run, check_names(collections), target, check_report(progress))
+        return copy_store(self.run, check_names(collections), target, self._report_of(progress))
+
+    def _report_of(self, progress: object) -> Report:
+        report = check_report(progress)
+        has_one = connection_limit(self._url, self._options, self._database) == 1
+        return report if has_one else between_operations(report)
 
     def _has_tables_of(self, other: Store) -> bool:
         """Return whether both stores have the same tables, as far as their URLs show."""
@@ -393,7 +399,7 @@ class Store(Collections):
         ...     print(restored.name, restored.count, other["cities"].get("berlin"))
         cities 1 {'country': 'de'}
         """
-        file, names, report = read_path(path), check_names(collections), check_report(progress)
+        file, names, report = read_path(path), check_names(collections), self._report_of(progress)
         if own_file(self._url, self._database, file):
             raise InvalidOption("path", "is the store's own file: name another")
         if is_text(file):

@@ -20,10 +20,12 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ..errors import DatabaseBusy, StoreClosed
 from .jobs import Flag
+
+T = TypeVar("T")
 
 NESTED: Final = (
     "a function that the store calls within an operation, such as an upgrade function or a validator, uses the same store: "
@@ -50,6 +52,19 @@ def refuse_nested(catalogue: object) -> None:
     """Raise `DatabaseBusy` within an operation of the store that has a catalogue."""
     if running_here.catalogue is catalogue:
         raise DatabaseBusy(NESTED, is_final=True)
+
+
+def between_operations(function: Callable[[T], object]) -> Callable[[T], object]:
+    """Return a function that may use the store within an operation that only reads, on one of several connections."""
+
+    def call(argument: T) -> object:
+        outer, running_here.catalogue = running_here.catalogue, None
+        try:
+            return function(argument)
+        finally:
+            running_here.catalogue = outer
+
+    return call
 
 
 class Permit:

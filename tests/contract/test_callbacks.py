@@ -1,13 +1,20 @@
 """Functions that a store calls, and that use the same store."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pydantic
 import pytest
 from conftest import Opener
 
-from collections_store import Collection, DatabaseBusy, InvalidBody, UpgradeFailed
+from collections_store import (
+    Collection,
+    CopyProgress,
+    DatabaseBusy,
+    InvalidBody,
+    UpgradeFailed,
+)
 
 CALLS: list[Callable[[Any], Any]] = [
     lambda people: people.get("a"),
@@ -137,3 +144,22 @@ def test_functions_between_operations_can_write(open_store: Opener) -> None:
 
     store["people"].change("a", change)
     assert {each.id for each in log[0].list()} == {"default", "changed"}
+
+
+@pytest.mark.each_backend
+def test_a_progress_function_can_use_the_store(open_store: Opener, tmp_path: Path) -> None:
+    store = open_store()
+    log: Collection = store.get_sync_collection("log")
+    store["a"].put("x", 1)
+    found: list[Any] = []
+
+    def report(progress: CopyProgress) -> None:
+        log.put("done", progress.done)
+        found.append(log.get("done"))
+
+    if open_store.backend.is_private and open_store.variant == "sync":  # the one connection is busy
+        with pytest.raises(DatabaseBusy, match="call the store before or after it"):
+            store.backup(tmp_path / "a.jsonl", progress=report)
+    elif not open_store.backend.is_private:
+        store.backup(tmp_path / "a.jsonl", progress=report)
+        assert found == [1]
