@@ -56,7 +56,7 @@ has its facts as attributes::
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Never, Self, get_origin
 
@@ -414,8 +414,8 @@ class BulkWriteError(CollectionsStoreError, RuntimeError):
 class CollectionNotFound(CollectionsStoreError, KeyError):
     """No collection has the `name`: put a document into it first, or check the name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no collection {name!r}")
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        super().__init__(f"there is no collection {name!r}{did_you_mean(name, known)}")
         self.name = name
 
 
@@ -843,6 +843,13 @@ def shortened(value: object, limit: int = 80) -> str:
 def cut(text: str, limit: int = 80) -> str:
     """Return text, without its middle if it is long."""
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 4 :]}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of an error about an unknown name: the nearest name, if one is near."""
+    from difflib import get_close_matches
+
+    return "".join(f": did you mean {each!r}?" for each in get_close_matches(name, known, 1))
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -33,7 +33,7 @@ import sqlalchemy as sa
 from . import codec
 from .codec import MAX_BODY, Codec
 from .document import MAX_TTL, read_ttl
-from .errors import InvalidOption, InvalidUrl, check_format, shortened
+from .errors import InvalidOption, InvalidUrl, check_format, did_you_mean, shortened
 from .query.index import Index, unknown_keys
 
 if TYPE_CHECKING:
@@ -742,12 +742,9 @@ T = TypeVar("T")
 
 def check_known(owner: str, given: Mapping[str, Any], declared: type) -> None:
     """Raise `TypeError` for an option that is not declared."""
-    from difflib import get_close_matches
-
     known = declared.__annotations__
     for option in given.keys() - known.keys():
-        close = get_close_matches(option, known, 1)
-        hint = f": did you mean {close[0]!r}?" if close else f": it has {', '.join(known)}"
+        hint = did_you_mean(option, known) or f": it has {', '.join(known)}"
         raise TypeError(f"{owner} has no option {option!r}{hint}")
 
 

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
 
-from .. import DatabaseUnavailable, InvalidFilter, InvalidSort, Path
+from .. import CollectionNotFound, DatabaseUnavailable, InvalidFilter, InvalidSort, Path
 from ..engine.database_file import identity
-from ..errors import shortened
+from ..errors import did_you_mean, shortened
 from ..query.path import path_or_text
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
-from .output import Exit, Failure, did_you_mean, on_terminal, to_text
+from .output import Exit, Failure, on_terminal, to_text
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -118,12 +118,11 @@ class Target:
         return collection
 
     def check(self, store: Store, names: Iterable[str]) -> None:
-        """Raise `Failure` for a collection that does not exist."""
+        """Raise `CollectionNotFound` for a collection that does not exist."""
         known = [info.name for info in store.collections()]
         for name in names:
             if name not in known:
-                hint = did_you_mean(name, known)
-                raise Failure(f"there is no collection {name!r}{hint}", Exit.NO)
+                raise CollectionNotFound(name, known)
 
     def refuse(self, name: str) -> None:
         """Raise `UsageError` if a file is the database itself or its log."""

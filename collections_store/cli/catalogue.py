@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import CollectionsStoreError, InvalidIndex
-from ..errors import shortened
+from ..errors import did_you_mean, shortened
 from .arguments import (
     Group,
     Target,
@@ -29,7 +29,6 @@ from .output import (
     Format,
     binary_output,
     counted,
-    did_you_mean,
     emit,
     table,
     to_text,

@@ -83,13 +83,6 @@ def code_of(error: Exception) -> Exit:
     return Exit.BAD_INPUT if isinstance(error, ValueError) else Exit.FAILED
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the nearest name, if one is near."""
-    from difflib import get_close_matches
-
-    return "".join(f": did you mean {each!r}?" for each in get_close_matches(name, known, 1))
-
-
 def one_line(error: BaseException) -> str:
     """Return an error's message without line breaks, which those of drivers may contain."""
     return " ".join(str(error).split())

@@ -126,7 +126,7 @@ class ArchiveSource:
                 self._total += count
         for name in self.names or ():
             if name not in found:
-                raise CollectionNotFound(name)
+                raise CollectionNotFound(name, found)
 
     def entries(self) -> list[StoredCollection]:
         """Return the collections."""

@@ -122,7 +122,7 @@ class ListStored(Copies):
         }
         for name in self.names or ():
             if name not in found:
-                raise CollectionNotFound(name)
+                raise CollectionNotFound(name, found)
         return [each for each in found.values() if self.names is None or each.name in self.names]
 
 

@@ -359,7 +359,7 @@ def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Tar
     if key == "_id":
         return "id"
     if key.startswith("_id."):
-        problem = f"an id is a string, without fields. A key of the body: {_as_path(key)}"
+        problem = f"_id is the document's id, which has no fields: for a field of bodies write $body.{cut(key)}"
         raise error(position or key, problem)
     if not key.startswith("$"):
         return Path.parse(key)

@@ -15,7 +15,7 @@ from ..aggregation.expressions.evaluation import truthy
 from ..aggregation.expressions.parser import ExpressionParser
 from ..codec import Codec, decode
 from ..document import microseconds
-from ..errors import InvalidBody, InvalidFilter, shortened
+from ..errors import InvalidBody, InvalidFilter, did_you_mean, shortened
 from . import json_schema
 from .conditions import (
     LISTS,
@@ -288,7 +288,7 @@ class FilterParser:
         if reader is None and not str(operator).startswith("$"):
             raise InvalidFilter(position.removeprefix("."), "operators and plain keys do not mix")
         if reader is None:
-            raise InvalidFilter(position, "no such operator")
+            raise InvalidFilter(position, f"no such operator{did_you_mean(operator, OPERATORS)}")
         return reader(operand, position)
 
     def _equal(self, value: Any, position: str) -> Test:
@@ -394,7 +394,7 @@ class _IdParser(FilterParser):
     def _value(self, value: Any, position: str, number: int | None = None) -> Value:
         found = super()._value(value, position, number)
         if found.kind not in {"string", "null"}:
-            problem = f"an id is a string, got {shortened(value)}. A field of the body: Path('_id')"
+            problem = f"must be a string, as ids are, got {shortened(value)}: for a field of bodies write $body._id"
             raise InvalidFilter(_numbered(position, number), problem)
         return found
 

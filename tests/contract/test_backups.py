@@ -135,8 +135,12 @@ def test_some_collections_are_backed_up_and_restored(pair: Pair, tmp_path: Path)
     path = tmp_path / "some.jsonl"
     pair.source.backup(path, ["a", "c"])
     pair.other["z"].put("mine", 1)
-    with pytest.raises(CollectionNotFound):
-        pair.other.restore(path, ["a", "b"])
+    for wrong, message in (
+        ("b", "no collection 'b'$"),
+        ("aa", "no collection 'aa': did you mean 'a'"),
+    ):
+        with pytest.raises(CollectionNotFound, match=message):
+            pair.other.restore(path, ["a", wrong])
     assert [each.name for each in pair.other.restore(path, ["c"])] == ["c"]
     assert [each.name for each in pair.other.collections()] == ["c", "z"]
     with pytest.raises(CollectionExists):

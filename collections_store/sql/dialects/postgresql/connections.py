@@ -9,7 +9,6 @@ import select
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from ....errors import (
     MissingExtra,
     ReadOnlyDatabase,
     TransactionConflict,
+    did_you_mean,
 )
 from ....options import URL_OPTIONS, Isolation, Options
 from ..protocols import (
@@ -134,8 +134,7 @@ def _check_options(url: sa.URL) -> None:
     known = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}
     for option in url.query:
         if option not in {*known, _PREPARE, *URL_OPTIONS}:
-            close = get_close_matches(option, known, 1)
-            hint = f": did you mean {close[0]!r}?" if close else "."
+            hint = did_you_mean(option, known) or "."
             raise InvalidUrl(
                 f"a PostgreSQL URL has no option {option!r}{hint} It takes those of libpq, {', '.join(URL_OPTIONS)} "
                 f"and {_PREPARE}; others, such as busy_timeout, are arguments of the store"
