@@ -50,14 +50,16 @@ _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 # -- the pages -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "page", [each for each in PAGES if "reference" not in each.parts], ids=name_of
-)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_page_names_the_extras_that_it_needs(page: Path) -> None:
     """`nox -s pages` runs a page with these extras alone, but not its commands of a shell."""
     source = page.read_text(encoding="utf-8")
     code = "\n".join(block.text for block in blocks(page))
-    signs = {"cli": rf"^(\$ )?{PROGRAM} ", "postgresql": r"postgresql://|postgres_url"}
+    signs = {
+        "cli": rf"^(\$ )?{PROGRAM} ",
+        "msgspec": r"collection\(.*\bmodel=[A-Z]",
+        "postgresql": r"postgresql://|postgres_url",
+    }
     for extra, sign in signs.items():
         named = re.search(rf"({PROGRAM}|\.)\[[\w,-]*\b{extra}\b", source)
         assert named or not re.search(sign, code, re.MULTILINE), f"needs {extra}"
