@@ -230,8 +230,12 @@ class Backend:
     def _refuse_waiting_for_itself(self, operation: Operation[object]) -> None:
         """Raise `DatabaseBusy` by rule 5."""
         refuse_nested(self._catalogue)
-        permits, needs_writer = self._permits, self._single_writer and operation.writes
-        if (needs_writer or self._is_private) and (permits.granted or permits.callers):
+        self._refuse_own_transaction(operation, self._has_one_connection)
+
+    def _refuse_own_transaction(self, operation: Operation[object], takes_the_only: bool) -> None:
+        permits = self._permits if operation.writes else self._read_permits
+        waits = takes_the_only or (self._single_writer and operation.writes)
+        if waits and (permits.granted or permits.callers):
             permits.refuse_own_transaction()
 
     def note_own_transaction(self, error: DatabaseBusy) -> None:
@@ -243,11 +247,9 @@ class Backend:
         """Return the write queue if a task's operation goes through it. Raise `DatabaseBusy` if the operation would wait
         for a transaction of its own caller's.
         """
-        needs_writer = self._single_writer and operation.writes
-        permits = self._permits
-        if (needs_writer or self._is_private) and (permits.granted or permits.callers):
-            permits.refuse_own_transaction()
-        return self.write_queue if needs_writer or (operation.writes and operation.atomic) else None
+        is_queued = operation.writes and (self._single_writer or operation.atomic)
+        self._refuse_own_transaction(operation, self._has_one_connection and not is_queued)
+        return self.write_queue if is_queued else None
 
     def run_job(self, job: Job) -> None:
         """Run a claimed job in this thread, and report the outcome."""

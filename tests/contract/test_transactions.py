@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from collections_store import (
     CollectionExists,
     CollectionNotFound,
     CollectionsStoreError,
+    DatabaseBusy,
     DatabaseError,
     DuplicateKey,
     InvalidBody,
@@ -480,6 +482,36 @@ def test_a_transaction_that_only_reads_waits_for_no_writer(open_store: Opener) -
             assert tx["a"].get("x") == 1
         with other.transaction(read_only=True) as tx:
             assert tx["a"].get("x") == 1
+
+
+OWN = "has a transaction open itself"
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("open_store", ["sync"], indirect=True)
+def test_a_read_that_would_wait_for_its_own_transaction_is_refused(open_store: Opener) -> None:
+    store = open_store(pool_size=1)
+    store["a"].put("x", 1)
+    with store.transaction(read_only=True) as tx:
+        assert tx["a"].get("x") == 1
+        with pytest.raises(DatabaseBusy, match=OWN):
+            store["a"].get("x")
+        if open_store.backend.name == "sqlite-file":
+            assert store["a"].put("x", 2) == 2
+        assert tx["a"].get("x") == 1
+
+
+def test_a_read_that_would_wait_for_the_transaction_of_its_task_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with AsyncStore(f"sqlite:///{tmp_path / 'a.db'}", pool_size=1) as store:
+            await store["a"].put("x", 1)
+            async with store.transaction(read_only=True) as tx:
+                assert await tx["a"].get("x") == 1
+                with pytest.raises(DatabaseBusy, match=OWN):
+                    await store["a"].get("x")
+                assert await store["a"].put("x", 2) == 2
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("value", [1, None, "yes"])
