@@ -244,6 +244,14 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     assert not missing
 
 
+def test_the_lists_of_errors_are_complete(site: Path) -> None:
+    reference = (site / "reference" / "errors" / "index.html").read_text(encoding="utf-8")
+    shown = re.findall(r'id="collections_store\.errors\.(\w+)"', reference)
+    assert sorted(shown) == sorted(collections_store.errors.__all__)
+    guide = (DOCS / "how-to" / "errors.md").read_text(encoding="utf-8")
+    assert {each for each in shown if not re.search(rf"`{each}\b", guide)} == set()
+
+
 LOADED = re.compile(
     r"""<(?:link|script|img|iframe|source|object|embed)\b[^>]*?\s(?:src|href|data)=["']?(https?:)?//"""
     r"""|url\(["']?(https?:)?//|@import\s+["'](https?:)?//"""
