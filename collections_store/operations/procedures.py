@@ -124,28 +124,37 @@ class Chunks:
 
 
 class Spool(Generic[T]):
-    """Values that were read, in their order."""
+    """Values that were read, in their order. The first one, usually the only one, stays in memory as it is."""
 
     def __init__(self) -> None:
-        self._file: Any = tempfile.SpooledTemporaryFile(max_size=SPOOL_MEMORY)  # noqa: SIM115
+        self._first: list[T] = []
+        self._file: Any = None
         self._count = 0
 
     def append(self, value: T) -> None:
         """Add a value."""
-        pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)
         self._count += 1
+        if self._count == 1:
+            self._first.append(value)
+            return
+        if self._file is None:
+            self._file = tempfile.SpooledTemporaryFile(max_size=SPOOL_MEMORY)  # noqa: SIM115
+        pickle.dump(value, self._file, pickle.HIGHEST_PROTOCOL)
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[T]:
-        self._file.seek(0)
-        for _ in range(self._count):
-            yield pickle.load(self._file)
+        yield from self._first
+        if self._file is not None:
+            self._file.seek(0)
+            for _ in range(self._count - 1):
+                yield pickle.load(self._file)
 
     def close(self) -> None:
         """Delete them."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 @value_class
