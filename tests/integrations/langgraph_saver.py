@@ -3,11 +3,13 @@
 import asyncio
 import copy
 import inspect
+import sqlite3
 import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -686,3 +688,23 @@ def test_a_task_that_runs_again_writes_nothing(backend: Backend) -> None:
             ("task", "n", 1),
             ("task", "m", 3),
         ]
+
+
+def test_a_task_that_runs_again_takes_no_lock(tmp_path: Path) -> None:
+    with LangGraphSaver(tmp_path / "graph.db", busy_timeout=0.3) as saver:
+        at = saver.put(config("1"), empty_checkpoint(), {}, {})
+        saver.put_writes(at, [("messages", "hi"), ("n", 1)], "task")
+        with closing(sqlite3.connect(tmp_path / "graph.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            saver.put_writes(at, [("messages", "hi"), ("n", 1)], "task")
+
+
+def test_the_writes_of_a_deleted_thread_are_written_again(backend: Backend) -> None:
+    with Store(backend.url, **backend.options) as store:
+        saver = LangGraphSaver(store)
+        at = saver.put(config("1"), empty_checkpoint(), {}, {})
+        for _ in range(2):
+            saver.put_writes(at, [("n", 1)], "task")
+            saver.delete_thread("1")
+        saver.put_writes(at, [("n", 1)], "task")
+        assert store["langgraph_checkpoints"].count({"task": "task"}) == 1

@@ -77,6 +77,7 @@ _COUNTERS: Final = "counters_since_delta_snapshot"
 """The metadata that names the delta channels whose values are spread over ancestors."""
 _SCALARS: Final = (str, int, float, bool, type(None))
 _NO_WRITE: Final = {"task": {"$exists": False}}
+_FIRST_FIRST: Final = Sort.parse([("$id", 1)])
 _LAST_FIRST: Final = Sort.parse([("$id", -1)])
 
 
@@ -167,17 +168,19 @@ class BoundedCache(Generic[V]):
 class Caches(NamedTuple):
     """What a checkpointer remembers, by id: large values as the serializer wrote them, and where the large values of the
     checkpoints that it wrote are, by channel. Neither changes: the ids of values are their digests, and a checkpoint is not put again
-    with other values.
+    with other values. `tasks`: the documents of writes that it wrote, which may have been deleted since.
     """
 
     values: BoundedCache[tuple[str, bytes]]
     places: BoundedCache[dict[str, Any]]
+    tasks: BoundedCache[bool]
 
     @classmethod
     def empty(cls) -> Caches:
         """Return caches of the usual size."""
         values = BoundedCache[tuple[str, bytes]](CACHED_BYTES, lambda written: len(written[1]))
-        return cls(values, BoundedCache(CACHED_CHECKPOINTS, lambda _: 1))
+        places = BoundedCache[dict[str, Any]](CACHED_CHECKPOINTS, lambda _: 1)
+        return cls(values, places, BoundedCache(CACHED_CHECKPOINTS, lambda _: 1))
 
 
 @dataclass(slots=True)
@@ -310,12 +313,27 @@ class Checkpoints:
     def put_writes(
         self, config: Mapping[str, Any], writes: Sequence[tuple[str, Any]], task: str, path: str
     ) -> Steps[None]:
-        """Write all but what the task wrote before."""
+        """Write all but what the task wrote before. A task that is known to have written is read first: a refused insert costs
+        more than a read.
+        """
+        id = _task_id(config, task)
+        if self.caches.tasks.get([id]):
+            stored = yield call("get", id, {"writes": []})
+            indices = {each["index"] for each in stored["writes"]}
+            if all(_index(*each) in indices for each in enumerate(writes)):
+                return
         arguments = config, self.written(writes), task, path
         once, again = _bodies(*arguments)
         if len(once) + len(again) > 1:
             yield InTransaction(lambda: self.add_writes(*arguments))
-            return
+        else:
+            yield from self._write_one(once, again, arguments)
+        if once:
+            self.caches.tasks.add({id: True})
+
+    def _write_one(
+        self, once: Mapping[str, Any], again: Mapping[str, Any], arguments: Any
+    ) -> Steps[None]:
         for id, body in again.items():
             yield call("put", id, body)
         for id, body in once.items():
@@ -342,11 +360,11 @@ class Checkpoints:
         """Return the stored form of the writes of a task."""
         return [
             {
-                "index": WRITES_IDX_MAP.get(channel, number),
-                "channel": channel,
-                **pack(self.serde, value),
+                "index": _index(number, write),
+                "channel": write[0],
+                **pack(self.serde, write[1]),
             }
-            for number, (channel, value) in enumerate(writes)
+            for number, write in enumerate(writes)
         ]
 
     def get_tuple(self, config: Mapping[str, Any]) -> Steps[CheckpointTuple | None]:
@@ -381,9 +399,8 @@ class Checkpoints:
         return None
 
     def _read_one(self, id: str) -> Steps[tuple[Document, list[Document]] | None]:
-        stored = yield call("find", {"$id": at_checkpoint(id)})
-        writes = [each for each in stored if each.id != id]
-        return next(((each, writes) for each in stored if each.id == id), None)
+        stored = yield call("find", {"$id": at_checkpoint(id)}, sort=_FIRST_FIRST)
+        return (stored[0], stored[1:]) if stored and stored[0].id == id else None
 
     def list_batch(
         self, listing: Listing, after: str | None, limit: int
@@ -652,23 +669,34 @@ def _names(option: str, given: Iterable[Any]) -> list[str]:
     return [str(each) for each in given]
 
 
+def _index(number: int, write: tuple[str, Any]) -> int:
+    """Return the index of a write of a task, which is negative for LangGraph's own channels."""
+    index: int = WRITES_IDX_MAP.get(write[0], number)
+    return index
+
+
+def _task_id(config: Mapping[str, Any], task: str) -> str:
+    """Return the id of the document of a task's writes."""
+    at = Address.of(config)
+    if at.checkpoint is None:
+        raise InvalidOption("config", "must have a checkpoint_id: writes belong to a checkpoint")
+    return f"{at.id(CHECKPOINTS, at.checkpoint)} {join(task, '')}"
+
+
 def _bodies(
     config: Mapping[str, Any], written: Iterable[Mapping[str, Any]], task: str, path: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the documents of writes: those that are written once, and those that replace what is there."""
-    at = Address.of(config)
-    if at.checkpoint is None:
-        raise InvalidOption("config", "must have a checkpoint_id: writes belong to a checkpoint")
-    prefix = f"{at.id(CHECKPOINTS, at.checkpoint)} "
-    about = {"checkpoint": at.checkpoint, "task": task, "path": path}
+    id = _task_id(config, task)
+    about = {"checkpoint": Address.of(config).checkpoint, "task": task, "path": path}
     once: list[Mapping[str, Any]] = []
     again: dict[str, Any] = {}
     for write in written:
         if write["index"] >= 0:
             once.append(write)
         else:
-            again[f"{prefix}{join(task, str(write['index']))}"] = {**about, "writes": [write]}
-    return {f"{prefix}{join(task, '')}": {**about, "writes": once}} if once else {}, again
+            again[f"{id}{write['index']}"] = {**about, "writes": [write]}
+    return {id: {**about, "writes": once}} if once else {}, again
 
 
 def _added(body: Mapping[str, Any], stored: Mapping[str, Any]) -> list[Any]:
