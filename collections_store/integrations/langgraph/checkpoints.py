@@ -79,6 +79,7 @@ _SCALARS: Final = (str, int, float, bool, type(None))
 _NO_WRITE: Final = {"task": {"$exists": False}}
 _FIRST_FIRST: Final = Sort.parse([("$id", 1)])
 _LAST_FIRST: Final = Sort.parse([("$id", -1)])
+_LATEST_FIRST: Final = Sort.parse([("id", -1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,7 @@ class Listing:
     """
 
     filter: dict[Any, Any]
-    sort: list[tuple[str, int]]
+    sort: Sort
     metadata: Mapping[str, Any]
     ids: dict[str, str] | None = None
 
@@ -120,7 +121,7 @@ class Listing:
         ):
             found |= _NO_WRITE  # no write has metadata
         ids = found["$id"] if is_one and not metadata and "id" not in found else None
-        return cls(found, [("$id" if is_one else "id", -1)], metadata or {}, ids)
+        return cls(found, _LAST_FIRST if is_one else _LATEST_FIRST, metadata or {}, ids)
 
     def matches(self, document: Document) -> bool:
         """Return whether the metadata has the wanted values, as a whole."""
