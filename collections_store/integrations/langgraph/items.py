@@ -135,7 +135,7 @@ class ItemBatch:
         """Return the results of the operations, with the vectors of the texts that are put, and of queries."""
         if self.index is not None:
             self.index.check([*vectors.values(), *queries.values()])
-        if len(self.ops) <= 1 or self._count() <= 1:
+        if len(self.gets) == len(self.ops) or len(self.ops) == 1 or self._count() <= 1:
             results, used = yield from self._steps(vectors, queries)
         else:
             batch = partial(self._steps, vectors, queries)
