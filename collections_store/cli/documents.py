@@ -136,8 +136,8 @@ def find(
 ) -> None:
     """Print the documents that match FILTER, a JSON object of MongoDB's query language.
 
-    Each line is {"id": …, "body": …}, in natural order unless --sort is given. Without --sort and --limit, memory
-    is constant:
+    Each line is {"id": …, "body": …}, by --sort or in natural order; with --limit and without --sort in the
+    order of the index that serves FILTER. Without --sort and --limit, memory is constant:
 
     \b
       collections-store find people '{"address.city": "Berlin", "age": 30}'

@@ -318,8 +318,10 @@ def check_part(option: str, value: Any) -> str:
         ) from None
 
 
-def read_id_range(filter: Any, sort: Sort | None) -> tuple[str, str, int] | None:
+def read_id_range(filter: Any, sort: Sort | None, limit: int | None) -> tuple[str, str, int] | None:
     """Return the bounds of `{"$id": {"$gte": first, "$lt": end}}` and the direction of `FindIdRange`; None for others."""
+    if sort is None and limit is not None:
+        sort = _BY_ID  # as `plan_order` does
     if type(filter) is not dict or len(filter) != 1:
         return None
     within, fields = filter.get("$id"), sort.fields if sort is not None else ()
@@ -356,6 +358,7 @@ def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection
     return parsed
 
 
+_BY_ID: Final = Sort.parse("$id")
 _LEAST: Final = "\x01"
 """The least character of ids."""
 BATCH_SIZE: Final = 4 * 2**20
@@ -484,7 +487,7 @@ class Explain(Operation[Explanation]):
         sort = read_order(self, statements)
         query = statements.select(self.filter, sort)
         arrays = bool(query.guard) and self._has_arrays(connection, query)
-        in_batches = self.limit is not None and statements.has_index(sort)
+        in_batches = self.limit is not None and statements.has_index(self.filter, sort)
         by_sql = statements.can_order(self.filter, sort) and not arrays
         by_sql = by_sql and (in_batches or not query.residual)
         if not by_sql:

@@ -293,7 +293,7 @@ class SortedReader:
 
     def has_index(self) -> bool:
         """Return whether the database reads in this order without sorting."""
-        return self._in_sql and self._statements.has_index(self._sort)
+        return self._in_sql and self._statements.has_index(self._filter, self._sort)
 
     def ids(self) -> list[str]:
         """Return the ids of all that match, sorted in Python: no body is kept."""
@@ -399,7 +399,7 @@ class SortedReader:
         if not self._in_sql:
             raise Unorderable
         residual = select(None).residual
-        if residual and not self._statements.has_index(self._sort):
+        if residual and not self._statements.has_index(self._filter, self._sort):
             raise Unorderable
         if after is not None:
             self._check_position(select, after)

@@ -264,7 +264,7 @@ class OperationBuilder:
         window = check_window(skip, limit)
         order = self._order(sort)
         if equals is ... and projection is None:
-            if ids := read_id_range(filter, order):
+            if ids := read_id_range(filter, order, window[1]):
                 return FindIdRange(self.name, *ids, *window, self._codec.decode_body)
             if not order and window == (0, None) and (some := read_ids(filter)):
                 return FindByIds(self.name, some, self._codec.decode_body)

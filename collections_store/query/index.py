@@ -46,6 +46,8 @@ MAX_LISTED: Final = 100
 """Values of an `$in` in the `where` of an index."""
 MAX_INDEXES: Final = 64
 """MongoDB's limit."""
+Fields: TypeAlias = tuple[SortField, ...]
+_BY_ID: Final[Fields] = (SortField("id"),)
 _CODEC: Final = codec.Codec()
 _KEYS: Final = ("name", "fields", "unique", "where", "arrays", "physical")
 
@@ -442,27 +444,39 @@ def creation(index: Index) -> str:
 
 
 def plan_order(condition: Condition, indexes: Iterable[Index]) -> Sort | None:
-    """Return the order in which an index yields what matches, from the index that the condition narrows most; None if no
-    index yields an order, or the index yields natural order: all fields are equal to values.
+    """Return the order in which an index yields what matches, from the index that the condition narrows most, that of the
+    ids included; None if no index yields an order, or the index yields natural order: all fields are equal to values.
     """
-    equal: set[Target] = set()
-    bounded: set[Target] = set()
+    equal, bounded = set(equal_targets(condition)), set(_bounded_targets(condition))
+    best, order = (0, False), None
+    for fields in (*(index.sort.fields for index in indexes if not index.arrays), _BY_ID):
+        free = free_fields(fields, equal)
+        found = len(fields) - len(free), bool(free) and free[0].target in bounded
+        if found > best:
+            best, order = found, Sort(free) if free else None
+    return order
+
+
+def free_fields(fields: Fields, equal: Collection[Target]) -> Fields:
+    """Return the fields by which an index orders what is equal to values in some fields."""
+    return tuple(dropwhile(lambda each: each.target in equal, fields))
+
+
+def equal_targets(condition: Condition) -> Iterator[Target]:
+    """Yield the fields that must be equal to a value that an index holds."""
     for each in every_conjunct(condition):
         match each:
             case Field(path, Equals()) if is_indexable(each, {path.keys}):
-                equal.add(path)
+                yield path
+
+
+def _bounded_targets(condition: Condition) -> Iterator[Target]:
+    for each in every_conjunct(condition):
+        match each:
             case Field(path, Compare() | Matches()) if is_indexable(each, {path.keys}):
-                bounded.add(path)
-            case Metadata(time, Compare()) if time in TIMES:
-                bounded.add(time)
-    best, order = (0, False), None
-    for index in indexes:
-        fields = index.sort.fields
-        free = tuple(dropwhile(lambda each: each.target in equal, fields))
-        found = len(fields) - len(free), bool(free) and free[0].target in bounded
-        if index.where is None and not index.arrays and found > best:
-            best, order = found, Sort(free) if free else None
-    return order
+                yield path
+            case Metadata(name, Compare()) if name == "id" or name in TIMES:
+                yield name
 
 
 def indexable_keys(filter: Filter) -> Iterator[tuple[str, ...]]:

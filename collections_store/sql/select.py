@@ -21,7 +21,14 @@ from ..document import now
 from ..options import CollectionOptions, Feed, Names
 from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
-from ..query.index import Index, every_conjunct, partial_conditions, plan_order
+from ..query.index import (
+    Index,
+    equal_targets,
+    every_conjunct,
+    free_fields,
+    partial_conditions,
+    plan_order,
+)
 from ..query.path import path_prefixes
 from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
@@ -172,7 +179,7 @@ class Statements:
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
         self._plan_order = lru_cache(maxsize=SHAPES_CACHED)(
-            partial(plan_order, indexes=options.indexes)
+            lambda shape, implied: plan_order(shape, self._usable(implied)) or NATURAL
         )
         self.id_range = lru_cache(maxsize=DIRECTIONS)(self._compile_id_range)
         self.versions = lru_cache(maxsize=VERSIONS_CACHED)(
@@ -339,14 +346,18 @@ class Statements:
 
     def plan_order(self, filter: Filter) -> Sort:
         """Return the order of the index that serves a filter; natural order if none does."""
-        return (self.options.indexes and self._plan_order(filter.shape)) or NATURAL
+        implied = self.implied(filter) if self.partial else ()
+        order: Sort = self._plan_order(filter.shape, implied)
+        return order
 
-    def has_index(self, sort: Sort) -> bool:
-        """Return whether an index has the order of a sort, that of the ids and the natural order included."""
+    def has_index(self, filter: Filter, sort: Sort) -> bool:
+        """Return whether an index has the order of a sort of what matches, that of the ids and the natural order included."""
         if all(field.target == "id" for field in sort.fields):
             return True
-        complete = (each for each in self.options.indexes if each.where is None and not each.arrays)
-        return any(each.sort.fields[: len(sort.fields)] == sort.fields for each in complete)
+        equal = set(equal_targets(filter.condition))
+        wanted = tuple(each for each in sort.fields if each.target not in equal)
+        usable = (e for e in self._usable(self.implied(filter, sort)) if not e.arrays)
+        return any(free_fields(each.sort.fields, equal)[: len(wanted)] == wanted for each in usable)
 
     def implied(self, filter: Filter, sort: Any = NATURAL, *_: object) -> Implied:
         """Return the partial indexes whose condition a filter implies and whose first field it or the sort uses."""
@@ -360,6 +371,10 @@ class Statements:
             if index.sort.fields[0].target in used
             and all(each in conditions for each in partial_conditions(index.where))
         )
+
+    def _usable(self, implied: Implied) -> list[Index]:
+        """Return the indexes that hold all that matches a filter."""
+        return [e for e in self.options.indexes if e.where is None or e.name in implied]
 
     def on_table(self, query: Query | None) -> Query | None:
         """Return a query of the template over this table."""
@@ -378,7 +393,7 @@ class Statements:
         """Return the clauses of a shape, with the conditions of partial indexes that it implies: both planners use such
         an index only where a query repeats its condition.
         """
-        usable = [e for e in self.options.indexes if e.where is None or e.name in implied]
+        usable = self._usable(implied)
         arrays = {path for each in usable if each.arrays for path in each.paths}
         paths = {path for each in usable if not each.arrays for path in each.paths}
         if self.database.indexes_arrays:  # an index of arrays is better than another of the field

@@ -180,3 +180,76 @@ def test_on_postgresql(postgres_store: Store, question: Any) -> None:
 def test_on_both_for_longer(sqlite_store: Store, postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))
     assert not list(disagreements(postgres_store, question, ordered=False))
+
+
+COMPARED = st.sampled_from(["$gt", "$gte", "$lt", "$lte"])
+NAMES = st.sampled_from(["a", "b", "a.b"])
+ELEMENTS = st.one_of(PLAIN, st.dictionaries(st.sampled_from(["a", "b"]), PLAIN, max_size=1))
+CONDITIONS = st.one_of(
+    st.tuples(NAMES, PLAIN),
+    st.tuples(NAMES, st.builds(lambda name, value: {name: value}, COMPARED, PLAIN)),
+    st.tuples(NAMES, st.builds(lambda name, n: {name: n}, COMPARED, st.integers(-1, 1))),
+    st.tuples(NAMES, st.just({"$regex": "^x"})),
+    st.tuples(NAMES, st.just({"$exists": True})),
+    st.tuples(st.just("b"), st.just(1)),
+    st.tuples(st.just("$id"), st.just({"$gt": "2"})),
+    st.tuples(st.just("$expires_at"), st.just({"$gt": 0})),
+)
+CONJUNCTIONS = st.lists(CONDITIONS, min_size=1, max_size=3).map(dict)
+TARGETED = st.sampled_from(["a", "b", "a.b", "$expires_at"])
+
+
+@st.composite
+def limited(draw: st.DrawFn) -> tuple[list[Any], list[Any], dict[str, Any], int, int]:
+    """Draw bodies, indexes, a filter, skip and limit."""
+    elements = st.one_of(ELEMENTS, ELEMENTS, ELEMENTS, st.lists(ELEMENTS, max_size=2))
+    bodies = st.dictionaries(st.sampled_from(["a", "b"]), elements, max_size=2)
+    keys = st.lists(
+        st.tuples(TARGETED, st.sampled_from([1, -1])),
+        min_size=1,
+        max_size=3,
+        unique_by=lambda p: p[0],
+    )
+    where = st.sampled_from([{}, {}, {"where": {"b": 1}}, {"where": {"b": {"$exists": True}}}])
+    arrays = st.tuples(NAMES, st.just({"arrays": True}))
+    filter = draw(CONJUNCTIONS)
+    if draw(st.integers(0, 4)) == 0:
+        filter["$or"] = draw(st.lists(CONJUNCTIONS, min_size=1, max_size=2))
+    return (
+        draw(st.lists(bodies, min_size=3, max_size=10)),
+        draw(st.lists(st.one_of(st.tuples(keys, where), arrays), max_size=3)),
+        filter,
+        draw(st.integers(0, 2)),
+        draw(st.integers(1, 4)),
+    )
+
+
+@settings(max_examples=75 // sampled(3))
+@given(question=limited())
+def test_a_limit_without_a_sort_finds_the_same_on_both(
+    sqlite_store: Store, postgres_store: Store, question: Any
+) -> None:
+    bodies, indexes, filter, skip, limit = question
+    answers = []
+    for store in (sqlite_store, postgres_store):
+        things = store["things"]
+        things.delete_many({})
+        for index in things.indexes():
+            things.drop_index(index.name)
+        for keys, options in indexes:
+            with suppress(IndexExists):
+                things.create_index(keys, **options)
+        for number, body in enumerate(bodies):
+            things.put(str(number), body, ttl=1000 - number if number % 2 else None)
+        every = [each.id for each in things.find(filter, limit=len(bodies))]
+        assert sorted(every) == sorted(each.id for each in things.find(filter))
+        found = things.find(filter, skip=skip, limit=limit)
+        assert [each.id for each in found] == every[skip : skip + limit]
+        first = [things.find_one(filter), things.find_one_and_update(filter, {"$set": {"seen": 1}})]
+        assert [each.id for each in first if each] == 2 * every[:1]
+        things.update_one(filter, {"$set": {"written": 1}})
+        assert [each.id for each in things.find("written", 1)] == every[:1]
+        assert things.delete_one(filter).deleted_count == len(every[:1])
+        assert [each.id for each in things.find(filter, limit=len(bodies))] == every[1:]
+        answers.append(every)
+    assert answers[0] == answers[1]
