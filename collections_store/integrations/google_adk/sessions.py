@@ -131,8 +131,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         `config`: only the last events, only those from a time on, or both: of the last events those from the time on.
         """
         id = path(app_name=app_name, user_id=user_id, session_id=_stripped(session_id))
-        store = await self._opened()
-        sessions = self._sessions(store)
+        sessions = self._sessions(self._store)
         states = await sessions.get_many([id, *_shared(app_name, user_id)])
         body = states.get(id)
         if body is None:
@@ -151,7 +150,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
         """Return the sessions of a user (None: of all), without events, the one that was updated last at the end."""
-        sessions = self._sessions(await self._opened())
+        sessions = self._sessions(self._store)
         of_user = {} if user_id is None else {"user_id": user_id}
         parent = path(app_name=app_name, **of_user)
         states = await sessions.get_many(_shared(app_name, user_id))
@@ -181,7 +180,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, by keys without `user:`."""
-        sessions = self._sessions(await self._opened())
+        sessions = self._sessions(self._store)
         body = await sessions.get(path(app_name=app_name, user_id=user_id))
         state: dict[str, Any] = body["state"] if body else {}
         return state
