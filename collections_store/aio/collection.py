@@ -113,7 +113,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     def __await__(self) -> Generator[Any, None, Self]:
         """Store what is declared, and return the collection. Deprecated: version 0.2 needed it."""
-        problem = "AsyncStore.collection is no coroutine any more: call it without await"
+        problem = "AsyncStore.collection is not a coroutine: call it without await"
         warn(problem, DeprecationWarning, stacklevel=2)
         return self._declared().__await__()
 

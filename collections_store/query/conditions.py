@@ -370,7 +370,7 @@ def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Tar
         return name  # type: ignore[return-value]
     raise error(
         key if position is None else position,
-        f"no such operator or metadata; there is {_KNOWN}. A key of the body: {_as_path(key)}",
+        f"no such operator or metadata; there is {_KNOWN}. For a key of the body write {_as_path(key)}",
     )
 
 

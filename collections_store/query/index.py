@@ -230,7 +230,7 @@ def _check_names(keys: Any) -> None:
         if not isinstance(name, str):
             continue
         parts = name.removeprefix("$body.").split(".")
-        key = f"A key of the body: {cut(path_repr(parts))}"
+        key = f"For a key of the body write {cut(path_repr(parts))}"
         if parts[-1] == "$**":
             raise InvalidIndex(name, "there are no wildcard indexes: create one for each field")
         if not all(parts):

@@ -107,14 +107,14 @@ def _pieces(path: str) -> UpdatePath:
         raise InvalidFilter("", f"{cut(str(first))} must follow the path of an array")
     if first == "_id":
         problem = "an update does not change the id, and an upsert takes it from the filter"
-        raise InvalidFilter("", f"{problem}. A key of the body: {cut(path_repr(keys))}")
+        raise InvalidFilter("", f"{problem}. For a key of the body write {cut(path_repr(keys))}")
     if first.startswith("$"):
         problem = "a field at the top must not begin with $"
         if first[1:] in METADATA:
             problem = f"{first} is metadata: an update changes the body only"
         elif first == "$body":
             problem = "name the field alone; replace_one replaces the body"
-        raise InvalidFilter("", f"{problem}. A key of the body: {cut(path_repr(keys))}")
+        raise InvalidFilter("", f"{problem}. For a key of the body write {cut(path_repr(keys))}")
     if others.count(MATCHED) > 1:
         raise InvalidFilter("", "`$` may stand in a path once")
     return first, *others

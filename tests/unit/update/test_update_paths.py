@@ -160,7 +160,7 @@ INVALID: list[tuple[Any, Any, str, str]] = [
     ({"$set": {"$id": "x"}}, None, "$set.$id", "$id is metadata: an update changes"),
     ({"$inc": {"$version": 1}}, None, "$inc.$version", "an update changes the body only"),
     ({"$set": {"$body": {}}}, None, "$set.$body", "replace_one replaces the body"),
-    ({"$set": {"$a.b": 1}}, None, "$set.$a.b", "must not begin with $. A key of the body: Path('$a', 'b')"),
+    ({"$set": {"$a.b": 1}}, None, "$set.$a.b", "must not begin with $. For a key of the body write Path('$a', 'b')"),
     ({"$set": {5: 1}}, None, "$set", "a path must be a string or a Path, got 5"),
     ({"$set": {Path(): 1}}, None, "$set", "must be a path to a field"),
     # conflicts
