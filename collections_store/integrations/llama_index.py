@@ -249,7 +249,7 @@ class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
         offset: int | None = None,
     ) -> list[ChatMessage]:
         """Return the messages of a key with a status, None: any; up to `limit` of them, after the first `offset`."""
-        found = self._opened.aio.find(_of(key, status), limit=limit, skip=offset or 0)
+        found = self._opened.aio.find(_of(key, status), sort=[], limit=limit, skip=offset or 0)
         return _messages(await found)
 
     async def count_messages(self, key: str, status: MessageStatus | None = ACTIVE) -> int:
@@ -340,7 +340,7 @@ class _Opened:
             skip = position if position >= 0 else position + await collection.count(filter)
             if skip < 0:
                 return []
-            found = await collection.find(filter, skip=skip, limit=limit)
+            found = await collection.find(filter, sort=[], skip=skip, limit=limit)
             ids = [each.id for each in found]
             if update is None:
                 await collection.remove_many(ids)
