@@ -466,7 +466,9 @@ def test_times_are_neither_unique_nor_arrays(things: Any, options: dict[str, Any
         things.create_index("$created_at", **options)
 
 
-def test_a_partial_index_on_a_field_that_is_named_as_the_id(things: Any) -> None:
+def test_a_partial_index_on_a_field_that_is_named_as_the_id(
+    things: Any, lasting_backend: Backend
+) -> None:
     where = {Path("_id"): {"$gt": 5}}
     things.create_index([(Path("_id"), 1)], where=where, name="one")
     things.put_many({"a": {"_id": 7}, "b": {"_id": 3}})
@@ -479,6 +481,7 @@ def test_a_partial_index_on_a_field_that_is_named_as_the_id(things: Any) -> None
     assert Index.from_json(entry | {"where": {"_id": {"$gt": 5}}}) == index  # of older versions
     found = things.explain({Path("_id"): 7, "$and": [where]})
     assert [each.id for each in things.find({Path("_id"): 7, "$and": [where]})] == ["a"]
-    assert found.indexes == ("one",)
+    if not lasting_backend.is_postgresql:  # which may read so small a table as a whole
+        assert found.indexes == ("one",)
     with pytest.raises(InvalidIndex, match="'where'"):
         things.create_index("b", where={"_id": "x"})
