@@ -249,7 +249,7 @@ class _Lines:
             name, options = check_name(value["collection"]), value["options"]
             source = sha256(f"{backup} {name}".encode()).hexdigest()[:32]
             entry = StoredCollection(name, options, created, source)
-            entry.parsed()
+            entry.check()
             if not _ENTRY <= value.keys() <= _ENTRY | {"sha256"}:
                 self.fail(
                     f"a collection must have {', '.join(sorted(_ENTRY))}, and may have sha256"

@@ -183,7 +183,7 @@ class DatabaseBackup:
                 raise DatabaseError(damage)
             recorded = run(ReadChecksums()) if self.is_sealed else None
             for entry in source.entries():
-                entry.parsed()
+                entry.check()
             copy(source, checksums, lambda _: None)
         for each in checksums.found:
             if recorded is not None and recorded.pop(each.name, None) != each:

@@ -13,7 +13,14 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ..codec import Codec, canonical, decode
-from ..errors import CollectionExists, CollectionNotFound, CopyFailed, InvalidBody
+from ..errors import (
+    CollectionExists,
+    CollectionNotFound,
+    CopyFailed,
+    InvalidBody,
+    InvalidIndex,
+    shortened,
+)
 from ..options import CollectionOptions
 from ..query.index import Index
 from ..query.values import value_class
@@ -90,6 +97,15 @@ class StoredCollection:
     def parsed(self) -> CollectionOptions:
         """Return its options, parsed."""
         return CollectionOptions.from_portable(self.options)
+
+    def check(self) -> None:
+        """Raise what `parsed` raises, and `InvalidIndex` and `InvalidFilter` for indexes that no store can have."""
+        names = set()
+        for index in self.indexes:
+            index.check()
+            if index.name in names:
+                raise InvalidIndex("name", f"two indexes are called {shortened(index.name)}")
+            names.add(index.name)
 
 
 class Copies(Operation[Any]):

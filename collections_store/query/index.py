@@ -108,6 +108,12 @@ class Index:
             raise InvalidIndex(sort.fields[0].name, problem)
         return index
 
+    def check(self) -> None:
+        """Raise `InvalidIndex`, or `InvalidFilter`, for an index that `from_json` returns and `parse` never does."""
+        options: Any = {"unique": self.unique, "where": self.where, "arrays": self.arrays}
+        if Index.parse(self.sort, **options, name=self.name) != self:
+            raise InvalidIndex("where", "must have conditions, or be null")
+
     @property
     def fields(self) -> tuple[tuple[str, int], ...]:
         """Field and direction, 1 or -1, the first field first."""

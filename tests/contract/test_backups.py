@@ -329,6 +329,13 @@ def set_option(found: list[Any], option: str, value: Any) -> None:
     found[1]["options"][option] = value
 
 
+INDEX = {"name": "i", "fields": [[["n"], 1]], "unique": False, "where": None, "arrays": False}
+
+
+def set_indexes(found: list[Any], indexes: list[Any]) -> None:
+    found[1]["options"]["indexes"] = indexes
+
+
 def seal(found: list[Any]) -> None:
     """Set the checksums of the lines of a backup."""
     keys, digest = ("id", "body", "version", "created_at", "updated_at", "expires_at", "ttl"), b""
@@ -391,6 +398,28 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
             ("feed", {"age": 1.5}),
         ]
     },
+    **{
+        f"an index of {place}": (
+            edited(partial(set_indexes, indexes=[{**INDEX, **change}]), sealed=True),
+            "line 2: ",
+        )
+        for place, change in {
+            "no field": {"fields": []},
+            "ids": {"fields": [["$id", 1]]},
+            "many fields": {"fields": [[[f"f{n}"], 1] for n in range(33)]},
+            "no condition": {"where": {}},
+            "an object": {"where": {"n": {}}},
+            "an array": {"where": {"n": {"$gt": [1]}}},
+            "alternatives": {"where": {"$or": [{"n": 1}, {"m": 1}]}},
+            "unique elements": {"unique": True, "arrays": True},
+            "no name": {"name": ""},
+            "a name of the store's": {"name": "$n"},
+        }.items()
+    },
+    "two indexes of a name": (
+        edited(partial(set_indexes, indexes=[INDEX, INDEX]), sealed=True),
+        "line 2: .*two indexes",
+    ),
     "wrong indexes": (edited(lambda found: found[1]["options"].update(indexes=5)), "line 2"),
     "a wrong index": (edited(lambda found: found[1]["options"].update(indexes=[{}])), "line 2"),
     "twice": (edited(lambda found: found.__setitem__(slice(7, 7), found[1:5])), "twice"),
