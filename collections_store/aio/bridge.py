@@ -80,11 +80,12 @@ def _cancel_next_step(cancelled: asyncio.CancelledError) -> None:
     task.uncancel()  # it is the same cancellation: `asyncio.timeout` counts them
 
 
-async def checkpoint() -> None:
-    """Raise the cancellation of `_cancel_next_step`: nothing is begun after it."""
+def is_cancelled() -> bool:
+    """Return whether this task is to be cancelled where it awaits next. Whoever is about to begin something then awaits
+    `asyncio.sleep(0)`.
+    """
     task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        await asyncio.sleep(0)
+    return task is not None and task.cancelling() > 0
 
 
 async def compute(function: Callable[..., T], *arguments: Any) -> T:

@@ -54,7 +54,7 @@ from ..transaction import sync_collection
 from .bridge import (
     TransactionStep,
     abandon,
-    checkpoint,
+    is_cancelled,
     note_job,
     run_in_batches,
     run_step,
@@ -192,7 +192,8 @@ class AsyncStore(AsyncCollections):
             job = Job(operation, backend.run_job, mailbox)
         job.consistency = consistency
         try:
-            await checkpoint()
+            if is_cancelled():
+                await asyncio.sleep(0)
             self._submit(job, queue)
             result: T = await job.future
         except asyncio.CancelledError as cancelled:

@@ -36,7 +36,7 @@ from ..options import (
 )
 from ..query.values import lazy_type
 from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, opened, remove_savepoint
-from .bridge import abandon, checkpoint, note_job, wait_uncancellably
+from .bridge import abandon, is_cancelled, note_job, wait_uncancellably
 from .collection import AsyncCollection
 from .runners import AsyncDeclaringRunner, AsyncRunner, AsyncVersionedRunner
 
@@ -191,7 +191,8 @@ class AsyncBound:
         self.savepoints: list[Any] = []
 
     async def run(self, operation: Operation[T]) -> T:
-        await checkpoint()
+        if is_cancelled():
+            await asyncio.sleep(0)
         return await self._connection.run_sync(lambda here: self._on(here).run(operation))
 
     async def savepoint(self) -> Any:
@@ -270,7 +271,8 @@ class AsyncOpenTransaction:
         async with self._lock:
             job: Job | None = None
             try:
-                await checkpoint()
+                if is_cancelled():
+                    await asyncio.sleep(0)
                 job = self._submit(what, act)
                 return await job.future
             except asyncio.CancelledError as cancelled:

@@ -10,7 +10,7 @@ SMALL: Final = 2**15
 """Bytes. To encode that many takes less than switching to another thread, to parse a filter of them about 3 ms."""
 _VALUE: Final = 32
 """Bytes of a value, beside its characters."""
-_SCALARS: Final = frozenset({int, float, bool, type(None)})
+_SCALARS: Final = frozenset({int, float, bool})
 _LISTS: Final = (list, tuple, set, frozenset)
 _TEXTS: Final = (str, bytes, bytearray)
 
@@ -32,6 +32,8 @@ def room_left(values: Collection[Any], room: int) -> int:
         if room < 0:
             return room
         for value in some:
+            if value is None:
+                continue
             kind = type(value)
             if kind is str:
                 room -= len(value)
