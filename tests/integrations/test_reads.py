@@ -259,7 +259,7 @@ def put_checkpoint(saver: Any) -> Any:
 _COLLECTION = "bulk_write change create_index delete_many delete_one drop_index edit find_one_and_delete find_one_and_replace find_one_and_update increment insert_many insert_one purge_expired put put_many remove remove_many replace_one touch update update_many update_one upgrade_documents with_options"
 _MEMORY = "change clear configure delete delete_many end expire increment namespace pop put put_many request session touch transaction"
 _DIALOGUES = "purge remove restore_quarantined save"
-_WRITES_OF_SAVERS = "put aput put_writes aput_writes delete_thread adelete_thread delete_for_runs adelete_for_runs copy_thread acopy_thread prune aprune delete_idle_threads adelete_idle_threads get_next_version run_imported close aclose"
+_WRITES_OF_SAVERS = "put aput put_writes aput_writes delete_thread adelete_thread delete_for_runs adelete_for_runs copy_thread acopy_thread prune aprune delete_idle_threads adelete_idle_threads get_next_version run_imported close aclose setup from_conn_string"
 _LABEL = calls(
     get_dialogues_with_counterparty=("bob",),
     messages=(LABEL,),
@@ -586,7 +586,7 @@ SUBJECTS = [
             "search": lambda memories: memories.search(("a",), filter={"n": 1}),
             "list_namespaces": lambda memories: memories.list_namespaces(),
         },
-        "close put_imported start_ttl_sweeper stop_ttl_sweeper sweep_ttl",
+        "close from_conn_string put_imported setup start_ttl_sweeper stop_ttl_sweeper sweep_ttl",
     ),
     Subject(
         f"{HOST}langgraph.AsyncLangGraphStore",
@@ -596,7 +596,7 @@ SUBJECTS = [
             "abatch": lambda memories: memories.abatch(several(memories)),
             "aget": lambda memories: memories.aget(("a",), "x"),
         },
-        "aclose batch start_ttl_sweeper stop_ttl_sweeper sweep_ttl",
+        "aclose batch from_conn_string setup start_ttl_sweeper stop_ttl_sweeper sweep_ttl",
     ),
     Subject(
         f"{HOST}langgraph.LangGraphSaver",
