@@ -249,7 +249,7 @@ class Collections(ABC):
 
 def opened(
     name: Any, codec: Codec, model: Any, settings: Mapping[str, Any]
-) -> tuple[str, Codec, Callable[..., Steps[bool]] | None]:
+) -> tuple[str, Codec, Callable[[], Steps[None]] | None]:
     """Return a collection's name and codec, and the procedure that stores what is declared, None if nothing is; raises
     `InvalidName`, `InvalidOption`, `InvalidIndex` and `MissingExtra`.
     """

@@ -3,7 +3,7 @@
 The rules:
 
 1. `AsyncStore.collection` does no I/O. The first write stores the declared options, schema version and indexes, and so does
-   a change stream, since changes are recorded only from then on. Other reads store nothing.
+   a change stream, since changes are recorded only from then on. Other reads run as they are.
 2. One caller stores them; callers in other tasks, threads and event loops wait for that one. If it fails, those that
    waited raise the same error: each would wait as long for its own. If it is cancelled, one of them takes its place.
 3. After a failure or a cancellation nothing of the operation is written, and the next use tries again.
@@ -59,7 +59,7 @@ class AsyncDeclaringRunner:
     """Runs the operations of a collection with declarations. `savepoints`: those open in its transaction."""
 
     def __init__(
-        self, run: AsyncRunner, storing: Callable[..., Steps[bool]], savepoints: Sequence[Any]
+        self, run: AsyncRunner, storing: Callable[[], Steps[None]], savepoints: Sequence[Any]
     ) -> None:
         self._inner, self._storing, self._savepoints = run, storing, savepoints
         self._lock = threading.Lock()
@@ -69,16 +69,14 @@ class AsyncDeclaringRunner:
 
     async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
-        if not self._is_stored():
-            if operation.writes or isinstance(operation, FindPosition):
-                try:
-                    await self.store()
-                except asyncio.CancelledError as cancelled:
-                    outcome = Outcome(False, is_final=True)
-                    note_outcome(cancelled, outcome, f"wrote nothing: {operation!r}")
-                    raise
-            else:
-                await self._run_storing(write=False)
+        is_first = operation.writes or isinstance(operation, FindPosition)
+        if is_first and not self._is_stored():
+            try:
+                await self.store()
+            except asyncio.CancelledError as cancelled:
+                outcome = Outcome(False, is_final=True)
+                note_outcome(cancelled, outcome, f"wrote nothing: {operation!r}")
+                raise
         return await self._inner(operation, consistency)
 
     async def store(self) -> None:
@@ -99,20 +97,16 @@ class AsyncDeclaringRunner:
 
     async def _try(self, attempt: _Attempt) -> None:
         failure: Exception | None = None
+        savepoint = self._savepoints[-1] if self._savepoints else None
         try:
-            await self._run_storing(write=True)
+            await follow(self._inner, self._storing())
+            self._was_stored, self._savepoint = True, savepoint
         except Exception as error:
             failure = error
             raise
         finally:
             self._attempt = None
             attempt.set_result(failure)
-
-    async def _run_storing(self, *, write: bool) -> None:
-        """Store what is declared, or only look whether it is stored."""
-        savepoint = self._savepoints[-1] if self._savepoints else None
-        if await follow(self._inner, self._storing(write=write)):
-            self._was_stored, self._savepoint = True, savepoint
 
     def _is_stored(self) -> bool:
         savepoint = self._savepoint

@@ -110,8 +110,7 @@ class AsyncCollections:
         self, name: Any, *, model: Any = None, **settings: Unpack[ModelSettings]
     ) -> AsyncCollection[Any]:
         """Async counterpart of `Store.collection`. It is not awaited. Arguments are validated at once. The first
-        write stores what is declared, once for all that use the collection; it and reads before it raise what the database
-        refuses.
+        write stores what is declared, once for all that use the collection, and raises what the database refuses.
         """
         if model is None and not settings and type(name) is str:  # the usual call, sooner
             return self[name]

@@ -451,22 +451,11 @@ def purge(collection: str) -> Steps[int]:
 
 
 def declare(
-    collection: str,
-    settings: Settings,
-    version: int | None,
-    indexes: Sequence[Index],
-    *,
-    write: bool = True,
-) -> Steps[bool]:
-    """Store the options of a collection that are given, and create those of the declared indexes that it lacks. Return
-    whether all are stored; without `write` nothing is written.
-    """
-    if settings == AS_IT_IS and version is None and not indexes:
-        return True
+    collection: str, settings: Settings, version: int | None, indexes: Sequence[Index]
+) -> Steps[None]:
+    """Store the options of a collection that are given, and create those of the declared indexes that it lacks."""
     if (yield IsDeclared(collection, settings, version, (*indexes,))):
-        return True  # without waiting for a writer
-    if not write:
-        return False
+        return  # without waiting for a writer
     if settings != AS_IT_IS:
         yield Configure(collection, settings)
     if version is not None:
@@ -475,7 +464,6 @@ def declare(
     for each in indexes:
         if each not in existing:
             yield CreateIndex(collection, each)
-    return True
 
 
 def check_mode(mode: Any) -> Mode:

@@ -94,6 +94,25 @@ def test_the_first_write_stores_what_is_declared_once(shared_backend: Backend) -
     asyncio.run(main())
 
 
+def test_a_read_is_the_read_alone(shared_backend: Backend) -> None:
+    """Not also a look at the primary server, where a replica answers."""
+    ran: list[tuple[str, str]] = []
+
+    class Noting(AsyncStore):
+        async def run(self, operation: Any, consistency: Any = "strong") -> Any:
+            ran.append((type(operation).__name__, consistency))
+            return await super().run(operation, consistency)
+
+    async def main() -> None:
+        async with Noting(shared_backend.url, **shared_backend.options) as store:
+            people = store.collection("people", **ALL).with_options(consistency="eventual")
+            assert await people.get("ada") is None
+            assert await people.count() == 0
+
+    asyncio.run(main())
+    assert ran == [("Get", "eventual"), ("Count", "eventual")]
+
+
 def test_concurrent_first_uses_store_it_once(shared_backend: Backend) -> None:
     """In 20 tasks of each of 3 event loops."""
     store = Recording(shared_backend)
