@@ -332,6 +332,20 @@ def set_option(found: list[Any], option: str, value: Any) -> None:
 INDEX = {"name": "i", "fields": [[["n"], 1]], "unique": False, "where": None, "arrays": False}
 
 
+WRONG_INDEXES: dict[str, dict[str, Any]] = {
+    "no field": {"fields": []},
+    "ids": {"fields": [["$id", 1]]},
+    "many fields": {"fields": [[[f"f{n}"], 1] for n in range(33)]},
+    "no condition": {"where": {}},
+    "an object": {"where": {"n": {}}},
+    "an array": {"where": {"n": {"$gt": [1]}}},
+    "alternatives": {"where": {"$or": [{"n": 1}, {"m": 1}]}},
+    "unique elements": {"unique": True, "arrays": True},
+    "no name": {"name": ""},
+    "a name of the store's": {"name": "$n"},
+}
+
+
 def set_indexes(found: list[Any], indexes: list[Any]) -> None:
     found[1]["options"]["indexes"] = indexes
 
@@ -403,18 +417,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
             edited(partial(set_indexes, indexes=[{**INDEX, **change}]), sealed=True),
             "line 2: ",
         )
-        for place, change in {
-            "no field": {"fields": []},
-            "ids": {"fields": [["$id", 1]]},
-            "many fields": {"fields": [[[f"f{n}"], 1] for n in range(33)]},
-            "no condition": {"where": {}},
-            "an object": {"where": {"n": {}}},
-            "an array": {"where": {"n": {"$gt": [1]}}},
-            "alternatives": {"where": {"$or": [{"n": 1}, {"m": 1}]}},
-            "unique elements": {"unique": True, "arrays": True},
-            "no name": {"name": ""},
-            "a name of the store's": {"name": "$n"},
-        }.items()
+        for place, change in WRONG_INDEXES.items()
     },
     "two indexes of a name": (
         edited(partial(set_indexes, indexes=[INDEX, INDEX]), sealed=True),
