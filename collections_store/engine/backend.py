@@ -41,7 +41,7 @@ from .group_commit import GroupCommit, run_group
 from .inherited import protect
 from .jobs import Job
 from .lifecycle import make_ready
-from .permits import OWN, TransactionPermits, refuse_nested
+from .permits import NESTED, OWN, TransactionPermits, running_here
 from .pool import (
     ConnectionPool,
     EnginePool,
@@ -213,7 +213,7 @@ class Backend:
     def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Run an operation in this thread."""
         if operation.writes or self._has_one_connection:
-            self._refuse_waiting_for_itself(operation)
+            self._refuse_to_wait(operation, takes_the_only=self._has_one_connection)
         if not self._is_writable:
             self.prepare(write=operation.writes)
         try:
@@ -227,12 +227,10 @@ class Backend:
             self.note_own_transaction(error)
             raise
 
-    def _refuse_waiting_for_itself(self, operation: Operation[object]) -> None:
-        """Raise `DatabaseBusy` by rule 5."""
-        refuse_nested(self._catalogue)
-        self._refuse_own_transaction(operation, self._has_one_connection)
-
-    def _refuse_own_transaction(self, operation: Operation[object], takes_the_only: bool) -> None:
+    def _refuse_to_wait(self, operation: Operation[object], *, takes_the_only: bool) -> None:
+        """Raise `DatabaseBusy` by rule 5. `takes_the_only`: the operation needs the only connection of the pool."""
+        if running_here.catalogue is self._catalogue:
+            raise DatabaseBusy(NESTED, is_final=True)
         permits = self._permits if operation.writes else self._read_permits
         waits = takes_the_only or (self._single_writer and operation.writes)
         if waits and (permits.granted or permits.callers):
@@ -248,7 +246,8 @@ class Backend:
         for a transaction of its own caller's.
         """
         is_queued = operation.writes and (self._single_writer or operation.atomic)
-        self._refuse_own_transaction(operation, self._has_one_connection and not is_queued)
+        takes_the_only = self._has_one_connection and not is_queued
+        self._refuse_to_wait(operation, takes_the_only=takes_the_only)
         return self.write_queue if is_queued else None
 
     def run_job(self, job: Job) -> None:

@@ -48,12 +48,6 @@ class RunningHere(threading.local):
 running_here: Final = RunningHere()
 
 
-def refuse_nested(catalogue: object) -> None:
-    """Raise `DatabaseBusy` within an operation of the store that has a catalogue."""
-    if running_here.catalogue is catalogue:
-        raise DatabaseBusy(NESTED, is_final=True)
-
-
 def between_operations(function: Callable[[T], object]) -> Callable[[T], object]:
     """Return a function that may use the store within an operation that only reads, on one of several connections."""
 

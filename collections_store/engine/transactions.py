@@ -42,7 +42,6 @@ from .permits import (
     Permit,
     TransactionPermit,
     TransactionPermits,
-    refuse_nested,
     running_here,
 )
 from .pool import PooledConnection, translate
@@ -323,7 +322,8 @@ class TransactionManager:
         resources: TransactionResources | None = None
         pooled: PooledConnection | None = None
         try:
-            refuse_nested(self.executor.catalogue)
+            if running_here.catalogue is self.executor.catalogue:
+                raise DatabaseBusy(NESTED, is_final=True)
             self._prepare(write=self.writes)
             if self._write_queue is not None:
                 self._write_queue.lock_writer(permit)
