@@ -22,7 +22,7 @@ from ..query.filter import Filter, leaves
 from ..query.index import Index
 from ..query.path import Path, is_index
 from ..query.sort import Sort
-from ..update import Update
+from ..update import PipelineResult, Update
 from ..update.operators import Pull, Push
 from ..update.parser import ArrayFilter, Elements, UpdatePath
 from .declared import MAX_CACHED, declared_fields, name_of, types_in
@@ -56,8 +56,8 @@ class Shape:
         self._check = lru_cache(MAX_CACHED)(self._check_keys)
 
     def check(self, parsed: object, what: str) -> None:
-        """Raise `UnknownField` if a filter, a sort order, an index, an update or a path names a field that is not stored.
-        `what` is the argument that it was.
+        """Raise `UnknownField` if a filter, a sort order, an index, an update or a path names a field that is not stored, or
+        if a body that was written has a new one. `what` is the argument that it was.
         """
         match parsed:
             case Filter(condition):
@@ -70,6 +70,11 @@ class Shape:
                     self.check(each.target, what)
             case Update():
                 self._check_update(parsed, what)
+            case PipelineResult(body, before):
+                known = {*_fields_in(before)}
+                for keys in _fields_in(body):
+                    if keys not in known:
+                        self._check(keys, "", what)
             case Path(keys):
                 self._check(keys, "", what)
 
@@ -82,7 +87,12 @@ class Shape:
                     self._check_condition(condition, (*keys, _INSIDE), prefix, what)
                 case Value(value=value):
                     self._check_value(value, keys, prefix, what)
-                case Push(values) | tuple(values):
+                case Push(values, sort=sort):
+                    for value in values:
+                        self._check_value(value.value, (*keys, _ANY), prefix, what)
+                    for path, _ in sort:
+                        self._check((*keys, _ANY, *path), prefix, what)
+                case tuple(values):
                     for each in values:
                         if isinstance(each, Value):  # else the keys of a `$rename`
                             self._check_value(each.value, (*keys, _ANY), prefix, what)
@@ -96,13 +106,8 @@ class Shape:
             self._check((*above, *path), prefix, what)
 
     def _check_value(self, value: Any, above: Keys, prefix: str, what: str) -> None:
-        if isinstance(value, list):
-            for each in value:
-                self._check_value(each, (*above, _ANY), prefix, what)
-        elif isinstance(value, dict):
-            for key, part in value.items():
-                self._check((*above, key), prefix, what)
-                self._check_value(part, (*above, key), prefix, what)
+        for keys in _fields_in(value, above):
+            self._check(keys, prefix, what)
 
     def _check_keys(self, keys: Keys, prefix: str, what: str) -> None:
         if keys[:1] == (SCHEMA_VERSION,):
@@ -186,6 +191,17 @@ class Shape:
 
 def _keys(path: UpdatePath) -> Keys:
     return tuple(piece if isinstance(piece, str) else ArrayElement(piece) for piece in path)
+
+
+def _fields_in(value: Any, above: Keys = ()) -> Iterator[Keys]:
+    """Yield the paths of the fields in a value."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _fields_in(each, (*above, _ANY))
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield (*above, key)
+            yield from _fields_in(part, (*above, key))
 
 
 def _filtered(update: Update, filter: ArrayFilter) -> Iterator[Keys]:

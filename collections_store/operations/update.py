@@ -36,7 +36,7 @@ from ..query.projection import Projection
 from ..query.sort import Sort
 from ..query.values import MISSING, identical, value_class
 from ..sql.select import Query
-from ..update import Update
+from ..update import PipelineResult, Update
 from ..update.apply import seed, seed_id
 from ..update.operators import checked_sum
 from ..update.parser import parse_path
@@ -97,6 +97,7 @@ class Modification:
         body = self.update.apply(document, filter=filter, ordered=ordered, now=self.time)
         if body is document.body:
             return None
+        self._check(body, document.body)
         text = self.codec.encode_updated(body)
         if text == self.codec.encode(document.body):
             return None
@@ -108,7 +109,13 @@ class Modification:
         empty = Document(id, seed(filter) if isinstance(self.update, Update) else {})
         options: dict[str, Any] = {"filter": filter, "ordered": ordered}
         body = self.update.apply(empty, **options, now=self.time, inserting=True)
+        self._check(body, empty.body)
         return self.codec.encode_updated(body)
+
+    def _check(self, body: Any, before: Any) -> None:
+        """Raise `UnknownField` for a new field that no body has; those that operators name were checked."""
+        if isinstance(self.update, Update) and self.update.pipeline is not None:
+            self.codec.check_fields(PipelineResult(body, before), "update")
 
 
 class _Update(Operation[Any]):

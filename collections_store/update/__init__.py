@@ -119,6 +119,14 @@ class Update:
         return f"{self.to_json()} with array_filters {filters}" if filters else str(self.to_json())
 
 
+@dataclass(frozen=True, slots=True)
+class PipelineResult:
+    """A body that a pipeline makes of another: the pipeline does not tell which fields are new in it."""
+
+    body: Any
+    before: Any
+
+
 UpdateLike: TypeAlias = Update | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """What `Update.parse` reads."""
 

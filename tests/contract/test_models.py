@@ -329,6 +329,9 @@ MISSPELT: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("create_index", ("name",), {"where": {"nmae": "ada"}}),
     ("update", ("ada", {"$set": {"nmae": "Ada"}}), {}),
     ("update", ("ada", {"$set": {"address.cty": "Rome"}}), {}),
+    ("update", ("ada", [{"$set": {"nmae": "Ada"}}]), {}),
+    ("update_many", ({}, [{"$replaceWith": {"name": "Ada", "aeg": 36}}]), {}),
+    ("update_one", ({"$id": "eve"}, [{"$set": {"nmae": "Eve"}}]), {"upsert": True}),
     ("update_one", ({"nmae": "ada"}, {"$set": {"name": "Ada"}}), {}),
     ("update_one", ({}, {"$set": {"name": "Ada"}}), {"sort": "nmae"}),
     ("update_many", ({}, {"$inc": {"aeg": 1}}), {}),
@@ -360,7 +363,10 @@ def test_extra_fields_are_allowed_by_an_option(store: Any) -> None:
     assert people.find({"other": 1}, sort="other")[0].body == Data("ada", 36)
     strict = store.collection("people", model=Data)
     strict.update("ada", {"$inc": {"age": 1}})
-    assert strict.get("ada") == Data("ada", 37)
+    strict.update(
+        "ada", [{"$set": {"age": {"$add": ["$age", "$other"]}, "tmp": 1}}, {"$unset": "tmp"}]
+    )
+    assert strict.get("ada") == Data("ada", 38)
     assert store["people"].get("ada")["other"] == 1
     with pytest.raises(InvalidOption, match="option extra: must be 'forbid' or 'allow'"):
         store.collection("people", model=Data, extra="ignore")

@@ -19,6 +19,7 @@ from collections_store import (
 )
 from collections_store.codec import Codec
 from collections_store.models.codec import codec_of
+from collections_store.update import PipelineResult
 
 T = TypeVar("T")
 
@@ -207,6 +208,14 @@ def test_a_long_path_in_a_recursive_model_is_checked() -> None:
         (Update.parse({"$set": {"more.a.b": 1, "others.x.cty": 1}}), "$set.others.x.cty"),
         (Update.parse({"$push": {"homes": {"cty": ""}}}), "$push.homes.$[].cty"),
         (Update.parse({"$push": {"homes": {"$each": [{"cty": 1}]}}}), "$push.homes.$[].cty"),
+        (
+            Update.parse({"$push": {"homes": {"$each": [], "$sort": {"cty": 1}}}}),
+            "$push.homes.$[].cty",
+        ),
+        (
+            PipelineResult({"homes": [{"old": 1}, {"cty": 1}]}, {"homes": [{}, {"old": 1}]}),
+            "homes.$[].cty",
+        ),
         (Update.parse({"$addToSet": {"homes": {"cty": 1}}}), "$addToSet.homes.$[].cty"),
         (Update.parse({"$pull": {"homes": {"cty": 1}}}), "$pull.homes.$elemMatch.cty"),
         (Update.parse({"$rename": {"name": "nmae"}}), "$rename.nmae"),
