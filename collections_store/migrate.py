@@ -130,9 +130,11 @@ def upgrade_documents(
     In a migration: `upgrade_documents(op.get_bind(), "people", schema_version=2, upgrades={1: one_to_two})`.
 
     >>> import sqlalchemy as sa
-    >>> with sa.create_engine("sqlite://").begin() as connection:
+    >>> engine = sa.create_engine("sqlite://")
+    >>> with engine.begin() as connection:
     ...     upgrade_documents(connection, "people", schema_version=2).upgraded_count
     0
+    >>> engine.dispose()
     """
     upgrades, others = Upgrades.taken(declared)
     if upgrades is None:
