@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import replace
-from itertools import chain, islice
+from functools import partial
+from itertools import chain, islice, starmap
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
 from ..codec import Codec, decode
@@ -55,7 +56,7 @@ from .catalogue import AS_IT_IS, Configure
 from .changes import HasPrunable, Prune
 from .indexes import CreateIndex, DeclareVersion, IsDeclared, ListIndexes
 from .operation import Operation, Steps
-from .size import room_left
+from .size import SMALL, room_left
 from .update import current
 
 T = TypeVar("T")
@@ -91,15 +92,18 @@ class CallFunction:
     argument: Any
 
 
-class Chunks:
-    """An iterable of the caller's, which is read some values at a time: up to `most`, and up to `CHUNK` bytes of values
-    that are not in memory yet.
+class Chunks(Generic[T]):
+    """An iterable of the caller's, which is read and converted some values at a time: up to `most`, and about `CHUNK` bytes
+    of values that are not in memory yet.
+
+    An iterable may change what it has yielded, such as one body that it fills again and again. So each value is converted
+    before the next one is read; a list, a tuple or a dict changes nothing.
     """
 
-    def __init__(self, values: Any, most: int) -> None:
-        self.is_mapping = isinstance(values, Mapping)
+    def __init__(self, values: Any, most: int, convert: Callable[[int, Any], T]) -> None:
         self._in_memory = type(values) in {list, tuple, dict}
-        self._values, self._most = values.items() if self.is_mapping else values, most
+        self._values = values.items() if isinstance(values, Mapping) else values
+        self._most, self._convert = most, convert
         self._iterator: Iterator[tuple[int, Any]] | None = None
         self._ended = False
 
@@ -107,20 +111,38 @@ class Chunks:
         """Return whether the end was not reached yet."""
         return not self._ended
 
-    def read(self, _: None) -> list[tuple[int, Any]]:
-        """Return the next values with their positions; none at the end."""
+    def next(self) -> Steps[list[T]]:
+        """Return the next values, converted; none at the end."""
+        if self._in_memory:
+            found = yield CallFunction(self._next, self._most)
+            return list(starmap(self._convert, found))
+        chunk: list[T] = []
+        room = CHUNK
+        while self.has_more() and len(chunk) < self._most and room > 0:
+            large = yield CallFunction(self._read_small, chunk)
+            chunk.extend(starmap(self._convert, large))
+            room = room_left(large, room - SMALL)
+        return chunk
+
+    def _read_small(self, chunk: list[T]) -> list[tuple[int, Any]]:
+        """Add values to a chunk as long as they are small together. Return the one that is too large, with its position:
+        it is converted outside of this call, where async calls are in another thread.
+        """
+        room = SMALL
+        while len(chunk) < self._most and (found := self._next(1)):
+            room = room_left(found, room)
+            if room < 0:
+                return found
+            chunk.extend(starmap(self._convert, found))
+        return []
+
+    def _next(self, count: int) -> list[tuple[int, Any]]:
+        """Return the next values with their positions."""
         if self._iterator is None:
             self._iterator = enumerate(self._values)
-        chunk: list[tuple[int, Any]] = []
-        room = CHUNK
-        for each in islice(self._iterator, self._most):
-            chunk.append(each)
-            if not self._in_memory:
-                room = room_left(each, room)
-                if room < 0:
-                    return chunk
-        self._ended = len(chunk) < self._most
-        return chunk
+        found = list(islice(self._iterator, count))
+        self._ended = len(found) < count
+        return found
 
 
 class Spool(Generic[T]):
@@ -187,21 +209,22 @@ class Writing:
 
     def _written(self, bodies: Any, ids: list[str] | None) -> Steps[PutManyResult]:
         """Write bodies; append the ids that they are inserted under to `ids`."""
-        chunks = Chunks(bodies, MAX_ROWS)
-        if self.atomic:
-            return (yield from self._write_atomically(chunks, ids))
-        return (yield from self._write_chunks(chunks, ids))
-
-    def _write_chunks(self, chunks: Chunks, ids: list[str] | None) -> Steps[PutManyResult]:
-        has_ids = ids is None or chunks.is_mapping
         refused: list[Refusal] = []
+        has_ids = ids is None or isinstance(bodies, Mapping)
+        given = partial(self._given, refused, ids, has_ids)
+        chunks = Chunks(bodies, MAX_ROWS, given)
+        if self.atomic:
+            return (yield from self._write_atomically(chunks))
+        return (yield from self._write_chunks(chunks, refused))
+
+    def _write_chunks(
+        self, chunks: Chunks[Given | None], refused: list[Refusal]
+    ) -> Steps[PutManyResult]:
         parts: list[PutManyResult] = []
         is_last = False
         try:
             while chunks.has_more():
-                chunk = yield CallFunction(chunks.read, None)
-                pairs = chunk if ids is None else _with_ids(chunk, chunks.is_mapping, ids)
-                some = list(batches(self._given(pairs, refused, has_ids=has_ids)))
+                some = list(batches(filter(None, (yield from chunks.next()))))
                 for number, batch in enumerate(some, 1):
                     is_last = number == len(some) and not chunks.has_more()
                     yield from self._write_batch(self._operation(batch), parts)
@@ -210,14 +233,11 @@ class Writing:
             raise
         return in_order(_total(parts) + PutManyResult(refused=tuple(refused)))
 
-    def _write_atomically(self, chunks: Chunks, ids: list[str] | None) -> Steps[PutManyResult]:
+    def _write_atomically(self, chunks: Chunks[Given | None]) -> Steps[PutManyResult]:
         """Write all or none: a single batch is atomic by itself."""
-        has_ids = ids is None or chunks.is_mapping
         with closing(Spool[Batch]()) as spool:
             while chunks.has_more():
-                chunk = yield CallFunction(chunks.read, None)
-                pairs = chunk if ids is None else _with_ids(chunk, chunks.is_mapping, ids)
-                for batch in batches(self._given(pairs, [], has_ids=has_ids)):
+                for batch in batches(filter(None, (yield from chunks.next()))):
                     spool.append(batch)
             if len(spool) < 2:
                 return (yield from self._write_batches(spool))
@@ -253,25 +273,30 @@ class Writing:
         return PutBatch(self.collection, batch, self.mode, self.ttl, self.atomic)
 
     def _given(
-        self, chunk: Iterable[tuple[int, Any]], refused: list[Refusal], *, has_ids: bool
-    ) -> Iterator[Given]:
-        """Yield the documents of a chunk, whose ids the caller gave if it `has_ids`; refuse or raise those that cannot be
-        written.
-        """
-        for position, each in chunk:
-            try:
-                id, body, version = self._parts(each)
-                text = encoded(self.codec, body, has_id=has_ids)
-                given = Given(position, check_id(id), text, version)
-            except CollectionsStoreError as error:
-                first = each[0] if isinstance(each, tuple | list) and each else None
-                id = first if isinstance(first, str) else None
-                if self.atomic:
-                    error.add_note(f"of the document {shortened(id)}")
-                    raise
-                refused.append(Refusal(position, id, error))
-            else:
-                yield given
+        self,
+        refused: list[Refusal],
+        ids: list[str] | None,
+        has_ids: bool,
+        position: int,
+        value: Any,
+    ) -> Given | None:
+        """Return a document, with a new id unless the caller `has_ids`; refuse or raise one that cannot be written."""
+        if not has_ids:
+            value = new_id(), value
+        if ids is not None:
+            ids.append(value[0])
+        try:
+            id, body, version = self._parts(value)
+            text = encoded(self.codec, body, has_id=has_ids)
+            return Given(position, check_id(id), text, version)
+        except CollectionsStoreError as error:
+            first = value[0] if isinstance(value, tuple | list) and value else None
+            id = first if isinstance(first, str) else None
+            if self.atomic:
+                error.add_note(f"of the document {shortened(id)}")
+                raise
+            refused.append(Refusal(position, id, error))
+            return None
 
     def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
         """Return id, body and version; raises `InvalidId`, and `InvalidOption` of a version."""
@@ -297,16 +322,6 @@ def encoded(codec: Codec, body: Any, *, has_id: bool) -> str:
     return text
 
 
-def _with_ids(
-    chunk: Iterable[tuple[int, Any]], are_pairs: bool, ids: list[str]
-) -> Iterator[tuple[int, Any]]:
-    """Yield bodies with the ids that they are inserted under, which are appended to `ids`."""
-    for position, each in chunk:
-        pair = each if are_pairs else (new_id(), each)
-        ids.append(pair[0])
-        yield position, pair
-
-
 def bulk_write(
     collection: str,
     parse: Callable[[Any], Operation[Any]],
@@ -316,32 +331,27 @@ def bulk_write(
     atomic: bool,
 ) -> Steps[BulkWriteResult]:
     """Execute write requests in batches, or all at once; `parse` returns the operation of one."""
-    chunks = Chunks(requests, BULK_BATCH)
+
+    def parsed(position: int, request: Any) -> ReadRequest:
+        try:
+            return position, parse(request)
+        except CollectionsStoreError as error:
+            id = request.id if isinstance(request, InsertOne) else None
+            return position, Refusal(position, id, error)
+
+    chunks = Chunks(requests, BULK_BATCH, parsed)
     if atomic:
         read: list[list[ReadRequest]] = []  # all, before anything is locked
         while chunks.has_more():
-            read.append(_parsed(parse, (yield CallFunction(chunks.read, None))))
+            read.append((yield from chunks.next()))
         result: BulkWriteResult = yield Together(
             collection, lambda: _bulk_write(collection, read, ordered=ordered)
         )
     else:
-        result = yield from _bulk_chunks(collection, parse, chunks, ordered=ordered)
+        result = yield from _bulk_chunks(collection, chunks, ordered=ordered)
     if result.refused:
         raise BulkWriteError(collection, in_order(result))
     return result
-
-
-def _parsed(
-    parse: Callable[[Any], Operation[Any]], chunk: Iterable[tuple[int, Any]]
-) -> list[ReadRequest]:
-    read: list[ReadRequest] = []
-    for position, request in chunk:
-        try:
-            read.append((position, parse(request)))
-        except CollectionsStoreError as error:
-            id = request.id if isinstance(request, InsertOne) else None
-            read.append((position, Refusal(position, id, error)))
-    return read
 
 
 def _bulk_write(
@@ -355,17 +365,13 @@ def _bulk_write(
 
 
 def _bulk_chunks(
-    collection: str,
-    parse: Callable[[Any], Operation[Any]],
-    chunks: Chunks,
-    *,
-    ordered: bool,
+    collection: str, chunks: Chunks[ReadRequest], *, ordered: bool
 ) -> Steps[BulkWriteResult]:
     """Execute each chunk as a batch."""
     result = BulkWriteResult()
     try:
         while chunks.has_more() and not (ordered and result.refused):
-            batch = _parsed(parse, (yield CallFunction(chunks.read, None)))
+            batch = yield from chunks.next()
             result += yield from _bulk_batch(collection, batch, ordered=ordered, strict=False)
     except BaseException as error:
         _note_part(error, collection, result, ended=not chunks.has_more())

@@ -147,6 +147,29 @@ def test_items_that_are_not_pairs_are_rejected(things: Any) -> None:
     assert caught.value.result.inserted_count == things.count() == 2501
 
 
+@pytest.mark.parametrize("size", [0, 100_000])
+@pytest.mark.parametrize("atomic", [False, True])
+def test_an_iterable_may_fill_one_body_again_and_again(
+    things: Any, size: int, atomic: bool
+) -> None:
+    body: Any = {"n": [0], "text": "x" * size}
+    count = 1200 if size == 0 else 30
+
+    def filled(value: Any) -> Any:
+        for n in range(count):
+            body["n"][0] = n
+            yield value(str(n))
+
+    expected = [{**body, "n": [n]} for n in range(count)]
+    things.put_many(filled(lambda key: (key, body)), atomic=atomic)
+    assert [each.body for each in things.list()] == expected
+    things.remove_many(str(n) for n in range(count))
+    ids = things.insert_many(filled(lambda _: body), atomic=atomic).inserted_ids
+    assert [things.get(id) for id in ids] == expected
+    things.bulk_write(filled(lambda key: InsertOne(body, id=key)), atomic=atomic)
+    assert list(things.get_many(map(str, range(count))).values()) == expected
+
+
 def test_usage_errors_are_raised_not_reported(things: Any) -> None:
     for method in (things.put_many, things.insert_many, things.bulk_write):
         for given in (5, None, "ab", InsertOne({})):
