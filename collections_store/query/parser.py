@@ -288,7 +288,9 @@ class FilterParser:
         if reader is None and not str(operator).startswith("$"):
             raise InvalidFilter(position.removeprefix("."), "operators and plain keys do not mix")
         if reader is None:
-            raise InvalidFilter(position, f"no such operator{did_you_mean(str(operator), OPERATORS)}")
+            raise InvalidFilter(
+                position, f"no such operator{did_you_mean(str(operator), OPERATORS)}"
+            )
         return reader(operand, position)
 
     def _equal(self, value: Any, position: str) -> Test:
