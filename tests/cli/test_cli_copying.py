@@ -91,7 +91,7 @@ def test_backups_that_cannot_be_written_or_read(cli: Cli, tmp_path: Path) -> Non
     assert "nowhere" in cli.fails(6, "backup", str(tmp_path / "nowhere" / "a.jsonl"))
     assert "there is no file" in cli.fails(2, "restore", path)
     cli.done("backup", path, "people")
-    Path(path).write_text(Path(path).read_text().replace("ada", "eve"))
+    Path(path).write_text(Path(path).read_text().replace('"ada"', '"eve"'))
     message = cli.fails(3, "restore", path, "--replace")
     assert "line 4" in message
     assert cli.documents("people") == {"ada": 1}
