@@ -6,7 +6,7 @@ Rules:
 2. A copy that was interrupted is continued by running it again. The collections of the target are marked until all are
    complete. What is there is compared with the source from the beginning; from the first difference on it is replaced.
 3. A restore writes to collections of other names, which `end` renames in one transaction: the store has either what
-   it had, or the whole backup.
+   it had, or the whole backup. Another restore may have written to them meanwhile: then `end` renames none.
 4. Positions, the natural order, are those of the source, not their numbers: rows are written in that order.
 5. Each batch is compared with what was written, in its transaction; the counts are compared at the end.
 6. `report` is called after each batch. What it raises ends the copy, which can then be continued.
@@ -148,7 +148,7 @@ class StoreTarget:
 
     def begin(self, entries: list[StoredCollection]) -> None:
         """Create the collections, unless they are there from the same copy; all or none."""
-        self._entries = tuple(entries)
+        self._entries, self._copied = tuple(entries), []
         self.run(BeginCopy(self._entries, self.restoring))
 
     def write(
