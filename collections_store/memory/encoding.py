@@ -317,7 +317,7 @@ _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$timedelta": lambda json: timedelta(*json),
     "$decimal": Decimal,
     "$uuid": UUID,
-    "$bytes": b64decode,
+    "$bytes": lambda json: b64decode(json, validate=True),
     "$tuple": lambda json: tuple(map(from_json, json)),
     "$set": lambda json: set(map(from_json, json)),
     "$frozenset": lambda json: frozenset(map(from_json, json)),

@@ -1012,6 +1012,7 @@ READERS_OF_ONE: list[Callable[[Any], Any]] = [
         {"$set": [{"not": "hashable"}]},
         {"$map": [[1]]},
         {"$tuple": 5},
+        {"$bytes": "no base64!"},
     ],
 )
 def test_unreadable_values_are_kept_and_stop_no_others(
