@@ -65,9 +65,8 @@ def test_a_thread_that_works_without_a_break_leaves_others_their_turn(url: str) 
         stopped.set()
         for thread in threads:
             thread.join()
+        # Without the rule two of three have 1 turn in 10 seconds.
         assert min(turns) >= 20
-        # Two wait for up to 50 ms each while one takes turns of 1 ms, and for longer on a loaded machine.
-        assert sum(turns) < 1000 * min(turns)
 
 
 def test_the_pool_has_at_most_its_size(url: str) -> None:
