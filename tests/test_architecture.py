@@ -28,7 +28,7 @@ LAYERS = (
     "models",
     "sql",
     "operations",
-    "engine.database_file engine.pool engine.jobs engine.permits engine.retry engine.executor engine.group_commit engine.workers",
+    "engine.database_file engine.pool engine.jobs engine.permits engine.retry engine.executor engine.group_commit engine.workers engine.single_use",
     "migrate",
     "engine",
     "changes",
