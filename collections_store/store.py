@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from .changes import ChangeNotifier, notify_all
 from .codec import Codec
-from .document import CopiedCollection, CopyProgress, check_name, check_names
+from .document import CopiedCollection, CopyProgress, Health, check_name, check_names
 from .engine.archive import ArchiveSource
 from .engine.backend import (
     Backend,
@@ -37,6 +37,7 @@ from .engine.backup import (
 from .engine.copying import Report, StoreTarget, check_report, copy, copy_store
 from .engine.database_file import leak
 from .engine.executor import raise_if_abandoned
+from .engine.health import check_health
 from .engine.inherited import protect
 from .engine.jobs import Job
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
@@ -66,6 +67,7 @@ from .options import (
     check_flag,
     check_function,
     check_integer,
+    check_seconds,
     safe_url,
 )
 from .query.budget import checked_by
@@ -443,6 +445,26 @@ class Store(Collections):
         prefix = self._options.prefix
         with Store(database.url, prefix=prefix, upgrade="manual") as backup:
             return database.restore(backup.run, prefix, names, target, report)
+
+    def health(self, *, timeout: float = 5.0) -> Health:
+        """Return whether the database answers, and how: for the probes of an orchestrator.
+
+        The check opens a connection of its own. It waits neither for the writer nor for a pooled connection, creates no
+        file and upgrades no schema. No state of the database raises an exception: the result has it as `error`. The
+        check waits up to `timeout` seconds for a connection to each address of a server (fewer if the URL has
+        `connect_timeout`), and again for locks and for each answer.
+
+        Raise `InvalidOption`, and `StoreClosed` after `close`.
+
+        >>> version = store["cities"].put("berlin", {"country": "de"})
+        >>> health = store.health()
+        >>> health.is_healthy, health.is_current, health.error
+        (True, True, None)
+        """
+        self._refuse_if_closed()
+        where = self._url if self._given is None else self._given
+        parts = where, self._options, self._catalogue, self._backend
+        return check_health(*parts, check_seconds("timeout", timeout))
 
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.

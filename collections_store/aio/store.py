@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, get
 import sqlalchemy as sa
 
 from ..collection import Collection
-from ..document import Body, CopiedCollection, CopyProgress, Invalid, check_name, check_names
+from ..document import (
+    Body,
+    CopiedCollection,
+    CopyProgress,
+    Health,
+    Invalid,
+    check_name,
+    check_names,
+)
 from ..engine.backend import connection_limit
 from ..engine.copying import check_report
 from ..engine.group_commit import GroupCommit
@@ -361,6 +369,10 @@ class AsyncStore(AsyncCollections):
         names, report = check_names(collections), check_report(progress)
         restored = partial(self._store.restore, path, names, replace=replace)
         return await run_in_batches(lambda after_batch: restored(progress=after_batch), report)
+
+    async def health(self, *, timeout: float = 5.0) -> Health:  # noqa: ASYNC109 - of the thread, which no task can end
+        """Async counterpart of `Store.health`. It runs in a thread beside the store's own."""
+        return await asyncio.to_thread(partial(self._store.health, timeout=timeout))
 
     async def model(self, name: str) -> type[Any]:
         """Async counterpart of `Store.model`."""

@@ -314,6 +314,16 @@ class Backend:
             pool.resume()
 
     @property
+    def file(self) -> DatabaseFile | None:
+        """The file that is checked while it is open."""
+        return self._file
+
+    @property
+    def uses_replica(self) -> bool:
+        """Whether reads run on a replica at present."""
+        return self._replicas is not None and self._replicas.is_in_use
+
+    @property
     def has_file_open(self) -> bool:
         """Whether connections to a file are open."""
         return self._file is not None and not self._is_paused

@@ -127,6 +127,14 @@ class Urls(Protocol):
         """Return whether opening creates a missing file."""
         return False
 
+    def is_read_only(self, url: sa.URL) -> bool:
+        """Return whether this process cannot write to the file of a URL."""
+        return False
+
+    def reading_url(self, url: sa.URL) -> sa.URL:
+        """Return the URL that opens the same database, and neither creates nor changes its file."""
+        return url
+
 
 class Connections(Protocol):
     """Settings of connections."""
@@ -140,6 +148,8 @@ class Connections(Protocol):
     is but one encoding, and no schemas.
     """
 
+    read_only_probe: str | None = None
+    """The query for whether the server lets this session only read; None: `Urls.is_read_only` decides."""
     process_probe: str | None = None
     """The query for the server's process that executes a statement; None: a connection is no server's."""
 
