@@ -1,4 +1,4 @@
-"""The state of a store's database, as a probe finds it.
+"""The state of a store's database, as a probe finds it, and its problems, as a doctor does.
 
 Rules:
 
@@ -16,14 +16,16 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from ..document import Health
-from ..errors import CollectionsStoreError
+from ..errors import CollectionsStoreError, DatabaseError
 from ..operations.catalogue import Catalogue
-from ..operations.diagnosis import DatabaseState, look
-from ..options import Options
+from ..operations.diagnosis import DatabaseState, Diagnose, Finding, look
+from ..operations.servers import IdentifyServer
+from ..options import Options, safe_url
+from ..sql.dialects import named
 from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION
 from .backend import Backend
-from .executor import translated
+from .executor import call, translated
 from .lifecycle import check_revision
 from .pool import PooledConnection, open_shared_connection
 from .single_use import run_apart
@@ -101,3 +103,35 @@ def bounded(options: Options, database: Database, timeout: float) -> Options:
         return replace(options, busy_timeout=timeout)
     reply = min(timeout, options.reply_timeout or timeout)
     return replace(options, busy_timeout=timeout, reply_timeout=reply)
+
+
+def diagnose(url: sa.URL, options: Options) -> list[Finding]:
+    """Return the problems of a database, those of its replicas too."""
+    options = options.for_url(url)
+    database = named(url.get_backend_name(), options.sharding)
+    file = database.urls.file_of(url)
+    log = None if file is None else Path(f"{file}-wal")
+    diagnosis = Diagnose(log.stat().st_size if log is not None and log.exists() else 0)
+    reading = database.urls.reading_url(url)
+    found = run_apart(reading, options, lambda pooled: call(pooled.connection, diagnosis))
+    return found + _of_replicas(url, options, database)
+
+
+def _of_replicas(url: sa.URL, options: Options, database: Database) -> list[Finding]:
+    replicas = options.replica_url(database)
+    if replicas is None:
+        return []
+    alone = replace(options, replicas=None, consistency=None)
+    try:
+        server, replica = (
+            run_apart(each, own, lambda pooled: IdentifyServer()(pooled.connection))
+            for each, own in ((url, alone), (replicas, alone.of_replicas(replicas)))
+        )
+    except DatabaseError as error:
+        problem = f"no replica can be used, all reads run on the primary: {error}"
+    else:
+        if replica.is_replica and replica.system == server.system:
+            return []
+        problem = "the server is no replica of the database, all reads run on the primary"
+    advice = "correct the URL of the option replicas, or repair the replica"
+    return [Finding("warning", "replication", safe_url(replicas), problem, advice)]

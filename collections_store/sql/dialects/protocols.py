@@ -205,6 +205,32 @@ class Backups(Protocol):
     """The query for the damages of a file: the row "ok", or one for each."""
 
 
+Severity: TypeAlias = Literal["info", "warning", "error"]
+
+
+class Probe(NamedTuple):
+    """A query for problems of a kind. Each row is a problem: a table or "", and values for the texts.
+
+    The parameters are `prefix` and `schema` of the tables and the limits of `operations.diagnosis`. `needs`: the query runs if
+    this one returns a row.
+    """
+
+    check: str
+    severity: Severity
+    sql: str
+    problem: str
+    advice: str
+    needs: str | None = None
+
+
+class Diagnosis(Protocol):
+    """Probes for problems."""
+
+    tables: str
+    """The query for the tables whose names begin with `prefix`, each with one of its indexes, or null."""
+    probes: Sequence[Probe]
+
+
 class Replication(Protocol):
     """Queries to servers that have replicas, and to these. The defaults are those of a database that cannot have any."""
 
@@ -420,6 +446,7 @@ class Database:
     connections: Connections
     backups: Backups
     replication: Replication
+    diagnosis: Diagnosis
     transactions: Transactions
     errors: Errors
     compiler: StatementCompiler
