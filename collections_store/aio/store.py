@@ -310,7 +310,7 @@ class AsyncStore(AsyncCollections):
         return permit
 
     def _submit_step(self, what: object, act: Callable[[Job], Any]) -> Job:
-        step: Any = TransactionStep(str(what), act)
+        step: Any = TransactionStep(what, act)
         job = Job(step, run_step, self._mailbox_here())
         self._steppers.submit(job)
         return job
