@@ -1,10 +1,10 @@
 """Which tests run: each on one database, in turns; all with `--whole-matrix`; those in memory with `-m in_memory`.
 
-The turn of a test is its position in its file plus the seed. A run prints its seed; COLLECTIONS_STORE_TEST_SEED repeats its choice.
+The turn of a test is its position in its file plus the seed COLLECTIONS_STORE_TEST_SEED (0 unless set), which each run prints: with
+another seed tests meet other databases. The property tests have their own random seeds unless it is set.
 """
 
 import os
-import random
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,8 +17,7 @@ from pythons import OTHERS, interpreter_of
 
 T = TypeVar("T")
 SEED_VARIABLE = "COLLECTIONS_STORE_TEST_SEED"
-SEED = int(os.environ.setdefault(SEED_VARIABLE, str(random.randrange(2**32))))
-"""In the environment, so that all worker processes of xdist have the same seed."""
+SEED = int(os.environ.get(SEED_VARIABLE, "0"))
 WHOLE = "COLLECTIONS_STORE_TEST_WHOLE"
 
 
@@ -66,10 +65,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the property tests the seed of the run, unless the command line has one. Let each worker of xdist begin with other
+    """Give the property tests the seed of the run if it is set, unless the command line has one. Let each worker of xdist begin with other
     files: of those that it comes to later, most were compiled by the others.
     """
-    if config.getoption("--hypothesis-seed", None) is None:
+    if SEED_VARIABLE in os.environ and config.getoption("--hypothesis-seed", None) is None:
         core.global_force_seed = SEED  # type: ignore[assignment]
     if config.getoption("--whole-matrix"):
         os.environ[WHOLE] = "1"  # before the modules of tests are imported
