@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         UpdateResult,
         partial_result,
     )  # fmt: skip
+    from .expressions.path import Path
     from .models.fields import F
     from .models.indexes import Indexed
     from .models.upgrades import UpgradeFailure, UpgradeResult, UpgradeSample
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from .query.change import Change
     from .query.filter import Filter
     from .query.index import Explanation, Index
-    from .query.path import Path
     from .query.projection import Projection
     from .query.sort import Sort
     from .store import Store
@@ -97,7 +97,7 @@ _MODULES = {
     "query.change": "Change",
     "query.filter": "Filter",
     "query.index": "Explanation Index",
-    "query.path": "Path",
+    "expressions.path": "Path",
     "query.projection": "Projection",
     "query.sort": "Sort",
     "store": "Store",
