@@ -14,8 +14,8 @@ from ..errors import (
     DatabaseUnavailable,
     TransactionConflict,
 )
+from ..expressions.classes import value_class
 from ..options import CollectionOptions
-from ..query.values import value_class
 from ..sql.dialects.protocols import Database, Probe, Severity
 from ..sql.schema import REVISION
 from ..sql.select import Statements

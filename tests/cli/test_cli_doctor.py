@@ -11,7 +11,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from cli.cli_process import Cli, cli_for
-from conftest import Backend
+from backends import Backend
 from postgres_cluster import Cluster
 
 from collections_store import Store

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from postgres_cluster import Cluster, wait_until
 
 from collections_store import InvalidOption, Store, StoreClosed, migrate
