@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, get_args, overload
 
 from .aggregation.expressions.evaluation import MEMORY_LIMIT
-from .changes import ChangeNotifier, ChangeReader, ChangeStream, check_notifier
+from .changes import ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
     Body,
@@ -30,6 +30,7 @@ from .document import (
     check_ids,
     read_ttl,
 )
+from .engine.notifier import ChangeNotifier
 from .models.upgrades import UpgradeResult
 from .models.versioned import VersionedCodec
 from .operations import by_id

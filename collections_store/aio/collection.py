@@ -20,7 +20,7 @@ from typing import Any, Generic, Self, TypeVar, get_args, overload
 from warnings import warn
 
 from ..aggregation.expressions.evaluation import MEMORY_LIMIT
-from ..changes import ChangeNotifier, ChangeReader, Wait, check_notifier
+from ..changes import ChangeReader, Wait, check_notifier
 from ..codec import Codec
 from ..collection import Bodies, Default, Documents, Indexes, Prefixes, Results, Untyped, Values
 from ..document import (
@@ -42,6 +42,7 @@ from ..document import (
     check_ids,
     read_ttl,
 )
+from ..engine.notifier import ChangeNotifier
 from ..models.upgrades import UpgradeResult
 from ..operations import by_id
 from ..operations.bulk import Mode
