@@ -22,10 +22,10 @@ from .document import Body
 from .engine.jobs import Flag
 from .engine.notifier import ChangeNotifier
 from .errors import InvalidOption, shortened
+from .expressions.classes import value_class
 from .operations.changes import OLDEST, FindPosition, ReadChanges
 from .operations.operation import Steps, follow
 from .query.change import Change, ChangeFilter, ChangePosition, read_token
-from .query.values import value_class
 
 FIRST_BATCH: Final = 50
 MAX_BATCH: Final = 1000

@@ -29,6 +29,7 @@ from .errors import (
     refuse_pickling,
     shortened,
 )
+from .expressions.classes import lazy_type
 from .models.upgrades import Upgrades
 from .models.versioned import VersionedCodec
 from .operations import catalogue
@@ -47,7 +48,6 @@ from .options import (
     check_flag,
 )
 from .query.index import Index
-from .query.values import lazy_type
 from .sql.dialects.protocols import TableVanished
 
 if TYPE_CHECKING:

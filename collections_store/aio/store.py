@@ -33,6 +33,7 @@ from ..errors import (
     TransactionConflict,
     shortened,
 )
+from ..expressions.classes import lazy_type
 from ..forks import at_fork
 from ..operations.catalogue import FindTable
 from ..operations.operation import Operation
@@ -48,7 +49,6 @@ from ..options import (
     check_flag,
     check_function,
 )
-from ..query.values import lazy_type
 from ..sql.schema import mapped_class
 from ..store import ATTEMPTS
 from ..transaction import bound, sync_collection

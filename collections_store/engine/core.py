@@ -26,12 +26,12 @@ import sqlalchemy as sa
 
 from ..codec import Codec
 from ..errors import DatabaseBusy, DatabaseUnavailable, InvalidOption, StoreClosed, shortened
+from ..expressions.budget import checked_by
 from ..forks import at_fork
 from ..operations.catalogue import Catalogue
 from ..operations.changes import LastChange
 from ..operations.operation import Operation
 from ..options import Consistency, Options, StoreOptions, check_integer, read_url, safe_url
-from ..query.budget import checked_by
 from ..query.change import ChangePosition
 from ..sql.catalogue import catalogue_statements
 from ..sql.dialects import named
