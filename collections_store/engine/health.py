@@ -17,77 +17,65 @@ import sqlalchemy as sa
 
 from ..document import Health
 from ..errors import CollectionsStoreError, DatabaseError
-from ..operations.catalogue import Catalogue
 from ..operations.diagnosis import DatabaseState, Diagnose, Finding, look
 from ..operations.servers import IdentifyServer
-from ..options import Options, safe_url
+from ..options import Options, check_seconds, safe_url
 from ..sql.dialects import named
 from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION
-from .backend import Backend
+from .core import Core
 from .executor import call, translated
 from .lifecycle import check_revision
+from .open_database import OpenDatabase
 from .pool import PooledConnection, open_shared_connection
 from .single_use import run_apart
 from .workers import working
 
 
-def check_health(
-    where: sa.URL | sa.Engine,
-    options: Options,
-    catalogue: Catalogue,
-    backend: Backend | None,
-    timeout: float,
-) -> Health:
-    """Return the state of a store's database. `backend` is None before the store's first use."""
-    started = time.monotonic()
-    state, error = DatabaseState(None, False), None
+def check_health(core: Core, timeout: float) -> Health:
+    """Return the state of the database; raise `StoreClosed` and `InvalidOption`."""
+    core.refuse_if_closed()
+    timeout, started = check_seconds("timeout", timeout), time.monotonic()
+    state, opened, error = DatabaseState(None, False), core.opened, None
     try:
         with working():
-            state = _look(where, options, catalogue, backend, timeout)
-            if backend is None:  # an open store goes on when another one upgrades the schema
-                check_revision(state.revision, options, catalogue.statements.database)
+            state = _look(core, opened, timeout)
+            if opened is None:  # an open store goes on when another one upgrades the schema
+                check_revision(state.revision, core.options, core.database)
     except CollectionsStoreError as failure:
         error = str(failure)
+    has_replicas = core.options.replicas is not None
     return Health(
         error is None,
         time.monotonic() - started,
         state.revision,
         state.revision == REVISION,
-        options.read_only or state.is_read_only,
-        None if options.replicas is None else backend is not None and backend.uses_replica,
+        core.options.read_only or state.is_read_only,
+        opened is not None and opened.uses_replica if has_replicas else None,
         error,
     )
 
 
-def _look(
-    where: sa.URL | sa.Engine,
-    options: Options,
-    catalogue: Catalogue,
-    backend: Backend | None,
-    timeout: float,
-) -> DatabaseState:
-    database = catalogue.statements.database
-    url = where.url if isinstance(where, sa.Engine) else where
-    file = None if backend is None else backend.file
-    if database.urls.is_private(url) or (file is None and _will_be_created(url, database)):
-        return DatabaseState(REVISION if catalogue.exists else None, False)
+def _look(core: Core, opened: OpenDatabase | None, timeout: float) -> DatabaseState:
+    url, database = core.url, core.database
+    if core.is_private or (opened is None and _will_be_created(url, database)):
+        return DatabaseState(REVISION if core.catalogue.exists else None, False)
     is_read_only = database.urls.is_read_only(url)
 
     def work(pooled: PooledConnection) -> DatabaseState:
         found = look(pooled.connection)
         return found._replace(is_read_only=found.is_read_only or is_read_only)
 
-    if isinstance(where, sa.Engine):
-        pooled = open_shared_connection(where, catalogue)
-        try:
-            with translated(database, where), pooled.sa.begin():
-                return work(pooled)
-        finally:
-            pooled.close()
-    return run_apart(
-        database.urls.reading_url(url), bounded(options, database, timeout), work, file
-    )
+    if core.engine is None:
+        file = None if opened is None else opened.file
+        options = _bounded(core.options, database, timeout)
+        return run_apart(database.urls.reading_url(url), options, work, file)
+    pooled = open_shared_connection(core.engine, core.catalogue)
+    try:
+        with translated(database, core.engine), pooled.sa.begin():
+            return work(pooled)
+    finally:
+        pooled.close()
 
 
 def _will_be_created(url: sa.URL, database: Database) -> bool:
@@ -97,7 +85,7 @@ def _will_be_created(url: sa.URL, database: Database) -> bool:
     return not Path(path).exists() and Path(path).parent.is_dir()
 
 
-def bounded(options: Options, database: Database, timeout: float) -> Options:
+def _bounded(options: Options, database: Database, timeout: float) -> Options:
     """Return the options of a connection that waits so many seconds at most, for a lock and for each answer."""
     if "reply_timeout" not in database.options:
         return replace(options, busy_timeout=timeout)

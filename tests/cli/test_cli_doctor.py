@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from cli.cli_process import Cli, cli_for
 from backends import Backend
+from cli.cli_process import Cli, cli_for
 from postgres_cluster import Cluster
 
 from collections_store import Store
