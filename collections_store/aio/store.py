@@ -33,7 +33,7 @@ from ..errors import (
     TransactionConflict,
     shortened,
 )
-from ..operations.catalogue import FindTable
+from ..operations.collections import FindTable
 from ..operations.operation import Operation
 from ..options import (
     Consistency,

@@ -34,7 +34,8 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import CollectionsStoreError, DatabaseBusy, DatabaseUnavailable
 from ..operations.bulk import PutListed, puts_together
-from ..operations.operation import CollectionAbsent, Operation
+from ..operations.catalogue import CollectionAbsent
+from ..operations.operation import Operation
 from ..operations.write import NeedsTransaction
 from ..query.budget import checked_by
 from .executor import (

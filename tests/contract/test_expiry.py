@@ -11,7 +11,7 @@ import pytest
 from conftest import Backend, Clock
 
 from collections_store import DuplicateKey, InvalidOption, Store, VersionConflict
-from collections_store.operations.catalogue import FindTable
+from collections_store.operations.collections import FindTable
 
 SECOND = 1_000_000
 
