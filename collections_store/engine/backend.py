@@ -51,7 +51,7 @@ from .pool import (
     open_engine,
     open_shared_connection,
 )
-from .replicas import ANSWER, Replicas, ReadSession
+from .replicas import ANSWER, ReadSession, Replicas
 from .retry import Retries
 from .transactions import TransactionManager
 from .workers import pause_at_forks

@@ -30,6 +30,7 @@ from ..errors import (
     ReadOnlyDatabase,
     TransactionConflict,
 )
+from ..expressions.budget import checked_by
 from ..operations.by_id import Purge
 from ..operations.catalogue import Catalogue, CollectionAbsent
 from ..operations.collections import CreateCollection
@@ -37,7 +38,6 @@ from ..operations.indexes import duplicate_of
 from ..operations.operation import Operation
 from ..operations.session import DriverSession, SharedSession
 from ..options import Isolation
-from ..query.budget import checked_by
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
 from .permits import Permit, running_here

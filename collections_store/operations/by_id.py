@@ -18,7 +18,7 @@ from ..errors import (
     VersionConflict,
     shortened,
 )
-from ..query.values import value_class
+from ..expressions.classes import value_class
 from .connection import Row
 from .operation import Operation, Written
 from .session import Session

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 
 from ..document import CollectionInfo, moment, now
 from ..errors import CollectionExists, CollectionNotFound, InvalidOption
+from ..expressions.classes import value_class
 from ..options import CollectionOptions, Feed, Settings
-from ..query.values import value_class
 from ..sql.dialects.protocols import TableVanished
 from ..sql.select import Statements
 from .catalogue import CollectionAbsent, jsonb_problem, read_options

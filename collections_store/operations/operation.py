@@ -8,7 +8,7 @@ from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from ..query.values import value_class
+from ..expressions.classes import value_class
 from .catalogue import CollectionAbsent
 from .session import Session
 

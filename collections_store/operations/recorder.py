@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..document import now
-from ..query.values import value_class
+from ..expressions.classes import value_class
 from ..sql.by_id import PRUNED, FeedStatements
 from ..sql.catalogue import CatalogueStatements
 from .connection import Connection

@@ -11,7 +11,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..aggregation.expressions.evaluation import OperandError
 from ..codec import Codec, Decode, decode
 from ..document import (
     DeleteResult,
@@ -29,12 +28,14 @@ from ..errors import (
     VersionConflict,
     shortened,
 )
+from ..expressions.classes import value_class
+from ..expressions.evaluation import OperandError
+from ..expressions.path import Path, field_name
+from ..expressions.values import MISSING, identical
 from ..query.filter import Filter
 from ..query.matcher import values_at
-from ..query.path import Path, field_name
 from ..query.projection import Projection
 from ..query.sort import Sort
-from ..query.values import MISSING, identical, value_class
 from ..sql.select import Query
 from ..update import PipelineResult, Update
 from ..update.apply import seed, seed_id

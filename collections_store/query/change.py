@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeAlias, get_args
 
-from ..aggregation.expressions.nodes import Meta
 from ..codec import Codec
 from ..document import Body_co, Document
 from ..errors import InvalidFilter, InvalidOption, InvalidToken, shortened
+from ..expressions.nodes import Meta
 from .conditions import Expression, Field, FitsSchema, Metadata
 from .filter import Filter
 from .matcher import matches as filter_matches

@@ -31,9 +31,9 @@ from collections_store import (
 from collections_store.aio.bridge import note_job
 from collections_store.engine.executor import Abandoned
 from collections_store.engine.jobs import Job
+from collections_store.expressions.budget import checked_by
 from collections_store.operations.operation import Operation, Work
 from collections_store.operations.session import Session
-from collections_store.query.budget import checked_by
 
 
 @dataclass(frozen=True)

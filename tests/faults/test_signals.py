@@ -20,8 +20,8 @@ from conftest import Backend
 from interrupting import Survived, interrupts, watchdog
 
 from collections_store import Store
+from collections_store.expressions.patterns import matchers
 from collections_store.operations.operation import Work
-from collections_store.query.patterns import matchers
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
 

@@ -13,9 +13,9 @@ from property.test_sql_is_the_matcher import postgres_store as postgres_store
 from property.test_sql_is_the_matcher import sqlite_store as sqlite_store
 
 from collections_store import Document, Filter, IndexExists, InvalidIndex, Path, Projection, Store
+from collections_store.expressions.values import compare
 from collections_store.query.matcher import distinct_values, matches
 from collections_store.query.sort import Sort
-from collections_store.query.values import compare
 
 LONG = "x" * 100
 FIELDS = ["a", "b", "a.b", "a.0", 'q"', "d.t", "é", ""]

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from collections_store import Document, Filter, InvalidFilter, Projection, Update
-from collections_store.aggregation.expressions.evaluation import Scope
-from collections_store.aggregation.expressions.nodes import evaluate
-from collections_store.aggregation.expressions.parser import ExpressionParser
 from collections_store.document import Anonymous
+from collections_store.expressions.evaluation import Scope
+from collections_store.expressions.nodes import evaluate
+from collections_store.expressions.parser import ExpressionParser
 from collections_store.query.conditions import values_of
 from collections_store.query.matcher import matches
 

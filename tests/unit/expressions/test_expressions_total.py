@@ -10,8 +10,8 @@ from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collections_store.aggregation.expressions.evaluation import OperandError
-from collections_store.aggregation.expressions.numbers import Total
+from collections_store.expressions.evaluation import OperandError
+from collections_store.expressions.numbers import Total
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
