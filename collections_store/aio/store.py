@@ -307,7 +307,7 @@ class AsyncStore(AsyncCollections):
         return permit
 
     def _submit_step(self, what: object, act: Callable[[Job], Any]) -> Job:
-        step: Any = TransactionStep(str(what), act)
+        step: Any = TransactionStep(what, act)
         job = Job(step, run_step, self._mailbox_here())
         self._steppers.submit(job)
         return job
@@ -397,7 +397,7 @@ class AsyncStore(AsyncCollections):
         """Return a `Collection`, for a synchronous component of an asynchronous program.
 
         Its methods run in the thread that calls them and need no event loop. So does this call where an
-        option is given. `Store.get_sync_collection` explains the options.
+        option is given. `Store.collection` explains the options.
 
         >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
         Collection('my_collection')

@@ -49,14 +49,17 @@ def identical(left: Any, right: Any, *, ordered: bool = True) -> bool:
         case dict():
             if left.keys() != right.keys() or (ordered and list(left) != list(right)):
                 return False
-            return all(identical(v, right[k], ordered=ordered) for k, v in left.items())
+            changed = [(v, right[k]) for k, v in left.items() if v is not right[k]]
         case list():
-            pairs = zip(left, right, strict=False)
-            same = (identical(one, other, ordered=ordered) for one, other in pairs)
-            return len(left) == len(right) and all(same)
+            if len(left) != len(right):
+                return False
+            pairs = zip(left, right, strict=True)
+            changed = [(one, other) for one, other in pairs if one is not other]
         case float():
             return str(left) == str(right)
-    return bool(left == right)
+        case _:
+            return bool(left == right)
+    return all(identical(one, other, ordered=ordered) for one, other in changed)
 
 
 def compare(left: Any, right: Any, *, ordered: bool = True) -> int:

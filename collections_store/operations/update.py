@@ -100,10 +100,8 @@ class Modification:
             return None
         self._check(body, document.body)
         text = self.codec.encode_updated(body)
-        if text == self.codec.encode(document.body):
-            return None
-        same = not ordered and identical(body, document.body, ordered=False)
-        return None if same else text
+        stored = body if self.codec.is_plain else decode(text)
+        return None if identical(stored, document.body, ordered=ordered) else text
 
     def inserted_text(self, id: str, filter: Filter, *, ordered: bool) -> str:
         """Return the text of the body that an upsert inserts."""
