@@ -80,7 +80,7 @@ def collections(target: Target, *, output: Format) -> None:
 def drop(target: Target, collection: str, *, yes: bool) -> None:
     """Delete COLLECTION with all its documents.
 
-    It asks first; without a terminal it needs --yes:
+    The command asks first; without a terminal, pass --yes:
 
     \b
       collections-store drop people --yes
@@ -142,7 +142,7 @@ def library_version() -> str:
 
 
 def _database_version(url: sa.URL) -> str:
-    """Return the database's name and version, which SQLAlchemy reads when it connects."""
+    """Return the database's name and version, read by SQLAlchemy on connecting."""
     import sqlalchemy as sa
 
     engine = sa.create_engine(url)
@@ -200,8 +200,8 @@ def create_index(
 ) -> None:
     """Create an index over FIELDs, and print its name.
 
-    A missing COLLECTION is created; an existing index stays as it is. A FIELD is a dotted path, with :-1 after it
-    if it descends. All of them may also be JSON, as for find --sort:
+    A missing COLLECTION is created; an existing index does not change. A FIELD is a dotted path, followed by :-1
+    for descending order. FIELDs may also be JSON, as for find --sort:
 
     \b
       collections-store index create people address.city age:-1
@@ -237,12 +237,12 @@ def index_as_json(index: Index) -> dict[str, Any]:
 
 
 def index_lines(indexes: Sequence[Index]) -> list[str]:
-    """Return the first line of an export, in a list: no document looks like it. Empty without indexes."""
+    """Return the first line of an export, in a list: no document has this form. Empty without indexes."""
     return [to_text({INDEXES: list(map(index_as_json, indexes))})] if indexes else []
 
 
 def read_indexes(values: Any) -> list[Index]:
-    """Parse the value of the line of indexes; raises `BadItem`."""
+    """Parse the value of the line of indexes; raise `BadItem`."""
     if not isinstance(values, list):
         raise BadItem(f"the indexes must be a list, got {shortened(values)}")
     return [_index(number, value) for number, value in enumerate(values, 1)]
@@ -311,7 +311,7 @@ def current(target: Target) -> None:
 @db.command()
 @on_database
 def check(target: Target) -> None:
-    """Print how the tables differ from this version's schema; exit with 1 if they do.
+    """Print how the tables differ from this version's schema; exit with 1 for differences.
 
     \b
       collections-store db check && echo up to date

@@ -1,5 +1,5 @@
-"""Commands that import what other programs stored: memories of opsdroid and kdeps, AEA's storage, sessions of OpenAI's SDK,
-threads and items of LangGraph.
+"""Commands that import data of other programs: memories of opsdroid and kdeps, AEA's storage, sessions of OpenAI's
+SDK, threads and items of LangGraph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=Fal
 
 
 def memory_options(namespace: str) -> Callable[[F], F]:
-    """Return the options of a command that imports into a memory, by default of this name."""
+    """Return the options of an import into a memory, by default the memory `namespace`."""
 
     def add(command: F) -> F:
         names = click.option(
@@ -67,7 +67,7 @@ def opsdroid(target: Target, /, file: str, *, table: str, **options: Any) -> Non
 def kdeps(target: Target, /, file: str, **options: Any) -> None:
     """Copy the memory of any version of kdeps from the SQLite file FILE into a memory.
 
-    The values of versions up to 0.6, from AGENT_memory.db, are copied into its namespace AGENT. FILE is not
+    The values of versions up to 0.6, from AGENT_memory.db, are copied into the inner namespace AGENT. FILE is not
     changed. Values under the same keys are overwritten. The import is one transaction:
 
     \b
@@ -135,8 +135,8 @@ def openai_agents(
 ) -> None:
     """Copy the sessions of the OpenAI Agents SDK from the SQLite file FILE.
 
-    FILE, of SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession, is not changed. A session that is in the
-    collection already is an error. The import is one transaction:
+    FILE, of SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession, is not changed. A session already in the
+    collection is an error. The import is one transaction:
 
     \b
       collections-store import-openai-agents conversations.db
@@ -173,8 +173,8 @@ def openai_agents(
 def langgraph(target: Target, /, file: str, *, checkpoints: str, items: str) -> None:
     """Copy the threads and the items of LangGraph from the SQLite file FILE.
 
-    FILE, of SqliteSaver, SqliteStore or both, is not changed. What has the same ids is replaced. 100 checkpoints or
-    items are one transaction. LangGraph must be installed:
+    FILE, of SqliteSaver, SqliteStore or both, is not changed. Documents with the same ids are replaced. Each
+    transaction has 100 checkpoints or items. LangGraph must be installed:
 
     \b
       collections-store import-langgraph checkpoints.sqlite
