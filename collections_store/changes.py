@@ -31,10 +31,10 @@ from .document import Body
 from .engine.jobs import Flag
 from .engine.workers import Background
 from .errors import InvalidOption, StoreClosed, shortened
+from .expressions.classes import value_class
 from .operations.changes import OLDEST, FindPosition, ReadChanges
 from .operations.operation import Steps, follow
 from .query.change import Change, ChangeFilter, ChangePosition, read_token
-from .query.values import value_class
 
 POLL_INTERVAL: Final = 0.25
 """Seconds."""
@@ -310,7 +310,7 @@ class ChangeStream(Generic[Body]):
         """Return the next change, or None if there is none yet.
 
         >>> with Store("sqlite://") as store:
-        ...     cities = store.get_sync_collection("cities", changes=True)
+        ...     cities = store.collection("cities", changes=True)
         ...     stream = cities.watch()
         ...     version = cities.put("berlin", {})
         ...     stream.try_next().id, stream.try_next()

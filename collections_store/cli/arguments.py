@@ -20,7 +20,7 @@ import click
 from .. import CollectionNotFound, DatabaseUnavailable, InvalidFilter, InvalidSort, Path
 from ..engine.database_file import identity
 from ..errors import did_you_mean, shortened
-from ..query.path import path_or_text
+from ..expressions.path import path_or_text
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
 from .output import Exit, Failure, on_terminal, to_text
 
@@ -112,7 +112,7 @@ class Target:
 
     def collection(self, store: Store, name: str) -> Collection:
         """Return an existing collection. Read the catalogue only if the collection seems empty."""
-        collection = store.get_sync_collection(name)
+        collection = store.collection(name)
         if not collection.list(limit=1):
             self.check(store, [name])
         return collection

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 from ..codec import Codec, decode
 from ..document import Document, new_id
 from ..errors import DialogueConflict, DuplicateKey, InvalidBody, VersionConflict
+from ..expressions.path import Path, is_index
 from ..operations import by_id
 from ..operations.bulk import Given, PutBatch, batches
 from ..operations.find import Count, Find
@@ -24,7 +25,6 @@ from ..query import conditions
 from ..query.conditions import And, Condition, Field, HasObject, Not, Or
 from ..query.filter import Filter, conjuncts
 from ..query.matcher import matches
-from ..query.path import Path, is_index
 from ..query.sort import Sort
 from .model import DialogueLabel
 from .records import (
