@@ -354,7 +354,7 @@ class VersionConflict(CollectionsStoreError, RuntimeError):
         must = "not be there" if expected is None else f"have version {expected}"
         has = "there is none" if found is None else f"it has version {found}"
         super().__init__(
-                        f"collection {collection}: {shortened(id)} should {must}, but {has}: "
+            f"collection {collection}: {shortened(id)} should {must}, but {has}: "
             "read the document again, then repeat the change"
         )
         self.collection, self.id, self.expected, self.found = collection, id, expected, found
