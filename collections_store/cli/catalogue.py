@@ -27,12 +27,10 @@ from .output import (
     Exit,
     Failure,
     Format,
-    binary_output,
     counted,
     emit,
-    table,
     to_text,
-    write_lines,
+    write_rows,
 )
 
 if TYPE_CHECKING:
@@ -54,23 +52,15 @@ def collections(target: Target, *, output: Format) -> None:
     """
     with target.to_read() as store:
         found = store.collections()
-    if output == "table":
-        rows = [(info.name, f"{info.count:,}", f"{info.size:,}") for info in found]
-        number: dict[str, Any] = {"justify": "right", "no_wrap": True}
-        columns: dict[str, Any] = {"name": {"overflow": "fold"}}
-        columns |= {"count": number, "bytes": number}
-        emit(table(columns.items(), rows).rstrip("\n"))
-    else:
-        lines = (
-            {
-                "name": info.name,
-                "count": info.count,
-                "size": info.size,
-                "created_at": info.created_at.isoformat(),
-            }
-            for info in found
-        )
-        write_lines(map(to_text, lines), binary_output(), array=output == "json")
+    rows = [(info.name, f"{info.count:,}", f"{info.size:,}") for info in found]
+    number: dict[str, Any] = {"justify": "right", "no_wrap": True}
+    columns = {"name": {"overflow": "fold"}, "count": number, "bytes": number}
+    lines = [
+        {"name": each.name, "count": each.count, "size": each.size}
+        | {"created_at": each.created_at.isoformat()}
+        for each in found
+    ]
+    write_rows(lines, output, columns, rows)
 
 
 @click.command()
@@ -170,21 +160,17 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
     """
     with target.to_read() as store:
         found = target.collection(store, collection).indexes()
-    if output == "table":
-        rows = [
-            (
-                each.name,
-                ", ".join(f"{field}:{direction}" for field, direction in each.fields),
-                ", ".join(word for word in ("unique", "arrays") if getattr(each, word)),
-                "" if each.where is None else to_text(each.to_json()["where"]),
-            )
-            for each in found
-        ]
-        columns = {name: {"overflow": "fold"} for name in ("name", "fields", "kind", "where")}
-        emit(table(columns.items(), rows).rstrip("\n"))
-    else:
-        lines = (to_text(index_as_json(each)) for each in found)
-        write_lines(lines, binary_output(), array=output == "json")
+    rows = [
+        (
+            each.name,
+            ", ".join(f"{field}:{direction}" for field, direction in each.fields),
+            ", ".join(word for word in ("unique", "arrays") if getattr(each, word)),
+            "" if each.where is None else to_text(each.to_json()["where"]),
+        )
+        for each in found
+    ]
+    columns = {name: {"overflow": "fold"} for name in ("name", "fields", "kind", "where")}
+    write_rows(map(index_as_json, found), output, columns, rows)
 
 
 @index.command("create")

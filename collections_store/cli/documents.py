@@ -39,7 +39,7 @@ from .output import (
     emit,
     to_text,
     write_documents,
-    write_lines,
+    write_values,
 )
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def distinct(target: Target, collection: str, field: str, filter: str, *, output
     path, query = read_field(field), read_json(filter, "FILTER")
     with target.to_read() as store:
         values = target.collection(store, collection).distinct(path, query)
-    write_lines(map(to_text, values), binary_output(), array=output == "json")
+    write_values(values, output)
 
 
 @click.command()

@@ -132,6 +132,24 @@ def write_lines(lines: Iterable[str], stream: IO[bytes], *, array: bool) -> None
     _send(_array(lines) if array else (f"{line}\n" for line in lines), stream)
 
 
+def write_values(values: Iterable[Any], format: Format) -> None:
+    """Write values on standard output as JSON lines, or as an array."""
+    write_lines(map(to_text, values), binary_output(), array=format == "json")
+
+
+def write_rows(
+    values: Iterable[Any],
+    format: Format,
+    columns: Mapping[str, Mapping[str, Any]],
+    rows: Iterable[Sequence[str]],
+) -> None:
+    """Write values on standard output as JSON, or `rows` as a table of `columns` with rich's options."""
+    if format == "table":
+        emit(table(columns.items(), rows).rstrip("\n"))
+    else:
+        write_values(values, format)
+
+
 def _send(pieces: Iterable[str], stream: IO[bytes]) -> None:
     """Write each piece completely: with PYTHONUNBUFFERED, `write` may write only a part."""
     for piece in pieces:
