@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain, groupby
 from operator import itemgetter
@@ -40,7 +41,6 @@ from ... import (
     Path,
     Sort,
 )
-from ..stores import time_before
 from .records import (
     CHECKPOINTS,
     INLINE,
@@ -589,7 +589,7 @@ class Checkpoints:
         return [each for each in stored if each.id not in kept]
 
     def delete_idle(self, seconds: float) -> Steps[int]:
-        since = time_before(seconds)
+        since = datetime.now(UTC) - timedelta(seconds=seconds)
         recent = {**_NO_WRITE, "$updated_at": {"$gte": since}}
         threads = yield call("distinct", "thread", {"$id": under(CHECKPOINTS), **_NO_WRITE})
         active = yield call("distinct", "thread", {"$id": under(CHECKPOINTS), **recent})
