@@ -226,17 +226,17 @@ import json, sys
 from collections_store import Store
 url, options, cursor = map(json.loads, sys.argv[1:])
 with Store(url, **options) as store:
-    page = store["things"].page({"kind": 3}, sort="n", limit=5, after=cursor)
+    page = store["others"].page({"kind": 3}, sort="n", limit=5, after=cursor)
     print(json.dumps([[document.id for document in page], page.cursor]))
 """
 
 
 def test_cursors_are_valid_in_other_stores_and_processes(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
-        things = store["things"]
-        things.put_many((str(n), body(n)) for n in range(200))
-        expected = [document.id for document in things.find({"kind": 3}, sort="n")]
-        first = things.page({"kind": 3}, sort="n", limit=5)
+        others = store["others"]
+        others.put_many((str(n), body(n)) for n in range(200))
+        expected = [document.id for document in others.find({"kind": 3}, sort="n")]
+        first = others.page({"kind": 3}, sort="n", limit=5)
     arguments = map(json.dumps, (shared_backend.url, shared_backend.options, first.cursor))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
@@ -246,7 +246,7 @@ def test_cursors_are_valid_in_other_stores_and_processes(shared_backend: Backend
     )
     second, cursor = json.loads(done.stdout)
     with Store(shared_backend.url, **shared_backend.options) as store:
-        third = store["things"].page({"kind": 3}, sort="n", limit=100, after=cursor)
+        third = store["others"].page({"kind": 3}, sort="n", limit=100, after=cursor)
         assert [d.id for d in first] + second + [d.id for d in third] == expected
         assert third.cursor is None
 
