@@ -54,6 +54,7 @@ PUBLIC = (
     "collections_store.integrations.soul_machines",
     "collections_store.integrations.sqlite_files",
     "collections_store.integrations.stores",
+    "collections_store.integrations.ids",
 )
 FILES = "integrations.sqlite_files"
 """Uses sqlite3 alone, with its own SQL: the files are of other programs."""
