@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         UpdateResult,
         partial_result,
     )  # fmt: skip
+    from .expressions.path import Path
     from .models.fields import F
     from .models.indexes import Indexed
     from .models.upgrades import UpgradeFailure, UpgradeResult, UpgradeSample
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
     from .query.change import Change
     from .query.filter import Filter
     from .query.index import Explanation, Index
-    from .query.path import Path
     from .query.projection import Projection
     from .query.sort import Sort
     from .store import Store
@@ -95,7 +95,7 @@ _MODULES = {
     "query.change": "Change",
     "query.filter": "Filter",
     "query.index": "Explanation Index",
-    "query.path": "Path",
+    "expressions.path": "Path",
     "query.projection": "Projection",
     "query.sort": "Sort",
     "store": "Store",

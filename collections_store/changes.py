@@ -31,10 +31,10 @@ from .document import Body
 from .engine.jobs import Flag
 from .engine.workers import Background
 from .errors import InvalidOption, StoreClosed, shortened
+from .expressions.classes import value_class
 from .operations.changes import OLDEST, FindPosition, ReadChanges
 from .operations.operation import Steps, follow
 from .query.change import Change, ChangeFilter, ChangePosition, read_token
-from .query.values import value_class
 
 POLL_INTERVAL: Final = 0.25
 """Seconds."""

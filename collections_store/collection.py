@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, get_args, overload
 
-from .aggregation.expressions.evaluation import MEMORY_LIMIT
 from .changes import ChangeNotifier, ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
@@ -30,6 +29,8 @@ from .document import (
     check_ids,
     read_ttl,
 )
+from .expressions.evaluation import MEMORY_LIMIT
+from .expressions.path import FieldLike
 from .models.upgrades import UpgradeResult
 from .models.versioned import VersionedCodec
 from .operations import by_id
@@ -44,7 +45,6 @@ from .options import Consistency, Ttl, check_choice, check_version
 from .query.change import ChangeKind
 from .query.filter import FilterLike
 from .query.index import Explanation, Index, read_index_name
-from .query.path import FieldLike
 from .query.sort import SortLike
 from .update import UpdateLike
 

@@ -52,6 +52,7 @@ from .errors import (
     TransactionConflict,
     shortened,
 )
+from .expressions.budget import checked_by
 from .operations.catalogue import Catalogue, FindTable
 from .operations.changes import LastChange
 from .operations.connection import SharedConnection
@@ -68,7 +69,6 @@ from .options import (
     check_integer,
     safe_url,
 )
-from .query.budget import checked_by
 from .query.change import ChangePosition
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named

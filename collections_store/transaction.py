@@ -24,6 +24,7 @@ from .errors import (
     missing_collection,
     refuse_pickling,
 )
+from .expressions.classes import lazy_type
 from .models.upgrades import Upgrades
 from .models.versioned import VersionedCodec
 from .operations import catalogue
@@ -42,7 +43,6 @@ from .options import (
     check_flag,
 )
 from .query.index import Index
-from .query.values import lazy_type
 from .sql.dialects.protocols import TableVanished
 
 if TYPE_CHECKING:

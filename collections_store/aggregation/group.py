@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Final
 
 from ..document import Anonymous
 from ..errors import InvalidOperand
-from ..query.values import MISSING, is_number
-from .expressions.evaluation import OperandError, is_null, key_of, order
-from .expressions.nodes import Meta, Reference, evaluate, nodes_of
-from .expressions.numbers import Total
+from ..expressions.evaluation import OperandError, is_null, key_of, order
+from ..expressions.nodes import Meta, Reference, evaluate, nodes_of
+from ..expressions.numbers import Total
+from ..expressions.values import MISSING, is_number
 from .rows import Context, Row, StageMemory, placed, with_value
 from .stages import AccumulatorName, Group, Keys
 

@@ -18,7 +18,10 @@ from typing import Any, Final, TypeAlias
 
 from .. import codec
 from ..document import Document, metadatum
-from ..query.budget import spend
+from ..expressions.budget import spend
+from ..expressions.evaluation import key_of
+from ..expressions.path import Path
+from ..expressions.values import MISSING
 from ..query.conditions import (
     And,
     Condition,
@@ -32,9 +35,6 @@ from ..query.conditions import (
 from ..query.filter import Filter, conjuncts
 from ..query.matcher import distinct_values, values_at
 from ..query.parser import one_of
-from ..query.path import Path
-from ..query.values import MISSING
-from .expressions.evaluation import key_of
 from .rows import Context, Row, StageMemory, computed, placed, with_body, with_value
 from .stages import Lookup, Match, PlacedStage, Side
 

@@ -16,15 +16,15 @@ from ..errors import (
     InvalidSort,
     shortened,
 )
+from ..expressions.nodes import Constant, Node
+from ..expressions.parser import ExpressionParser, check_keys
+from ..expressions.path import Path
+from ..expressions.values import is_number
 from ..query.conditions import read_target
 from ..query.filter import Filter
 from ..query.parser import FilterParser
-from ..query.path import Path
 from ..query.sort import Sort
-from ..query.values import is_number
 from . import stages
-from .expressions.nodes import Constant, Node
-from .expressions.parser import ExpressionParser, check_keys
 from .stages import Accumulator, Entry, Keys, Named, PlacedStage, Side, Stage, Tree
 
 MAX_STAGES: Final = 200

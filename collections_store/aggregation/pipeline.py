@@ -16,13 +16,13 @@ from typing import Any
 from ..codec import Codec
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand, shortened
-from ..query.budget import spend
+from ..expressions.budget import spend
+from ..expressions.evaluation import MEMORY_LIMIT, Scope
+from ..expressions.values import MISSING
 from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.sort import Sort
-from ..query.values import MISSING
 from . import stages
-from .expressions.evaluation import MEMORY_LIMIT, Scope
 from .group import grouped, paths_of
 from .lookup import joined
 from .parser import PipelineParser

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from ..expressions.classes import value_class
+from ..expressions.nodes import Node
 from ..query.conditions import MetadataField, values_of
 from ..query.filter import Filter
 from ..query.sort import Sort
-from ..query.values import value_class
-from .expressions.nodes import Node
 
 Keys: TypeAlias = tuple[str, ...]
 Side: TypeAlias = Keys | MetadataField

@@ -28,16 +28,16 @@ from ..operations.size import is_large
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(slots=True, repr=False)
 class TransactionStep:
     """A step of a transaction, in place of the operation of a job."""
 
-    name: str
+    what: object
     act: Callable[[Job], Any]
     writes: ClassVar[bool] = True
 
     def __repr__(self) -> str:
-        return self.name
+        return str(self.what)
 
 
 def run_step(job: Job) -> None:

@@ -19,7 +19,6 @@ from inspect import isawaitable
 from typing import Any, Generic, Self, TypeVar, get_args, overload
 from warnings import warn
 
-from ..aggregation.expressions.evaluation import MEMORY_LIMIT
 from ..changes import ChangeNotifier, ChangeReader, Wait, check_notifier
 from ..codec import Codec
 from ..collection import Bodies, Default, Documents, Indexes, Prefixes, Results, Untyped, Values
@@ -42,6 +41,8 @@ from ..document import (
     check_ids,
     read_ttl,
 )
+from ..expressions.evaluation import MEMORY_LIMIT
+from ..expressions.path import FieldLike
 from ..models.upgrades import UpgradeResult
 from ..operations import by_id
 from ..operations.bulk import Mode
@@ -55,7 +56,6 @@ from ..options import Consistency, Ttl, check_choice, check_version
 from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike
 from ..query.index import Explanation, read_index_name
-from ..query.path import FieldLike
 from ..query.sort import SortLike
 from ..update import UpdateLike
 from .bridge import compute, follow

@@ -33,6 +33,7 @@ from ..errors import (
     TransactionConflict,
     shortened,
 )
+from ..expressions.classes import lazy_type
 from ..operations.catalogue import FindTable
 from ..operations.operation import Operation
 from ..options import (
@@ -47,7 +48,6 @@ from ..options import (
     check_flag,
     check_function,
 )
-from ..query.values import lazy_type
 from ..sql.schema import mapped_class
 from ..store import ATTEMPTS, EXIT_TIMEOUT, Store
 from ..transaction import sync_collection
@@ -310,7 +310,7 @@ class AsyncStore(AsyncCollections):
         return permit
 
     def _submit_step(self, what: object, act: Callable[[Job], Any]) -> Job:
-        step: Any = TransactionStep(str(what), act)
+        step: Any = TransactionStep(what, act)
         job = Job(step, run_step, self._mailbox_here())
         self._steppers.submit(job)
         return job

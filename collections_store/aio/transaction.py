@@ -21,6 +21,7 @@ from ..errors import (
     note_outcome,
     refuse_pickling,
 )
+from ..expressions.classes import lazy_type
 from ..models.versioned import VersionedCodec
 from ..operations import catalogue
 from ..operations.operation import Operation
@@ -34,7 +35,6 @@ from ..options import (
     VersionSettings,
     check_flag,
 )
-from ..query.values import lazy_type
 from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, opened, remove_savepoint
 from .bridge import abandon, is_cancelled, note_job, wait_uncancellably
 from .collection import AsyncCollection

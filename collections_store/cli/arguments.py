@@ -20,7 +20,7 @@ import click
 from .. import CollectionNotFound, DatabaseUnavailable, InvalidFilter, InvalidSort, Path
 from ..engine.database_file import identity
 from ..errors import did_you_mean, shortened
-from ..query.path import path_or_text
+from ..expressions.path import path_or_text
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
 from .output import Exit, Failure, on_terminal, to_text
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from ..errors import InvalidDialogueMessage, InvalidOption, RepeatedMessage, check_format, shortened
-from ..query.values import equal
+from ..expressions.values import equal
 
 T = TypeVar("T")
 UNASSIGNED: Final = ""

@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 from ..codec import Codec, decode
 from ..document import Document, spelled
 from ..errors import DialogueConflict, InvalidOption, SchemaTooNew, check_format, shortened
-from ..query.values import equal
+from ..expressions.values import equal
 from .model import Dialogue, DialogueLabel, Message, Rules, check_string
 
 D = TypeVar("D")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ..expressions.path import Path, is_index
 from ..query import conditions
 from ..query.conditions import And, Condition, Field, HasObject, Not, Or
 from ..query.filter import Filter, conjuncts
-from ..query.path import Path, is_index
 
 MESSAGES: Final = "messages"
 _NEEDS_VALUE = (

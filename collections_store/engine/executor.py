@@ -30,13 +30,13 @@ from ..errors import (
     ReadOnlyDatabase,
     TransactionConflict,
 )
+from ..expressions.budget import checked_by
 from ..operations.by_id import Purge
 from ..operations.catalogue import Catalogue, CreateCollection
 from ..operations.connection import DriverConnection, SharedConnection
 from ..operations.indexes import duplicate_of
 from ..operations.operation import CollectionAbsent, Operation
 from ..options import Isolation
-from ..query.budget import checked_by
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
 from .permits import Permit, running_here

@@ -33,10 +33,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
 
 from ..errors import CollectionsStoreError, DatabaseBusy, DatabaseUnavailable
+from ..expressions.budget import checked_by
 from ..operations.bulk import PutListed, puts_together
 from ..operations.operation import CollectionAbsent, Operation
 from ..operations.write import NeedsTransaction
-from ..query.budget import checked_by
 from .executor import (
     Abandoned,
     Executor,

@@ -31,8 +31,8 @@ from ..errors import (
     TransactionConflict,
     TransactionEnded,
 )
+from ..expressions.budget import checked_by
 from ..options import Isolation
-from ..query.budget import checked_by
 from ..sql.dialects.protocols import TableVanished
 from .executor import Executor, Interruptible, raise_if_abandoned, run_inside
 from .group_commit import GroupCommit

@@ -28,6 +28,7 @@ from ..errors import (
     VersionConflict,
     shortened,
 )
+from ..expressions.values import equal, identical
 from ..memory.aio import AsyncMemoryHost
 from ..memory.encoding import to_json, value_of
 from ..memory.memory import MemoryHost
@@ -38,7 +39,6 @@ from ..operations.operation import Operation, Work
 from ..operations.update import DeleteMatching
 from ..options import Ttl
 from ..query.filter import Filter
-from ..query.values import equal, identical
 
 Policy: TypeAlias = Literal["creator", "anyone", "raise"]
 Model: TypeAlias = Callable[..., Any]

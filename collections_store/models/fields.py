@@ -16,8 +16,8 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, is
 
 from ..codec import spell
 from ..errors import InvalidFilter, UnknownField, shortened
+from ..expressions.path import Path, is_index
 from ..query.filter import ComparableField
-from ..query.path import Path, is_index
 from .codec import Library, adapter_of
 from .declared import MAX_CACHED, DeclaredField, alternatives, declared_fields, name_of
 

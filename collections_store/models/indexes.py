@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from ..errors import InvalidIndex, shortened
+from ..expressions.path import Path
 from ..query.index import Index
-from ..query.path import Path
 from .declared import alternatives, declared_fields, metadata_within, name_of
 
 

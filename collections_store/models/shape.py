@@ -17,10 +17,10 @@ from typing import Any, Final, TypeAlias
 
 from ..document import SCHEMA_VERSION
 from ..errors import UnknownField
+from ..expressions.path import Path, is_index
 from ..query.conditions import Condition, Fails, Field, HasElement, HasObject, Passes, Test, Value
 from ..query.filter import Filter, leaves
 from ..query.index import Index
-from ..query.path import Path, is_index
 from ..query.sort import Sort
 from ..update import PipelineResult, Update
 from ..update.operators import Pull, Push

@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import codec
-from ..aggregation.expressions.evaluation import MEMORY_LIMIT
 from ..aggregation.group import row_of
 from ..aggregation.pipeline import Leading, Pipeline, run
 from ..aggregation.rows import Context, Row, StageMemory, placed
 from ..document import Anonymous, Document
 from ..errors import InvalidPipeline, shortened
+from ..expressions.classes import value_class
+from ..expressions.evaluation import MEMORY_LIMIT
+from ..expressions.values import MISSING
 from ..query.filter import Filter
 from ..query.sort import NATURAL
-from ..query.values import MISSING, value_class
 from ..sql.select import MAX_VALUE
 from .connection import Inexact
 from .find import Count, Find

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from ..document import BulkWriteResult, DeleteResult, PutManyResult, Refusal, UpdateResult
 from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
-from ..query.values import value_class
+from ..expressions.classes import value_class
 from ..sql.dialects.protocols import UniqueViolated
 from .by_id import AtomicWrite, Insert, Purge, Put, id_taken
 from .connection import as_lists

@@ -18,7 +18,7 @@ from ..errors import (
     VersionConflict,
     shortened,
 )
-from ..query.values import value_class
+from ..expressions.classes import value_class
 from .operation import Operation, Written
 from .write import Beside, Writer, lifetime
 

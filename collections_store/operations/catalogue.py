@@ -22,8 +22,8 @@ from ..errors import (
     SchemaError,
     SchemaTooNew,
 )
+from ..expressions.classes import value_class
 from ..options import CollectionOptions, Feed, Settings
-from ..query.values import value_class
 from ..sql.catalogue import CatalogueStatements
 from ..sql.dialects.protocols import TableVanished
 from ..sql.schema import REVISION

@@ -29,8 +29,8 @@ from ..errors import (
     InvalidToken,
     shortened,
 )
+from ..expressions.classes import value_class
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
-from ..query.values import value_class
 from ..sql.by_id import PRUNED, FeedStatements
 from .operation import Operation
 

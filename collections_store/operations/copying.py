@@ -21,9 +21,9 @@ from ..errors import (
     InvalidIndex,
     shortened,
 )
+from ..expressions.classes import value_class
 from ..options import CollectionOptions
 from ..query.index import Index
-from ..query.values import value_class
 from ..sql.schema import REVISION
 from .by_id import body_of
 from .catalogue import (

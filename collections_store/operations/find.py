@@ -13,7 +13,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..aggregation.expressions.evaluation import key_of, size_of, sort_key
 from ..codec import Codec, Decode, decode
 from ..document import Document, Page, check_id, first_after, is_plain_id, metadatum, now
 from ..errors import (
@@ -24,6 +23,8 @@ from ..errors import (
     InvalidProjection,
     shortened,
 )
+from ..expressions.classes import value_class
+from ..expressions.evaluation import key_of, size_of, sort_key
 from ..options import CollectionOptions
 from ..query.conditions import And, Target
 from ..query.cursor import Position, seal, unseal
@@ -32,7 +33,6 @@ from ..query.index import Explanation, Index, Ordered, Plan, creation, indexable
 from ..query.matcher import distinct_values
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
-from ..query.values import value_class
 from ..sql.select import Query, Statements
 from .by_id import as_document
 from .connection import Inexact

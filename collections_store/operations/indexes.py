@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from .. import codec
 from ..document import Document
 from ..errors import DuplicateKey, IndexExists, InvalidIndex
+from ..expressions.classes import value_class
+from ..expressions.path import Path, path_prefixes
 from ..options import CollectionOptions, Settings
 from ..query.conditions import And, Condition, Equals, Field, HasType, Or, Value
 from ..query.filter import Filter
 from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
 from ..query.matcher import matches, value_at
-from ..query.path import Path, path_prefixes
 from ..query.sort import key_of
-from ..query.values import value_class
 from .catalogue import Entry, check_readable, existing, lock_entry, read_entry, set_options
 from .find import Find
 from .operation import Operation, Written

@@ -9,7 +9,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from ..errors import CollectionsStoreError
-from ..query.values import value_class
+from ..expressions.classes import value_class
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -47,9 +47,9 @@ from ..errors import (
     note_outcome,
     shortened,
 )
+from ..expressions.classes import value_class
 from ..options import Settings, check_choice, check_version
 from ..query.index import Index
-from ..query.values import value_class
 from .bulk import MAX_ROWS, BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, written_body
 from .catalogue import AS_IT_IS, Configure

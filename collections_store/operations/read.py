@@ -28,13 +28,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from ..codec import Decode, decode, spell
 from ..document import Document, new_document
+from ..expressions.classes import value_class
+from ..expressions.path import Path
 from ..query.cursor import Position
 from ..query.filter import Filter
 from ..query.matcher import matches
-from ..query.path import Path
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Key, Sort
-from ..query.values import value_class
 from ..sql.select import Query
 from .by_id import as_document, raise_unless_skipped
 from .connection import Inexact

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ..expressions.classes import value_class
 from ..options import Options
-from ..query.values import value_class
 from .operation import Operation
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..aggregation.expressions.evaluation import OperandError
 from ..codec import Codec, Decode, decode
 from ..document import (
     DeleteResult,
@@ -29,12 +28,14 @@ from ..errors import (
     VersionConflict,
     shortened,
 )
+from ..expressions.classes import value_class
+from ..expressions.evaluation import OperandError
+from ..expressions.path import Path, field_name
+from ..expressions.values import MISSING, identical
 from ..query.filter import Filter
 from ..query.matcher import values_at
-from ..query.path import Path, field_name
 from ..query.projection import Projection
 from ..query.sort import Sort
-from ..query.values import MISSING, identical, value_class
 from ..sql.select import Query
 from ..update import PipelineResult, Update
 from ..update.apply import seed, seed_id
@@ -99,10 +100,8 @@ class Modification:
             return None
         self._check(body, document.body)
         text = self.codec.encode_updated(body)
-        if text == self.codec.encode(document.body):
-            return None
-        same = not ordered and identical(body, document.body, ordered=False)
-        return None if same else text
+        stored = body if self.codec.is_plain else decode(text)
+        return None if identical(stored, document.body, ordered=ordered) else text
 
     def inserted_text(self, id: str, filter: Filter, *, ordered: bool) -> str:
         """Return the text of the body that an upsert inserts."""

@@ -18,10 +18,10 @@ from ..errors import (
     DocumentTooNew,
     TransactionConflict,
 )
+from ..expressions.classes import value_class
 from ..query.conditions import Metadata
 from ..query.filter import Filter
 from ..query.index import every_conjunct
-from ..query.values import value_class
 from ..sql.dialects.protocols import UniqueViolated
 from .aggregate import Aggregate
 from .bulk import BulkBatch, Together, attempt

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeAlias, get_args
 
-from ..aggregation.expressions.nodes import Meta
 from ..codec import Codec
 from ..document import Body_co, Document
 from ..errors import InvalidFilter, InvalidOption, InvalidToken, shortened
+from ..expressions.nodes import Meta
 from .conditions import Expression, Field, FitsSchema, Metadata
 from .filter import Filter
 from .matcher import matches as filter_matches
@@ -58,6 +58,12 @@ class ChangeFilter:
 
     filter: Filter = Filter()  # noqa: RUF009 - it is frozen
     kinds: frozenset[ChangeKind] = KINDS
+    _needs_bodies: bool = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        parts = _parts(self.filter.condition)
+        needs = any(isinstance(each, Field | FitsSchema | Expression) for each in parts)
+        object.__setattr__(self, "_needs_bodies", needs)
 
     @classmethod
     def parse(cls, filter: Any, kinds: Any, codec: Codec) -> ChangeFilter:
@@ -106,11 +112,6 @@ class ChangeFilter:
         return filter_matches(
             self.filter, Document(change.id, body, change.version), ordered=ordered
         )
-
-    @property
-    def _needs_bodies(self) -> bool:
-        parts = _parts(self.filter.condition)
-        return any(isinstance(each, Field | FitsSchema | Expression) for each in parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
-from ..aggregation.expressions.evaluation import key_of
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec, decode
 from ..errors import cut, shortened
-from .path import Path, field_name, path_repr
-from .patterns import Pattern
-from .values import value_class
+from ..expressions.classes import value_class
+from ..expressions.evaluation import key_of
+from ..expressions.path import Path, field_name, path_repr
+from ..expressions.patterns import Pattern
 
 Kind: TypeAlias = Literal[
     "null", "boolean", "number", "string", "array", "object", "regex", "plain regex", "prefix regex",

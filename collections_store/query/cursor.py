@@ -21,10 +21,10 @@ from typing import Any, Final
 
 from .. import codec
 from ..errors import InvalidCursor, shortened
+from ..expressions.path import Path
+from ..expressions.patterns import Pattern
 from . import conditions
 from .filter import Filter
-from .path import Path
-from .patterns import Pattern
 from .sort import Key, Sort, SortField
 
 _FORMAT: Final = b"\x02"

@@ -13,6 +13,13 @@ from typing import Any, NoReturn, TypeAlias
 
 from ..codec import Codec, decode
 from ..errors import InvalidFilter, shortened
+from ..expressions.path import (
+    FieldLike,
+    NamedField,
+    Path,
+    field_name,
+    path_or_text,
+)
 from .conditions import (
     And,
     Bits,
@@ -42,7 +49,6 @@ from .conditions import (
     shape_of,
 )
 from .parser import FilterParser, check_equals, check_levels, holds_operators
-from .path import FieldLike, NamedField, Path, field_name, path_or_text
 
 EVERYTHING = And(())
 _CODEC = Codec()

@@ -9,6 +9,14 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from .. import codec
 from ..errors import CollectionsStoreError, InvalidIndex, InvalidSort, cut, shortened
+from ..expressions.path import (
+    MAX_KEYS,
+    Path,
+    is_index,
+    path_or_text,
+    path_prefixes,
+    path_repr,
+)
 from .conditions import (
     TIMES,
     And,
@@ -29,7 +37,6 @@ from .conditions import (
 )
 from .filter import Filter
 from .parser import FilterParser
-from .path import MAX_KEYS, Path, is_index, path_or_text, path_prefixes, path_repr
 from .sort import Sort, SortField, field_pairs
 
 MAX_FIELDS: Final = 5

@@ -14,9 +14,10 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from ..errors import InvalidFilter, MissingExtra, shortened
-from .patterns import compiled
-from .patterns.parser import InvalidPattern
-from .values import NON_JSON_TYPES, TYPES, is_number, value_class
+from ..expressions.classes import value_class
+from ..expressions.patterns import compiled
+from ..expressions.patterns.parser import InvalidPattern
+from ..expressions.values import NON_JSON_TYPES, TYPES, is_number
 
 SchemaPath: TypeAlias = tuple[str | int, ...]
 Keyword: TypeAlias = Callable[[Any, Any, Any, Mapping[str, Any]], bool]

@@ -24,10 +24,19 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
 
-from ..aggregation.expressions.evaluation import NO_VARIABLES, Scope, key_of, truthy
-from ..aggregation.expressions.nodes import evaluate
 from ..document import Anonymous, Document, metadatum
-from .budget import spend
+from ..expressions.budget import spend
+from ..expressions.evaluation import NO_VARIABLES, Scope, key_of, truthy
+from ..expressions.nodes import evaluate
+from ..expressions.path import is_index, walk
+from ..expressions.values import (
+    MISSING,
+    RANKS,
+    TYPES,
+    compare,
+    equal,
+    is_number,
+)
 from .conditions import (
     WHOLE_ARRAY_TESTS,
     And,
@@ -56,8 +65,6 @@ from .conditions import (
     Value,
 )
 from .filter import Filter
-from .path import is_index, walk
-from .values import MISSING, RANKS, TYPES, compare, equal, is_number
 
 MANY: Final = 8
 """Of so many conditions or tests those for equality are looked up, instead of evaluated one by one."""

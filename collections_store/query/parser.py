@@ -11,11 +11,15 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, get_args
 
-from ..aggregation.expressions.evaluation import truthy
-from ..aggregation.expressions.parser import ExpressionParser
 from ..codec import Codec, decode
 from ..document import microseconds
 from ..errors import InvalidBody, InvalidFilter, did_you_mean, shortened
+from ..expressions.evaluation import truthy
+from ..expressions.parser import ExpressionParser
+from ..expressions.path import Path, field_name, parsed
+from ..expressions.patterns import compiled, options_of
+from ..expressions.patterns.parser import OPTIONS, InvalidPattern
+from ..expressions.values import NON_JSON_TYPES, is_number
 from . import json_schema
 from .conditions import (
     LISTS,
@@ -51,10 +55,6 @@ from .conditions import (
     expressions_last,
     read_target,
 )
-from .path import Path, field_name, parsed
-from .patterns import compiled, options_of
-from .patterns.parser import OPTIONS, InvalidPattern
-from .values import NON_JSON_TYPES, is_number
 
 MAX_LEVELS: Final = 100
 """Documents within documents, those of operators included, values not: MongoDB's limit."""

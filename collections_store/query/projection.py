@@ -28,6 +28,9 @@ from typing import Any, Final, TypeAlias
 from ..codec import Codec
 from ..document import Document, new_document
 from ..errors import InvalidFilter, InvalidProjection, cut, shortened
+from ..expressions.classes import value_class
+from ..expressions.path import Path, field_name, is_index, path_repr
+from ..expressions.values import is_number
 from .conditions import (
     WHOLE_ARRAY_TESTS,
     And,
@@ -56,8 +59,6 @@ from .filter import Filter, paths_in, to_json
 from .index import every_conjunct
 from .matcher import holds, passes, values_at
 from .parser import FilterParser
-from .path import Path, field_name, is_index, path_repr
-from .values import is_number, value_class
 
 
 @value_class(eq=True)

@@ -19,10 +19,10 @@ from typing import Any, Final, TypeAlias
 
 from ..document import Document, metadatum
 from ..errors import InvalidFilter, InvalidSort, shortened
-from .budget import spend
+from ..expressions.budget import spend
+from ..expressions.path import FieldLike, Path, field_name, walk
+from ..expressions.values import MISSING, RANKS, compare, is_number
 from .conditions import Target, read_target
-from .path import FieldLike, Path, field_name, walk
-from .values import MISSING, RANKS, compare, is_number
 
 Key: TypeAlias = tuple[int, Any]
 """A rank, and a value that orders within the rank."""

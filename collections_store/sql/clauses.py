@@ -19,6 +19,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
+from ..expressions.classes import value_class
+from ..expressions.path import Path, path_prefixes
 from ..query.conditions import (
     And,
     Compare,
@@ -44,9 +46,7 @@ from ..query.index import (
     is_indexable,
     partial_conditions,
 )
-from ..query.path import Path, path_prefixes
 from ..query.sort import NULL, Key, Sort
-from ..query.values import value_class
 from .dialects.indexed_form import Ordering
 from .dialects.protocols import Binding, Database
 from .elements import (

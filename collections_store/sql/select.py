@@ -18,6 +18,8 @@ from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeAli
 import sqlalchemy as sa
 
 from ..document import now
+from ..expressions.classes import value_class
+from ..expressions.path import path_prefixes
 from ..options import CollectionOptions, Feed, Names
 from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
@@ -29,9 +31,7 @@ from ..query.index import (
     partial_conditions,
     plan_order,
 )
-from ..query.path import path_prefixes
 from ..query.sort import NATURAL, Sort
-from ..query.values import value_class
 from .by_id import (
     ONE,
     TEMPLATE,

@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from ..aggregation.expressions.evaluation import MEMORY_LIMIT, OperandError
 from ..aggregation.pipeline import Pipeline, run
 from ..aggregation.rows import Context, NoCollections
 from ..document import Anonymous, Document
@@ -31,12 +30,13 @@ from ..errors import (
     cut,
     shortened,
 )
+from ..expressions.evaluation import MEMORY_LIMIT, OperandError
+from ..expressions.path import element_index, is_index
+from ..expressions.values import MISSING, equal, identical
 from ..query.conditions import And, Condition, Equals, Field, Metadata, OneOf, Or, Value, scalars_of
 from ..query.filter import Filter, paths_in
 from ..query.matcher import holds
-from ..query.path import element_index, is_index
 from ..query.projection import matched_index
-from ..query.values import MISSING, equal, identical
 from .operators import OPERATORS, UpdateContext, added_size, copied, iso
 from .parser import MATCHED, Elements, FieldChange, Matched, Piece
 

@@ -14,15 +14,16 @@ from functools import cmp_to_key, partial
 from operator import and_, or_, xor
 from typing import Any, Final
 
-from ..aggregation.expressions.evaluation import OperandError, array, key_of, number
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec, decode
 from ..document import Anonymous, moment
 from ..errors import InvalidUpdate, shortened
+from ..expressions.classes import value_class
+from ..expressions.evaluation import OperandError, array, key_of, number
+from ..expressions.path import walk
+from ..expressions.values import MISSING, compare, is_number
 from ..query.conditions import Condition, Value
 from ..query.matcher import holds
-from ..query.path import walk
 from ..query.sort import MAX_FIELDS
-from ..query.values import MISSING, compare, is_number, value_class
 
 _UNLIMITED: Final = Codec(max_bytes=sys.maxsize)
 _BITS: Final[Mapping[str, Callable[[int, int], int]]] = {"and": and_, "or": or_, "xor": xor}

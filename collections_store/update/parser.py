@@ -14,10 +14,10 @@ from ..aggregation.parser import PipelineParser
 from ..aggregation.pipeline import Pipeline
 from ..codec import Codec
 from ..errors import InvalidBody, InvalidFilter, InvalidPipeline, InvalidUpdate, cut, shortened
+from ..expressions.classes import value_class
+from ..expressions.path import MAX_CACHED, Path, field_name, path_repr
 from ..query.conditions import METADATA, Condition, Value
 from ..query.parser import FilterParser, first_key
-from ..query.path import MAX_CACHED, Path, field_name, path_repr
-from ..query.values import value_class
 from .operators import OPERATORS, Pull
 
 STAGES: Final = ("$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith")

@@ -23,8 +23,8 @@ from collections_store import (
 )
 from collections_store.codec import Codec
 from collections_store.document import new_id
+from collections_store.expressions.values import equal, identical
 from collections_store.query.matcher import distinct_values, matches
-from collections_store.query.values import equal, identical
 from collections_store.update import read_replacement
 from collections_store.update.apply import seed
 

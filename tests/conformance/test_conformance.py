@@ -13,7 +13,7 @@ from conformance.cases import IS_THERE, Case, read
 from conformance.targets import LACKING, OPS, InMemory, Op, Stored
 
 from collections_store import CollectionsStoreError, Store
-from collections_store.query.values import equal
+from collections_store.expressions.values import equal
 
 pytestmark = pytest.mark.each_backend
 

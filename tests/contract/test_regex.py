@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 
 from collections_store import AsyncStore, PatternLimitExceeded, Store
-from collections_store.query.patterns import matchers
+from collections_store.expressions.patterns import matchers
 
 pytestmark = pytest.mark.each_backend
 

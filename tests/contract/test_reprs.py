@@ -7,6 +7,7 @@ from contextlib import suppress
 import sqlalchemy as sa
 
 from collections_store import AsyncStore, F, Filter, Path, Store
+from collections_store.operations.operation import Operation
 
 
 def test_repr_of_a_filter() -> None:
@@ -53,6 +54,26 @@ def test_repr_of_an_async_transaction_has_its_state() -> None:
 
     states = ("open", "committed", "rolled back")
     assert asyncio.run(main()) == [f"<AsyncTransaction {state}>" for state in states]
+
+
+class Unprinted(Operation[int]):
+    """An operation that cannot be printed."""
+
+    collection = "things"
+
+    def __repr__(self) -> str:
+        raise AssertionError
+
+    def __call__(self, connection: object) -> int:
+        return 7
+
+
+def test_operations_of_an_async_transaction_are_not_printed() -> None:
+    async def main() -> int:
+        async with AsyncStore("sqlite://") as store, store.transaction() as tx:
+            return await tx.run(Unprinted())
+
+    assert asyncio.run(main()) == 7
 
 
 def test_repr_of_a_bound_transaction() -> None:

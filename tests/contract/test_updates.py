@@ -65,6 +65,18 @@ def test_update_by_id(people: Any) -> None:
     assert people.get("ada")["likes"] == ["x", "chess", "x"]
 
 
+def test_a_body_above_a_lower_limit_can_be_made_smaller(open_store: Any) -> None:
+    if open_store.backend.is_private:
+        pytest.skip("nothing is left of it")
+    with open_store() as store:
+        store["things"].put("a", {"kept": 1, "long": "x" * 200})
+    things = open_store(max_body=100)["things"]
+    with pytest.raises(InvalidBody, match="more than the limit of 100"):
+        things.update("a", {"$inc": {"kept": 1}})
+    assert things.update("a", {"$unset": {"long": ""}}).modified_count == 1
+    assert things.get("a") == {"kept": 1}
+
+
 def test_update_by_id_upserts(people: Any) -> None:
     update = {"$set": {"a.b": 1}, "$setOnInsert": {"new": True}}
     assert people.update("x", update, upsert=True) == UpdateResult(0, 0, "x")

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend, sampled
+from backends import Backend
 from faults.programs import Increment
+from selection import sampled
 
 from collections_store import (
     AsyncStore,
@@ -31,9 +32,9 @@ from collections_store import (
 from collections_store.aio.bridge import note_job
 from collections_store.engine.executor import Abandoned
 from collections_store.engine.jobs import Job
+from collections_store.expressions.budget import checked_by
 from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation, Work
-from collections_store.query.budget import checked_by
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from migrations.test_migrations import cook
 from postgres_server import URL_VARIABLE
 from psycopg import sql
@@ -30,8 +30,8 @@ from collections_store import (
     Store,
     migrate,
 )
+from collections_store.expressions.classes import value_class
 from collections_store.operations.operation import Operation
-from collections_store.query.values import value_class
 from collections_store.sql.schema import REVISION
 
 SETTINGS = "current_setting('lock_timeout'), current_setting('synchronous_commit')"

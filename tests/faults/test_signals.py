@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from interrupting import Survived, interrupts, watchdog
 
 from collections_store import Store
+from collections_store.expressions.patterns import matchers
 from collections_store.operations.operation import Work
-from collections_store.query.patterns import matchers
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
 

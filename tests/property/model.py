@@ -46,9 +46,9 @@ from collections_store import (
 from collections_store.aggregation.pipeline import Pipeline
 from collections_store.codec import Codec
 from collections_store.document import check_id, read_ttl
+from collections_store.expressions.values import MISSING, compare
 from collections_store.query.index import Index
 from collections_store.query.matcher import distinct_values, matches, value_at, values_at
-from collections_store.query.values import MISSING, compare
 from collections_store.update import read_replacement
 from collections_store.update.apply import seed, seed_id
 

@@ -5,17 +5,17 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property.test_sql_is_the_matcher import KEYS, SCALARS, VALUES, documents_of
 from property.test_sql_is_the_matcher import postgres_store as postgres_store
 from property.test_sql_is_the_matcher import sqlite_store as sqlite_store
+from selection import sampled
 
 from collections_store import Document, Filter, IndexExists, InvalidIndex, Path, Projection, Store
+from collections_store.expressions.values import compare
 from collections_store.query.matcher import distinct_values, matches
 from collections_store.query.sort import Sort
-from collections_store.query.values import compare
 
 LONG = "x" * 100
 FIELDS = ["a", "b", "a.b", "a.0", 'q"', "d.t", "é", ""]

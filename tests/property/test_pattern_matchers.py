@@ -8,9 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from collections_store import PatternLimitExceeded
-from collections_store.query.patterns import Pattern, cost
-from collections_store.query.patterns.matchers import LIMIT, Backtracker
-from collections_store.query.patterns.parser import InvalidPattern
+from collections_store.expressions.patterns import Pattern, cost
+from collections_store.expressions.patterns.matchers import LIMIT, Backtracker
+from collections_store.expressions.patterns.parser import InvalidPattern
 
 ATOMS = [
     "a",

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 
 from ...errors import CollectionsStoreError, DatabaseError
+from ...expressions.classes import value_class
 from ...options import Isolation, Options
 from ...query.conditions import (
     And,
@@ -31,7 +32,6 @@ from ...query.conditions import (
     Value,
 )
 from ...query.index import Plan
-from ...query.values import value_class
 from ..elements import (
     ArrayAt,
     IndexedTest,

@@ -2,16 +2,18 @@
 
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import pytest
 
-from collections_store import Document, Filter, InvalidFilter, Projection, Update
-from collections_store.aggregation.expressions.evaluation import Scope
-from collections_store.aggregation.expressions.nodes import evaluate
-from collections_store.aggregation.expressions.parser import ExpressionParser
+from collections_store import Change, Document, Filter, InvalidFilter, Projection, Update
 from collections_store.document import Anonymous
+from collections_store.expressions.evaluation import Scope
+from collections_store.expressions.nodes import evaluate
+from collections_store.expressions.parser import ExpressionParser
+from collections_store.query.change import ChangeFilter
 from collections_store.query.conditions import values_of
 from collections_store.query.matcher import matches
 
@@ -183,3 +185,12 @@ def test_accumulating_reduces_give_the_same_result() -> None:
         "z": 0,
         "n": 2,
     }
+
+
+def test_whether_a_change_can_be_filtered_is_known_beforehand() -> None:
+    def of_conditions(number: int) -> int:
+        wanted = ChangeFilter(Filter.parse({"$or": [{"$id": f"k{n}"} for n in range(number)]}))
+        change = Change("update", "a", 2, datetime.now(UTC))
+        return steps(lambda: wanted.is_open(change))
+
+    assert of_conditions(SMALL) == of_conditions(LARGE)

@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 from typing import Any
 
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
 from collections_store import Document, Filter
-from collections_store.aggregation.expressions.evaluation import key_of
 from collections_store.aggregation.pipeline import Pipeline
 from collections_store.document import Anonymous
+from collections_store.expressions.evaluation import key_of
 from collections_store.query.matcher import distinct_values, matches
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, 1.0, 2, "a", "b", ""]))

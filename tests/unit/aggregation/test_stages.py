@@ -18,9 +18,9 @@ from collections_store import (
     InvalidPipeline,
     MemoryLimitExceeded,
 )
-from collections_store.aggregation.expressions import evaluation
 from collections_store.aggregation.pipeline import Pipeline
 from collections_store.document import Anonymous
+from collections_store.expressions import evaluation
 from collections_store.query.matcher import matches
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from collections_store.expressions.path import Path
 from collections_store.query.conditions import Fails, Field, HasElement, HasObject, Not, Passes
 from collections_store.query.filter import Filter
-from collections_store.query.path import Path
 from collections_store.sql.dialects import named
 from collections_store.sql.dialects.protocols import inner_tests
 

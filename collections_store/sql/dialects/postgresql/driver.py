@@ -25,7 +25,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import Diagnostic, ReadOnlySqlTransaction
 from psycopg.waiting import Ready
 
-from ....query.budget import check_now
+from ....expressions.budget import check_now
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]

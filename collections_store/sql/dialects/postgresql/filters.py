@@ -15,6 +15,7 @@ from itertools import count
 from typing import Final, TypeAlias
 
 from .... import codec
+from ....expressions.path import is_index
 from ....query.conditions import (
     PLAIN_REGEXES,
     WHOLE_ARRAY_TESTS,
@@ -45,7 +46,6 @@ from ....query.conditions import (
     with_operands,
 )
 from ....query.filter import leaves
-from ....query.path import is_index
 from ..indexed_form import SIGNS
 from ..protocols import Binding, Filters, inner_tests
 

@@ -23,7 +23,9 @@ from itertools import count
 from typing import Any, Final, TypeAlias, TypeGuard
 
 from .... import codec
-from ....query import values
+from ....expressions import values
+from ....expressions.path import is_index
+from ....expressions.patterns import compiled
 from ....query.conditions import (
     WHOLE_ARRAY_TESTS,
     And,
@@ -53,8 +55,6 @@ from ....query.conditions import (
     values_of,
     with_sql,
 )
-from ....query.path import is_index
-from ....query.patterns import compiled
 from ..indexed_form import SIGNS
 from ..protocols import Binding, Filters, Function, inner_tests
 

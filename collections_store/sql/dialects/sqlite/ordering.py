@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from .... import codec
+from ....expressions.path import path_prefixes
 from ....query.conditions import Kind, Operand, Parameter, Value, prefix_range
-from ....query.path import path_prefixes
 from ....query.sort import FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Key
 from ...elements import Keys
 from ..indexed_form import IndexedForm, Ordering

@@ -8,9 +8,9 @@ from decimal import ROUND_DOWN, Context, Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-from ...codec import MAX_INTEGER, MIN_INTEGER
-from ...query.values import is_number
+from ..codec import MAX_INTEGER, MIN_INTEGER
 from .evaluation import OperandError, is_null, number, result
+from .values import is_number
 
 _EXACT: Final = Context(prec=800)
 

@@ -1,4 +1,4 @@
-"""JSON values as MongoDB compares them, and the decorator of value classes.
+"""JSON values as MongoDB compares them.
 
 Numbers are one type: 1 equals 1.0, and both compare exactly. Neither equals true or "1".
 """
@@ -6,60 +6,7 @@ Numbers are one type: 1 equals 1.0, and both compare exactly. Neither equals tru
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from functools import partial
-from typing import Any, Final, ForwardRef, TypeVar, dataclass_transform, overload
-
-T = TypeVar("T")
-
-
-def lazy_type(module: str, name: str) -> Any:
-    """Return a reference to a type that `typing.get_type_hints` resolves, by importing the module then."""
-    return ForwardRef(f"__import__({module!r}, fromlist=('',)).{name}")
-
-
-@overload
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def value_class(cls: type[T], /) -> type[T]: ...
-
-
-@overload
-@dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def value_class(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
-
-
-def value_class(
-    cls: type[T] | None = None, /, *, eq: bool = False
-) -> type[T] | Callable[[type[T]], type[T]]:
-    """Make a dataclass with slots that the type checker treats as frozen; with `eq`, its objects compare and hash
-    by their fields. All print their fields, for errors.
-
-    Freezing at run time as well makes the import of a class take four times as long and the creation of an object
-    three times (measured). There are a hundred such classes, and every call creates objects of some. What users
-    keep is frozen at run time too: `dataclass(frozen=True, slots=True)`.
-
-    >>> @value_class(eq=True)
-    ... class Point:
-    ...     x: int
-    >>> Point(1) == Point(1)
-    True
-    """
-    if cls is None:
-        return partial(_value_class, eq=eq)
-    return _value_class(cls, eq=eq)
-
-
-def _value_class(cls: type[T], *, eq: bool) -> type[T]:
-    made = dataclass(slots=True, eq=eq, unsafe_hash=eq, repr=False)(cls)
-    made.__repr__ = _repr  # type: ignore[method-assign] # one for all: nothing to compile
-    return made
-
-
-def _repr(self: Any) -> str:
-    """Print as dataclasses do."""
-    values = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
-    return f"{type(self).__qualname__}({', '.join(values)})"
-
+from typing import Any, Final
 
 MISSING: Final = object()
 """The value of a path that leads nowhere."""
@@ -102,14 +49,17 @@ def identical(left: Any, right: Any, *, ordered: bool = True) -> bool:
         case dict():
             if left.keys() != right.keys() or (ordered and list(left) != list(right)):
                 return False
-            return all(identical(v, right[k], ordered=ordered) for k, v in left.items())
+            changed = [(v, right[k]) for k, v in left.items() if v is not right[k]]
         case list():
-            pairs = zip(left, right, strict=False)
-            same = (identical(one, other, ordered=ordered) for one, other in pairs)
-            return len(left) == len(right) and all(same)
+            if len(left) != len(right):
+                return False
+            pairs = zip(left, right, strict=True)
+            changed = [(one, other) for one, other in pairs if one is not other]
         case float():
             return str(left) == str(right)
-    return bool(left == right)
+        case _:
+            return bool(left == right)
+    return all(identical(one, other, ordered=ordered) for one, other in changed)
 
 
 def compare(left: Any, right: Any, *, ordered: bool = True) -> int:

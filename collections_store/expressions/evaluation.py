@@ -13,11 +13,11 @@ from functools import cmp_to_key, partial
 from sys import getsizeof
 from typing import Any, Final, TypeVar
 
-from ...codec import MAX_DEPTH, MAX_INTEGER, MIN_INTEGER
-from ...document import Anonymous, Document
-from ...errors import shortened
-from ...query.budget import spend
-from ...query.values import MISSING, compare, is_number
+from ..codec import MAX_DEPTH, MAX_INTEGER, MIN_INTEGER
+from ..document import Anonymous, Document
+from ..errors import shortened
+from .budget import spend
+from .values import MISSING, compare, is_number
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from collections_store.query.budget import STEPS, checked_by, spend
+from collections_store.expressions.budget import STEPS, checked_by, spend
 
 
 class Stopped(Exception):

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from collections_store import Document, InvalidFilter, InvalidOperand
-from collections_store.aggregation.expressions.evaluation import Scope
-from collections_store.aggregation.expressions.nodes import evaluate
-from collections_store.aggregation.expressions.operators import OPERATORS, UNSUPPORTED
-from collections_store.aggregation.expressions.parser import READERS, ExpressionParser
 from collections_store.document import Anonymous
-from collections_store.query.values import MISSING
+from collections_store.expressions.evaluation import Scope
+from collections_store.expressions.nodes import evaluate
+from collections_store.expressions.operators import OPERATORS, UNSUPPORTED
+from collections_store.expressions.parser import READERS, ExpressionParser
+from collections_store.expressions.values import MISSING
 
 BODY: dict[str, Any] = {
     "n": 7,

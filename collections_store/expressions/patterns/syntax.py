@@ -12,7 +12,7 @@ from functools import cache
 from itertools import groupby
 from typing import Final, Literal, TypeAlias
 
-from ..values import value_class
+from ..classes import value_class
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 """A set of characters: sorted ranges of code points that neither overlap nor touch."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Final
 
-from ...query.values import MISSING
 from .evaluation import (
     ARRAY,
     NUMBER,
@@ -28,6 +27,7 @@ from .evaluation import (
     string,
 )
 from .numbers import operands_or_elements
+from .values import MISSING
 
 _SET_KEYS: Final = 16
 """Bytes that the keys of a set take for each character of its values' JSON, at most."""

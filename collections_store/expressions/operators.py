@@ -12,7 +12,6 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
-from ...query.values import MISSING, is_number
 from . import arrays, numbers, strings
 from .evaluation import (
     Scope,
@@ -27,6 +26,7 @@ from .evaluation import (
     string,
     truthy,
 )
+from .values import MISSING, is_number
 
 TYPES: Final[dict[str, Callable[[Any], Any] | None]] = {
     "any": None,

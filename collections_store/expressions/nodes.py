@@ -18,11 +18,11 @@ from dataclasses import field, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from ... import codec
-from ...document import Document, metadatum
-from ...errors import InvalidOperand
-from ...query.values import MISSING, value_class
+from .. import codec
+from ..document import Document, metadatum
+from ..errors import InvalidOperand
 from . import arrays, strings
+from .classes import value_class
 from .evaluation import (
     ARRAY,
     NUMBER,
@@ -37,6 +37,7 @@ from .evaluation import (
     truthy,
 )
 from .operators import OPERATORS
+from .values import MISSING
 
 MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
 METADATA: Final[tuple[MetadataField, ...]] = get_args(MetadataField)

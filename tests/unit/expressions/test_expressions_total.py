@@ -6,12 +6,12 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
-from collections_store.aggregation.expressions.evaluation import OperandError
-from collections_store.aggregation.expressions.numbers import Total
+from collections_store.expressions.evaluation import OperandError
+from collections_store.expressions.numbers import Total
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 INTEGERS = st.integers(-(2**63), 2**63 - 1)

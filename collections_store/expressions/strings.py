@@ -9,10 +9,7 @@ from collections.abc import Callable, Iterator
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final
 
-from ...errors import shortened
-from ...query.patterns import Pattern, compiled
-from ...query.patterns.parser import OPTIONS, InvalidPattern
-from ...query.values import MISSING, is_int, is_number
+from ..errors import shortened
 from .evaluation import (
     POINTER,
     SCALAR,
@@ -25,6 +22,9 @@ from .evaluation import (
     named,
     string,
 )
+from .patterns import Pattern, compiled
+from .patterns.parser import OPTIONS, InvalidPattern
+from .values import MISSING, is_int, is_number
 
 LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 UPPER: Final = str.maketrans(ascii_lowercase, ascii_uppercase)

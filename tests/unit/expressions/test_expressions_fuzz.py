@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
 from collections_store import InvalidFilter, InvalidOperand
-from collections_store.aggregation.expressions.evaluation import Scope, key_of, order, sort_key
-from collections_store.aggregation.expressions.nodes import evaluate
-from collections_store.aggregation.expressions.operators import OPERATORS
-from collections_store.aggregation.expressions.parser import READERS, ExpressionParser
 from collections_store.codec import Codec
 from collections_store.document import Anonymous
-from collections_store.query.values import MISSING, equal
+from collections_store.expressions.evaluation import Scope, key_of, order, sort_key
+from collections_store.expressions.nodes import evaluate
+from collections_store.expressions.operators import OPERATORS
+from collections_store.expressions.parser import READERS, ExpressionParser
+from collections_store.expressions.values import MISSING, equal
 
 SCALARS = st.one_of(
     st.none(),

@@ -6,12 +6,18 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from ...errors import InvalidFilter, shortened
-from ...query.path import MAX_KEYS, Path
+from ..errors import InvalidFilter, shortened
 from . import nodes
 from .evaluation import OperandError
-from .nodes import Constant, Node, OperatorCall, Reference, nodes_of
+from .nodes import (
+    Constant,
+    Node,
+    OperatorCall,
+    Reference,
+    nodes_of,
+)
 from .operators import OPERATORS, UNSUPPORTED, Operator
+from .path import MAX_KEYS, Path
 from .strings import regex, type_named
 
 MAX_NESTING: Final = 100

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from collections_store import PatternLimitExceeded
-from collections_store.query.budget import checked_by
-from collections_store.query.patterns import Pattern, compiled, matchers
-from collections_store.query.patterns.parser import InvalidPattern
+from collections_store.expressions.budget import checked_by
+from collections_store.expressions.patterns import Pattern, compiled, matchers
+from collections_store.expressions.patterns.parser import InvalidPattern
 
 FOUND: list[tuple[str, str, str, str | None]] = [
     ("a.c", "", "xabcx", "abc"),
