@@ -36,7 +36,6 @@ LAYERS = (
     "aio.bridge aio.runners",
     "collection aio.collection",
     "memory",
-    "integrations.soul_machines integrations.sqlite_files",
     "transaction store aio",
     "collections_store",
     "dialogues",
@@ -49,16 +48,17 @@ PURE = {"errors", "document", "codec", "expressions", "query", "aggregation", "u
 PUBLIC = (
     "collections_store",
     "collections_store.memory",
+    "collections_store.memory.aio",
+    "collections_store.memory.skills",
     "collections_store.options",
     "collections_store.dialogues",
     "collections_store.integrations.soul_machines",
     "collections_store.integrations.sqlite_files",
     "collections_store.integrations.stores",
+    "collections_store.integrations.ids",
 )
 FILES = "integrations.sqlite_files"
-"""Uses sqlite3 alone, with its own SQL: the files are of other programs."""
-BELOW_THE_STORE = {"integrations", FILES, "integrations.soul_machines"}
-"""The store provides `skill_memory`, whose rules are operations."""
+"""Reads files of other programs: with sqlite3 and its own SQL, and with the engine's locks of files."""
 FRAMEWORKS = {"google_adk": "google", "mcp_events": "mcp", "openai_agents": "agents"}
 """The top-level package of a host, where it differs from the name of its integration."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools"}
@@ -288,7 +288,7 @@ def test_no_module_has_a_vague_name() -> None:
 
 def test_an_integration_imports_the_public_api_and_its_framework() -> None:
     for module in MODULES:
-        if not module.within("integrations") or module.name in BELOW_THE_STORE:
+        if not module.within("integrations") or module.name in {"integrations", FILES}:
             continue
         own = ".".join(["collections_store", *module.name.split(".")[:2]])
         for name in module.imports:
@@ -372,3 +372,34 @@ def test_functions_stay_small() -> None:
     assert lengths[len(lengths) // 2] <= 6
     assert lengths[len(lengths) * 9 // 10] <= 20
     assert lengths[-1] <= 40
+
+
+def test_one_function_of_the_engine_calls_an_operation() -> None:
+    """Sync, async, in a group, in a transaction and on a replica."""
+    operations = {
+        each.name
+        for module in MODULES
+        if module.top == "operations"
+        for each in module.nodes(ast.ClassDef)
+        if isinstance(each, ast.ClassDef)
+    }
+
+    def calls_one(node: ast.AST) -> bool:
+        called = node.func if isinstance(node, ast.Call) else None
+        match called:
+            case ast.Name(id="operation") | ast.Attribute(attr="operation"):
+                return True
+            case ast.Call(func=ast.Name(id=name)):  # IdentifyServer()(connection)
+                return name in operations
+        return False
+
+    found = [
+        f"{module.name}.{function.name}"
+        for module in MODULES
+        if module.top == "engine"
+        for function in module.nodes(ast.FunctionDef)
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if calls_one(node)
+    ]
+    assert found == ["engine.executor.execute"]

@@ -1,5 +1,7 @@
 """How an operation reaches its result: on which connection, how often, and with which error it fails.
 
+`execute` is the one caller of operations, whatever the way: alone, in a group, in a transaction or on a replica.
+
 Rules:
 
 1. A driver's error becomes the library's here, once, by `Database.translate`.
@@ -32,10 +34,11 @@ from ..errors import (
 )
 from ..expressions.budget import checked_by
 from ..operations.by_id import Purge
-from ..operations.catalogue import Catalogue, CreateCollection
-from ..operations.connection import DriverConnection, SharedConnection
+from ..operations.catalogue import Catalogue, CollectionAbsent
+from ..operations.collections import CreateCollection
 from ..operations.indexes import duplicate_of
-from ..operations.operation import CollectionAbsent, Operation
+from ..operations.operation import Operation
+from ..operations.session import DriverSession, SharedSession
 from ..options import Isolation
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
@@ -51,6 +54,11 @@ ATTEMPTS: Final = 50
 
 class Abandoned(CollectionsStoreError):
     """The caller gave the operation up; it was rolled back."""
+
+
+def execute(connection: DriverSession | SharedSession, operation: Operation[T]) -> T:
+    """Execute an operation, once. No other function of the package calls an operation, but one that consists of others."""
+    return operation(connection)
 
 
 class Executor:
@@ -74,18 +82,21 @@ class Executor:
     ) -> None:
         self.database, self.pool, self.catalogue = database, pool, catalogue
         self.timeout, self.retries, self._lost = timeout, retries, lost
+        self.retried = self.conflicts = 0
+        """The attempts that followed an error, and those that ended with a conflict of transactions."""
 
     def run(
         self, operation: Operation[T], started: float | None = None, job: Job | None = None
     ) -> T:
         """Run an operation until it succeeds or fails for good; its timeout runs from `started`."""
-        started = time.monotonic() if started is None else started
-        retries: Retries | None = (
-            None  # made where there is an error: this is the way of every call
-        )
+        if started is None:
+            started = time.monotonic()
+        begun, retries = (
+            started,
+            None,
+        )  # made where there is an error: this is the way of every call
         attempt = vanished = 0
         while True:
-            begun = time.monotonic()
             try:
                 return self.attempt(operation, job)
             except CollectionAbsent as error:
@@ -103,13 +114,19 @@ class Executor:
                 _raise_abandoned(job, error)
                 retries = retries or self.retries(started)
                 time.sleep(retries.pause(error, time.monotonic() - begun))
+                self._count_retry(error)
             except UniqueViolated as error:
                 _raise_abandoned(job, error)
                 self._explain_duplicate(operation, error, attempt)
             except DatabaseError as error:
                 _raise_abandoned(job, error)
                 raise
-            attempt += 1
+            attempt, begun = attempt + 1, time.monotonic()
+
+    def _count_retry(self, error: CollectionsStoreError) -> None:
+        self.retried += 1
+        self.conflicts += isinstance(error, TransactionConflict)
+        running_here.note("retry", 1)
 
     def attempt(self, operation: Operation[T], job: Job | None) -> T:
         """Run an operation once."""
@@ -117,8 +134,8 @@ class Executor:
         permits, lost, finished = pooled.permits, False, False
         outer, running_here.catalogue = running_here.catalogue, self.catalogue
         try:
-            if job is None and operation.atomic and isinstance(pooled.connection, DriverConnection):
-                result = operation(pooled.connection)
+            if job is None and operation.atomic and isinstance(pooled.connection, DriverSession):
+                result = execute(pooled.connection, operation)
             else:
                 result = _perform(pooled, operation, job)
             finished = True
@@ -150,6 +167,7 @@ class Executor:
             waited = time.monotonic() - job.created
             if waited > self.timeout:
                 raise DatabaseBusy(f"waited for {waited:.1f} seconds behind other operations")
+            running_here.note("wait", waited)
             with checked_by(partial(raise_if_abandoned, job)):
                 result = self.run(job.operation, job.created, job)
         except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
@@ -232,7 +250,7 @@ class Executor:
 
 def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None) -> T:
     connection = pooled.connection
-    if isinstance(connection, SharedConnection):
+    if isinstance(connection, SharedSession):
         with pooled.sa.begin():
             connection.prepare(write=operation.writes)
             result = call(connection, operation)
@@ -252,12 +270,12 @@ def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None)
         connection.before_commit.remove(check)
 
 
-def call(connection: DriverConnection | SharedConnection, operation: Operation[T]) -> T:
+def call(connection: DriverSession | SharedSession, operation: Operation[T]) -> T:
     """Call an operation, in a transaction unless it is atomic by itself, or begins one."""
     if operation.atomic or operation.begins:
-        return operation(connection)
+        return execute(connection, operation)
     with connection.transaction(write=operation.writes, snapshot=operation.snapshot):
-        return operation(connection)
+        return execute(connection, operation)
 
 
 def run_within(pooled: PooledConnection, operation: Operation[T]) -> T:
@@ -277,9 +295,9 @@ def run_inside(pooled: PooledConnection, operation: Operation[T]) -> T:
                 if (
                     operation.atomic
                     and not database.errors_abort
-                    and isinstance(connection, DriverConnection)
+                    and isinstance(connection, DriverSession)
                 ):
-                    return operation(connection)  # the usual one, sooner
+                    return execute(connection, operation)  # the usual one, sooner
                 return _with_savepoint(connection, operation)
             except CollectionAbsent as error:
                 if not operation.creates_collection:
@@ -304,22 +322,22 @@ def purged(run: Callable[[Operation[int]], int], operation: Operation[Any]) -> b
     return some
 
 
-def _with_savepoint(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
+def _with_savepoint(connection: SharedSession | DriverSession, operation: Operation[T]) -> T:
     """Call an operation in a savepoint, where its failure would spoil the transaction or leave half of it.
 
     A transaction of the store's own may end with a read that fails; the caller's must not. There a write is more than
     one statement, for its changes are recorded at once: the end of the transaction is not seen here.
     """
     poisoned = connection.database.errors_abort
-    shared = isinstance(connection, SharedConnection)
+    shared = isinstance(connection, SharedSession)
     if operation.writes:
         is_needed = poisoned or shared or not operation.atomic
     else:
         is_needed = poisoned and shared
     if not is_needed:
-        return operation(connection)
+        return execute(connection, operation)
     with connection.savepoint():
-        result = operation(connection)
+        result = execute(connection, operation)
         if shared:
             connection.record_pending()
         return result
@@ -343,7 +361,7 @@ class Interruptible:
         self._pooled, self._jobs = pooled, jobs
 
     def __enter__(self) -> None:
-        if isinstance(self._pooled.connection, DriverConnection):
+        if isinstance(self._pooled.connection, DriverSession):
             for job in self._jobs:
                 job.running(self._interrupt)
             if self._are_abandoned():  # before `running`
@@ -382,7 +400,7 @@ def in_doubt(error: Exception, operation: Operation[Any]) -> DatabaseUnavailable
 
 def sent_commit(pooled: PooledConnection) -> bool:
     """Return whether COMMIT may have been sent."""
-    return isinstance(pooled.connection, SharedConnection) or pooled.connection.committing
+    return isinstance(pooled.connection, SharedSession) or pooled.connection.committing
 
 
 def _raise_abandoned(job: Job | None, error: CollectionsStoreError) -> None:

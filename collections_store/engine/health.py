@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from ..document import Health
 from ..errors import CollectionsStoreError, DatabaseError
-from ..operations.diagnosis import DatabaseState, Diagnose, Finding, look
+from ..operations.diagnosis import DatabaseState, Diagnose, Finding, FindState
 from ..operations.servers import IdentifyServer
 from ..options import Options, check_seconds, safe_url
 from ..sql.dialects import named
@@ -63,7 +63,7 @@ def _look(core: Core, opened: OpenDatabase | None, timeout: float) -> DatabaseSt
     is_read_only = database.urls.is_read_only(url)
 
     def work(pooled: PooledConnection) -> DatabaseState:
-        found = look(pooled.connection)
+        found = call(pooled.connection, FindState())
         return found._replace(is_read_only=found.is_read_only or is_read_only)
 
     if core.engine is None:
@@ -112,7 +112,7 @@ def _of_replicas(url: sa.URL, options: Options, database: Database) -> list[Find
     alone = replace(options, replicas=None, consistency=None)
     try:
         server, replica = (
-            run_apart(each, own, lambda pooled: IdentifyServer()(pooled.connection))
+            run_apart(each, own, lambda pooled: call(pooled.connection, IdentifyServer()))
             for each, own in ((url, alone), (replicas, alone.of_replicas(replicas)))
         )
     except DatabaseError as error:

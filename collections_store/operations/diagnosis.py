@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..document import now
 from ..errors import (
@@ -19,11 +19,11 @@ from ..options import CollectionOptions
 from ..sql.dialects.protocols import Database, Probe, Severity
 from ..sql.schema import REVISION
 from ..sql.select import Statements
-from .catalogue import STAGED, read_options, read_revision
+from .catalogue import read_options
+from .collections import STAGED
 from .operation import Operation
-
-if TYPE_CHECKING:
-    from .connection import Connection
+from .schema import read_revision
+from .session import Session
 
 LIMITS: Final = {"rows": 10_000, "scans": 100, "seconds": 300, "bytes": 2**26}
 """From where on something is a problem: expired documents, dead rows, or rows of a scan; scans; the age of a transaction and the
@@ -49,11 +49,17 @@ class Finding(NamedTuple):
     advice: str
 
 
-def look(connection: Connection) -> DatabaseState:
-    """Return the state of the database that a connection leads to."""
-    probe = connection.database.connections.read_only_probe
-    is_read_only = probe is not None and bool(connection.rows(probe)[0][0])
-    return DatabaseState(read_revision(connection), is_read_only)
+@value_class
+class FindState(Operation[DatabaseState]):
+    """Return the state of the database."""
+
+    collection = ""
+    atomic = True
+
+    def __call__(self, session: Session) -> DatabaseState:
+        probe = session.database.connections.read_only_probe
+        is_read_only = probe is not None and bool(session.rows(probe)[0][0])
+        return DatabaseState(read_revision(session), is_read_only)
 
 
 @value_class
@@ -64,16 +70,16 @@ class Diagnose(Operation[list[Finding]]):
     collection = ""
     atomic = True  # each check is a transaction, which may fail: after damage, so does the COMMIT of a read
 
-    def __call__(self, connection: Connection) -> list[Finding]:
-        names = connection.store.names
+    def __call__(self, session: Session) -> list[Finding]:
+        names = session.store.names
         parameters = {"prefix": names.prefix, "schema": names.schema, **LIMITS}
         found = list(self._of_log())
         collections: dict[str, str] = {}
-        find = partial(_of_schema, connection, parameters, collections)
-        found += _attempt(connection, "schema", find)
-        for probe in connection.database.diagnosis.probes:
-            find = partial(_of_probe, connection, probe, parameters)
-            for each in _attempt(connection, probe.check, find):
+        find = partial(_of_schema, session, parameters, collections)
+        found += _attempt(session, "schema", find)
+        for probe in session.database.diagnosis.probes:
+            find = partial(_of_probe, session, probe, parameters)
+            for each in _attempt(session, probe.check, find):
                 if not each.where or names.owns(each.where):
                     found.append(each._replace(where=collections.get(each.where, each.where)))
         return found
@@ -86,13 +92,11 @@ class Diagnose(Operation[list[Finding]]):
             yield Finding("warning", "log", "", problem, advice)
 
 
-def _attempt(
-    connection: Connection, check: str, find: Callable[[], Iterable[Finding]]
-) -> list[Finding]:
+def _attempt(session: Session, check: str, find: Callable[[], Iterable[Finding]]) -> list[Finding]:
     """Return what a check finds; its failure is a problem, too."""
-    errors = connection.database.errors
+    errors = session.database.errors
     try:
-        with connection.transaction(write=False):
+        with session.transaction(write=False):
             return list(find())
     except errors.types() as error:
         failure = errors.translate(error)
@@ -104,20 +108,18 @@ def _attempt(
     return [Finding("error", check, "", f"the check failed: {failure}", advice)]
 
 
-def _of_probe(
-    connection: Connection, probe: Probe, parameters: Mapping[str, Any]
-) -> Iterator[Finding]:
-    if probe.needs is None or connection.rows(probe.needs):
-        for row in connection.rows(probe.sql, parameters):
+def _of_probe(session: Session, probe: Probe, parameters: Mapping[str, Any]) -> Iterator[Finding]:
+    if probe.needs is None or session.rows(probe.needs):
+        for row in session.rows(probe.sql, parameters):
             texts = (text.format(*row) for text in (probe.problem, probe.advice))
             yield Finding(probe.severity, probe.check, row[0], *texts)
 
 
 def _of_schema(
-    connection: Connection, parameters: Mapping[str, Any], collections: dict[str, str]
+    session: Session, parameters: Mapping[str, Any], collections: dict[str, str]
 ) -> Iterator[Finding]:
     """Compare the tables with the catalogue; add each table's collection to `collections`."""
-    revision = read_revision(connection)
+    revision = read_revision(session)
     if revision is None:
         problem = "the database has no tables of collections_store yet"
         yield Finding("info", "schema", "", problem, "none: the first write creates them")
@@ -127,17 +129,17 @@ def _of_schema(
         yield Finding("warning", "schema", "", problem, advice)
     else:
         there: dict[str, set[str]] = defaultdict(set)
-        for table, index in connection.rows(connection.database.diagnosis.tables, parameters):
+        for table, index in session.rows(session.database.diagnosis.tables, parameters):
             there[table].add(index)
-        yield from _of_tables(connection, there, collections)
+        yield from _of_tables(session, there, collections)
 
 
 def _of_tables(
-    connection: Connection, there: Mapping[str, set[str]], collections: dict[str, str]
+    session: Session, there: Mapping[str, set[str]], collections: dict[str, str]
 ) -> Iterator[Finding]:
-    names = connection.store.names
+    names = session.store.names
     known, is_damaged = {names.catalogue, names.revision, names.checksums}, False
-    for name, table, _, text in connection.rows(connection.store.listing):
+    for name, table, _, text in session.rows(session.store.listing):
         collections[table] = name
         known.add(table)
         try:
@@ -150,7 +152,7 @@ def _of_tables(
         if options.feed is not None:
             known.add(options.feed.physical)
             collections[options.feed.physical] = name
-        yield from _of_collection(connection, name, table, options, there)
+        yield from _of_collection(session, name, table, options, there)
     for table in sorted(there.keys() - known):
         if names.owns(table) and not (is_damaged and "$" in table):  # the damaged entry may name it
             problem = f"the catalogue does not know the table {table}"
@@ -159,7 +161,7 @@ def _of_tables(
 
 
 def _of_collection(
-    connection: Connection,
+    session: Session,
     name: str,
     table: str,
     options: CollectionOptions,
@@ -177,8 +179,8 @@ def _of_collection(
             advice = f"restore the database from a backup, or run `collections-store drop {name}`"
             yield Finding("error", "catalogue", name, problem, advice)
             return
-    yield from _of_indexes(name, options, there[table] | there.keys(), connection.database)
-    yield from _of_purging(connection, name, connection.store.documents(table, options))
+    yield from _of_indexes(name, options, there[table] | there.keys(), session.database)
+    yield from _of_purging(session, name, session.store.documents(table, options))
 
 
 def _of_indexes(
@@ -194,15 +196,15 @@ def _of_indexes(
             yield Finding(severity, "indexes", name, problem, advice)
 
 
-def _of_purging(connection: Connection, name: str, statements: Statements) -> Iterator[Finding]:
+def _of_purging(session: Session, name: str, statements: Statements) -> Iterator[Finding]:
     limit = LIMITS["rows"]
     window = {"now": now(), "limit": limit}
-    [(expired,)] = connection.rows(statements.by_id.count_expired, window)
+    [(expired,)] = session.rows(statements.by_id.count_expired, window)
     if expired >= limit:
         problem = f"{expired:,} or more expired documents are not deleted"
         advice = "run `collections-store purge`, and open a store with sweep_interval"
         yield Finding("warning", "expiry", name, problem, advice)
     feed = statements.feed
-    if feed is not None and connection.rows(feed.over_limit, {"kept": 2 * feed.feed.limit}):
+    if feed is not None and session.rows(feed.over_limit, {"kept": 2 * feed.feed.limit}):
         problem = f"more than {2 * feed.feed.limit:,} changes are recorded, twice the limit"
         yield Finding("warning", "feed", name, problem, "run `collections-store purge`")
