@@ -1,10 +1,10 @@
-"""The state of a store's database, as a probe finds it, and its problems, as a doctor does.
+"""Health of a store's database, for probes, and problems of a database, for administrators.
 
 Rules:
 
-1. A check opens a connection of its own: it waits neither for the writer nor for the pool.
+1. Each check opens a new connection, and waits neither for the writer nor for the pool.
 2. A check creates no file, upgrades no schema, and retries no lost connection.
-3. Whatever keeps the database from answering is part of the result.
+3. An error of the database is part of the result of a health check.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _will_be_created(url: sa.URL, database: Database) -> bool:
 
 
 def _bounded(options: Options, database: Database, timeout: float) -> Options:
-    """Return the options of a connection that waits so many seconds at most, for a lock and for each answer."""
+    """Return the options of a connection with this limit for the wait for a lock, and for each answer."""
     if "reply_timeout" not in database.options:
         return replace(options, busy_timeout=timeout)
     reply = min(timeout, options.reply_timeout or timeout)
@@ -94,7 +94,7 @@ def _bounded(options: Options, database: Database, timeout: float) -> Options:
 
 
 def diagnose(url: sa.URL, options: Options) -> list[Finding]:
-    """Return the problems of a database, those of its replicas too."""
+    """Return the problems of a database and of the replicas."""
     options = options.for_url(url)
     database = named(url.get_backend_name(), options.sharding)
     file = database.urls.file_of(url)
