@@ -24,7 +24,7 @@ from ..sql.dialects import named
 from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION
 from .core import Core
-from .executor import call, translated
+from .executor import call, execute, translated
 from .lifecycle import check_revision
 from .open_database import OpenDatabase
 from .pool import PooledConnection, open_shared_connection
@@ -112,7 +112,7 @@ def _of_replicas(url: sa.URL, options: Options, database: Database) -> list[Find
     alone = replace(options, replicas=None, consistency=None)
     try:
         server, replica = (
-            run_apart(each, own, lambda pooled: IdentifyServer()(pooled.connection))
+            run_apart(each, own, lambda pooled: execute(pooled.connection, IdentifyServer()))
             for each, own in ((url, alone), (replicas, alone.of_replicas(replicas)))
         )
     except DatabaseError as error:
