@@ -24,7 +24,7 @@ from ..sql.dialects import named
 from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION
 from .core import Core
-from .executor import call, translated
+from .executor import execute, translated
 from .lifecycle import check_revision
 from .open_database import OpenDatabase
 from .pool import PooledConnection, open_shared_connection
@@ -63,7 +63,7 @@ def _look(core: Core, opened: OpenDatabase | None, timeout: float) -> DatabaseSt
     is_read_only = database.urls.is_read_only(url)
 
     def work(pooled: PooledConnection) -> DatabaseState:
-        found = call(pooled.connection, FindState())
+        found = execute(pooled.connection, FindState())
         return found._replace(is_read_only=found.is_read_only or is_read_only)
 
     if core.engine is None:
@@ -101,7 +101,7 @@ def diagnose(url: sa.URL, options: Options) -> list[Finding]:
     log = None if file is None else Path(f"{file}-wal")
     diagnosis = Diagnose(log.stat().st_size if log is not None and log.exists() else 0)
     reading = database.urls.reading_url(url)
-    found = run_apart(reading, options, lambda pooled: call(pooled.connection, diagnosis))
+    found = run_apart(reading, options, lambda pooled: execute(pooled.connection, diagnosis))
     return found + _of_replicas(url, options, database)
 
 
@@ -112,7 +112,7 @@ def _of_replicas(url: sa.URL, options: Options, database: Database) -> list[Find
     alone = replace(options, replicas=None, consistency=None)
     try:
         server, replica = (
-            run_apart(each, own, lambda pooled: call(pooled.connection, IdentifyServer()))
+            run_apart(each, own, lambda pooled: execute(pooled.connection, IdentifyServer()))
             for each, own in ((url, alone), (replicas, alone.of_replicas(replicas)))
         )
     except DatabaseError as error:
