@@ -75,6 +75,8 @@ class Replacement:
 
 def current(codec: Codec, collection: str, document: Document) -> Document:
     """Return a stored document with the body that an update changes; raise `InvalidBody`."""
+    if codec.is_plain:
+        return document
     try:
         body = codec.current(document)
     except InvalidBody as error:
