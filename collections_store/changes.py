@@ -310,7 +310,7 @@ class ChangeStream(Generic[Body]):
         """Return the next change, or None if there is none yet.
 
         >>> with Store("sqlite://") as store:
-        ...     cities = store.get_sync_collection("cities", changes=True)
+        ...     cities = store.collection("cities", changes=True)
         ...     stream = cities.watch()
         ...     version = cities.put("berlin", {})
         ...     stream.try_next().id, stream.try_next()

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, is_typeddict
 
 import pytest
-from conftest import HOSTS, missing
 from forked import Program, run_command
 from pages import (
     DOCS,
@@ -36,6 +35,7 @@ from pages import (
     needs_postgres,
     run_page,
 )
+from selection import HOSTS, missing
 
 import collections_store
 import collections_store.dialogues

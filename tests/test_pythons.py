@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import sampled
 from pages import DOCS, README, ROOT
 from pythons import OTHERS, interpreter_of
+from selection import sampled
 
 RUNNER = Path(__file__).with_name("pages.py")
 PAGES = (README, DOCS / "tutorial.md")

@@ -400,7 +400,7 @@ class AsyncStore(AsyncCollections):
         """Return a `Collection`, for a synchronous component of an asynchronous program.
 
         Its methods run in the thread that calls them and need no event loop. So does this call where an
-        option is given. `Store.get_sync_collection` explains the options.
+        option is given. `Store.collection` explains the options.
 
         >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
         Collection('my_collection')

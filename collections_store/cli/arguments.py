@@ -112,7 +112,7 @@ class Target:
 
     def collection(self, store: Store, name: str) -> Collection:
         """Return an existing collection; reads the catalogue only if it seems empty."""
-        collection = store.get_sync_collection(name)
+        collection = store.collection(name)
         if not collection.list(limit=1):
             self.check(store, [name])
         return collection

@@ -210,7 +210,7 @@ def create_index(
     order = read_order(fields, InvalidIndex, "FIELD")
     limit = None if where is None else read_json(where, "--where")
     with target.to_write() as store:
-        emit(store.get_sync_collection(collection).create_index(order, where=limit, **options))
+        emit(store.collection(collection).create_index(order, where=limit, **options))
 
 
 @index.command("drop")

@@ -67,7 +67,7 @@ def put(target: Target, collection: str, id: str, body: str | None, ttl: float |
     """
     value = read_json(body, "BODY")
     with target.to_write() as store:
-        store.get_sync_collection(collection).put(id, value, ttl=ttl)
+        store.collection(collection).put(id, value, ttl=ttl)
 
 
 @click.command()
@@ -81,7 +81,7 @@ def get(target: Target, collection: str, id: str) -> None:
       collections-store get cities berlin
     """
     with target.to_read() as store:
-        body = store.get_sync_collection(collection).get(id, _MISSING)
+        body = store.collection(collection).get(id, _MISSING)
         if body is _MISSING:
             raise _no_document(target, store, collection, id)
     emit(to_text(body))
@@ -98,7 +98,7 @@ def remove(target: Target, collection: str, id: str) -> None:
       collections-store remove cities berlin
     """
     with target.to_read() as store:
-        if not store.get_sync_collection(collection).remove(id):
+        if not store.collection(collection).remove(id):
             raise _no_document(target, store, collection, id)
 
 

@@ -311,7 +311,7 @@ def import_(
         stream, size = stack.enter_context(reading(file))
         store = stack.enter_context(target.to_write())
         target.refuse(file)
-        handle, items = store.get_sync_collection(name), formats.read(stream, **how)
+        handle, items = store.collection(name), formats.read(stream, **how)
         work = Import(store, handle, items, shown(file), path, batch_size, report, not no_indexes)
         show = stack.enter_context(progress(size))
         for count in work.batches():

@@ -1,6 +1,6 @@
-"""Adapters for other frameworks, one module or package a host.
+"""Adapters of frameworks: a module or a package for each host.
 
-An adapter knows the public API and its framework, and imports the framework when it is used. Must not hold logic
-that other hosts could need. Begin with `opsdroid`, the smallest. `stores` opens and closes the store of an adapter, and
-`sqlite_files` reads files of other programs.
+An adapter uses the public API and a framework, and imports the framework on first use. Logic for several hosts does
+not belong here. Begin with `opsdroid`, the smallest. `stores` opens and closes the store of an adapter;
+`sqlite_files` reads other programs' files.
 """

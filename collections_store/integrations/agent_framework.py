@@ -1,7 +1,8 @@
 """Histories, checkpoints and sessions of Microsoft Agent Framework, in a store.
 
-`AgentHistoryProvider` has the messages of an agent's sessions, `AgentCheckpointStorage` the checkpoints of workflows, and
-`AgentSessionStore` the sessions with their state. Each has a collection of its own, so one store can serve all three.
+`AgentHistoryProvider` stores the messages of an agent's sessions, `AgentCheckpointStorage` the checkpoints of
+workflows, and `AgentSessionStore` the sessions with their state. Each class has a collection of its own: a single
+store can serve all three.
 
 >>> import asyncio
 >>> from agent_framework import Message
@@ -70,7 +71,7 @@ _PAUSE: Final = 0.005
 
 
 class _Owned(StoreOwner):
-    """What has a collection of a store."""
+    """Base class: an adapter with a single collection."""
 
     _index: Sequence[str] = ()
 
@@ -94,15 +95,18 @@ class _Owned(StoreOwner):
 
 
 class AgentHistoryProvider(_Owned, HistoryProvider):
-    """The messages of sessions, on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
+    """The messages of sessions, in a store: a URL with the options of `AsyncStore`, or an `AsyncStore`, which stays
+    open.
 
-    Pass it to an agent as one of its `context_providers`. Agents, tasks and processes can share it. Messages are in
-    the order in which they were saved. A `source_id` has messages of its own, so two providers of an agent can share a
-    collection. `load_messages`, `store_inputs`, `store_outputs`, `store_context_messages` and `store_context_from` are
-    those of `HistoryProvider`. `skip_excluded` omits messages that a compaction marked as excluded, when they are read.
+    Pass the provider to an agent in `context_providers`. Agents, tasks and processes can share a provider. Messages
+    keep the order in which they were saved. Each `source_id` has its own messages: two providers of an agent can
+    share a collection. `load_messages`, `store_inputs`, `store_outputs`, `store_context_messages` and
+    `store_context_from` are parameters of `HistoryProvider`. With `skip_excluded`, reads omit messages that a
+    compaction marked as excluded.
 
-    A session id must be a non-empty string of up to 1,900 bytes, together with `source_id`; others raise `InvalidOption`.
-    A message with NaN, NUL or an integer beyond 64 bits raises `InvalidBody`, and nothing is saved.
+    A session id must be a non-empty string; session id and `source_id` have at most 1,900 bytes together. Any other
+    session id raises `InvalidOption`. A message with NaN, NUL or an integer beyond 64 bits raises `InvalidBody`,
+    and nothing is saved.
     """
 
     DEFAULT_SOURCE_ID: Final = "collections_store"
@@ -144,8 +148,8 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
     ) -> None:
         """Append messages to a session, all or none.
 
-        Messages at the beginning that repeat the end of what is stored are not stored again, as in the framework's own
-        providers; see `filter_new_messages` there.
+        Leading messages that repeat the end of the stored messages are not stored again, as in the framework's own
+        providers: see the framework's `filter_new_messages`.
         """
         prefix, incoming = self._prefix(session_id), list(messages)
         if not incoming:
@@ -169,7 +173,7 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
                 pause = min(2 * pause, 0.1)
 
     async def _continue(self, last: Document, new: Mapping[str, Any]) -> None:
-        """Append messages after those that are stored already; raise `DocumentNotFound` if they were deleted."""
+        """Append messages after the last stored message; raise `DocumentNotFound` if the session was deleted."""
 
         async def append(transaction: AsyncTransaction) -> None:
             documents = transaction[self._name]
@@ -185,13 +189,13 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
         await self._documents.delete_many(within)
 
     async def list_sessions(self) -> list[str]:
-        """Return the ids of the sessions that have messages, sorted."""
+        """Return the ids of the sessions with messages, sorted."""
         return sorted([_part(each.id, 1) for each in await self._latest()])
 
     async def delete_idle_sessions(self, seconds: float) -> int:
-        """Delete the sessions to which no message was added in the last `seconds`; return their number.
+        """Delete the sessions without a new message in the last `seconds`; return their number.
 
-        Raise `InvalidOption` if `seconds` are not a number of 0 or more.
+        Raise `InvalidOption` unless `seconds` is a number of 0 or more.
         """
         since, deleted = _time_before(seconds), 0
         for last in await self._latest():
@@ -200,7 +204,7 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
         return deleted
 
     async def _delete_up_to(self, last: Document) -> bool:
-        """Delete the session of a message, unless the message is no longer the last one."""
+        """Delete a message's session, unless a later message exists."""
         prefix = last.id.rpartition("/")[0]
 
         async def delete(transaction: AsyncTransaction) -> bool:
@@ -224,7 +228,7 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
         return found
 
     def _prefix(self, session_id: str | None) -> str:
-        """Return what the ids of a session's messages begin with; raise `InvalidOption`."""
+        """Return the common beginning of the ids of a session's messages; raise `InvalidOption`."""
         with suppress(UnicodeEncodeError):
             if isinstance(session_id, str) and session_id and "\0" not in session_id:
                 prefix = _join(self.source_id, session_id)
@@ -237,12 +241,14 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
 
 
 class AgentCheckpointStorage(_Owned):
-    """Checkpoints of workflows, on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
+    """Checkpoints of workflows, in a store: a URL with the options of `AsyncStore`, or an `AsyncStore`, which stays
+    open.
 
-    Pass it to `WorkflowBuilder` or to `run` as `checkpoint_storage`. Tasks and processes can share it. Values are
-    encoded as by `FileCheckpointStorage`: what is not JSON is pickled, and only types of `allowed_checkpoint_types`
-    ("module:qualname"), of `register_checkpoint_type`, of the framework and simple ones of Python are read again.
-    A user who can write to the database can thus choose what is unpickled: protect it as you protect your program.
+    Pass the storage to `WorkflowBuilder` or to `run` as `checkpoint_storage`. Tasks and processes can share a
+    storage. Values are encoded as by `FileCheckpointStorage`: values beyond JSON are pickled, and only the listed
+    types are read again. Listed are `allowed_checkpoint_types` ("module:qualname"), types given to
+    `register_checkpoint_type`, the framework's types and simple types of Python. Whoever can write to the database
+    can choose the bytes to be unpickled: protect the database as you protect your program.
 
     `ttl`: seconds, or a timedelta, until a checkpoint expires; None: never.
     """
@@ -269,7 +275,7 @@ class AgentCheckpointStorage(_Owned):
     async def save(self, checkpoint: WorkflowCheckpoint) -> str:
         """Write a checkpoint under its `checkpoint_id`; return this id.
 
-        Raise `WorkflowCheckpointException` if a value cannot be pickled or could not be read again.
+        Raise `WorkflowCheckpointException` for a value that cannot be pickled and read again.
         """
         encoded = self._encode(checkpoint)
         body = {
@@ -286,7 +292,7 @@ class AgentCheckpointStorage(_Owned):
         return checkpoint.checkpoint_id
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
-        """Return the checkpoint; raise `WorkflowCheckpointException` if there is none."""
+        """Return the checkpoint; raise `WorkflowCheckpointException` if the id is unknown."""
         with _their_errors():
             body = await self._documents.get(checkpoint_id)
         if body is None:
@@ -294,7 +300,7 @@ class AgentCheckpointStorage(_Owned):
         return self._decode(checkpoint_id, body)
 
     async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
-        """Return the checkpoints of a workflow, oldest first. One that cannot be read is logged and left out."""
+        """Return the checkpoints of a workflow, oldest first. Unreadable checkpoints are logged and omitted."""
         found: list[WorkflowCheckpoint] = []
         for document in await self._of(workflow_name):
             try:
@@ -304,7 +310,7 @@ class AgentCheckpointStorage(_Owned):
         return found
 
     async def delete(self, checkpoint_id: str) -> bool:
-        """Delete the checkpoint; return whether there was one."""
+        """Delete the checkpoint; return False if the id is unknown."""
         with _their_errors():
             return await self._documents.remove(checkpoint_id)
 
@@ -325,7 +331,7 @@ class AgentCheckpointStorage(_Owned):
             return await self._documents.find(within, sort=order, **options)
 
     def _encode(self, checkpoint: WorkflowCheckpoint) -> Any:
-        """Return the checkpoint as JSON, after an attempt to read it again."""
+        """Return the checkpoint as JSON; raise `WorkflowCheckpointException` unless the JSON can be read again."""
         try:
             encoded = encode_checkpoint_value(checkpoint.to_dict())
             decode_checkpoint_value(encoded, allowed_types=self._allowed)
@@ -349,11 +355,12 @@ with warnings.catch_warnings():  # SessionStore is experimental: importing the r
     warnings.simplefilter("ignore", FutureWarning)
 
     class AgentSessionStore(_Owned, SessionStore):
-        """Sessions with their state, on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
+        """Sessions with their state, in a store: a URL with the options of `AsyncStore`, or an `AsyncStore`, which
+        stays open.
 
-        The framework's interface of session stores is experimental. `set` replaces a session as a whole. `ttl`: seconds, or
-        a timedelta, until a session expires after its last `set`; None: never. Session ids are non-empty strings of up
-        to 2,000 bytes.
+        The framework's interface of session stores is experimental. `set` replaces the whole session. `ttl`:
+        seconds, or a timedelta, until a session expires after its last `set`; None: never. Session ids are
+        non-empty strings of up to 2,000 bytes.
         """
 
         def __init__(
@@ -374,13 +381,15 @@ with warnings.catch_warnings():  # SessionStore is experimental: importing the r
             return None if body is None else AgentSession.from_dict(body)
 
         async def set(self, session_id: str, session: AgentSession) -> None:
-            """Write a session. Raise `InvalidBody` if its state has values that are neither JSON nor of a registered type."""
+            """Write a session. Raise `InvalidBody` if the state has values that are neither JSON nor of a
+            registered type.
+            """
             self.validate_session_id(session_id)
             body = session.to_dict()
             await (await self._indexed()).put(session_id, body, ttl=self._ttl)
 
         async def delete(self, session_id: str) -> None:
-            """Delete the session, if there is one."""
+            """Delete the session, if the id is known."""
             self.validate_session_id(session_id)
             await self._documents.remove(session_id)
 
@@ -419,7 +428,7 @@ def _is_excluded(message: Message) -> bool:
 
 
 def _instant(checkpoint: WorkflowCheckpoint) -> str:
-    """Return the timestamp in UTC, with microseconds, so that strings have the order of the times."""
+    """Return the timestamp in UTC with microseconds: the strings sort by time."""
     try:
         at = datetime.fromisoformat(checkpoint.timestamp)
         return (
@@ -435,7 +444,7 @@ def _instant(checkpoint: WorkflowCheckpoint) -> str:
 
 @contextmanager
 def _their_errors() -> Iterator[None]:
-    """Raise the framework's error in place of ours about ids and names."""
+    """Raise the framework's error instead of `InvalidBody`, `InvalidFilter` and `InvalidId`."""
     try:
         yield
     except (InvalidBody, InvalidFilter, InvalidId) as error:

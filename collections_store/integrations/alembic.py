@@ -1,10 +1,10 @@
-"""A plugin of alembic: `alembic revision --autogenerate` and `alembic check` leave the tables of stores alone.
+"""A plugin of alembic: `alembic revision --autogenerate` and `alembic check` ignore the tables of stores.
 
-alembic 1.18 and newer load it by its entry point, whose name is one of those that alembic uses by default. Older versions
-do not know plugins: for those there is `collections_store.migrate.include_name`.
+alembic 1.18 and newer load the plugin by its entry point, whose name alembic enables by default. Older versions
+have no plugins: use `collections_store.migrate.include_name` instead.
 
-The tables of a store are known by its catalogue and its revision table, with their columns, whatever the prefix. What
-your models declare is compared as ever.
+The plugin recognizes a store by the columns of its catalogue and by its revision table, whatever the prefix. Tables
+of your models are compared as usual.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COLUMNS: Final = {"number", "name", "table_name", "created_at"}
 
 
 class _Plugin(ModuleType):
-    """What the entry point names. alembic 1.20 wants a module; 1.18 and 1.19 want an iterable of modules."""
+    """The object of the entry point. alembic 1.20 requires a module; 1.18 and 1.19 require an iterable of modules."""
 
     def __iter__(self) -> Iterator[ModuleType]:
         yield self
@@ -41,7 +41,7 @@ plugin: Final = _Plugin(__name__)
 
 
 def _keep_tables(_: Any, upgrade: Any) -> Any:
-    """Take the removal of a store's tables out of a migration."""
+    """Remove the deletion of a store's tables from a migration."""
     from alembic.operations.ops import DropTableOp
     from alembic.util import PriorityDispatchResult
 
@@ -62,7 +62,7 @@ def _keep_tables(_: Any, upgrade: Any) -> Any:
 
 
 def _stores(dropped: list[Any]) -> Iterator[tuple[str | None, Names]]:
-    """Yield the schema and the names of each store among tables that the models do not have."""
+    """Yield the schema and the names of each store among the tables without a model."""
     from .. import InvalidOption  # here: every import of alembic loads this module
     from ..options import Names
 

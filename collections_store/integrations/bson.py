@@ -27,8 +27,8 @@ _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 
 
 def from_extended_json(value: Any) -> Any:
-    """Return plain JSON for a parsed value of MongoDB's Extended JSON, canonical or relaxed. Raise `ValueError` for a
-    value that JSON cannot have.
+    """Return plain JSON for a parsed value of MongoDB's Extended JSON, canonical or relaxed. Raise `ValueError` for
+    a value without a JSON form.
 
     >>> from_extended_json({"_id": {"$oid": "65a0c0ffee00000000000000"}, "n": {"$numberLong": "5"}})
     {'_id': '65a0c0ffee00000000000000', 'n': 5}
@@ -66,8 +66,8 @@ def document_of(value: Any) -> tuple[Any, Any]:
 
 
 def to_extended_json(document: Document) -> dict[str, Any]:
-    """Return a document as mongoimport reads it: its id as `_id`, before the fields of the body. Raise `ValueError` for a
-    body that is no object or has a field `_id`.
+    """Return a document as mongoimport reads it: the id as `_id`, before the fields of the body. Raise `ValueError`
+    if the body is not an object or has a field `_id`.
 
     >>> to_extended_json(Document("ada", {"age": 36}))
     {'_id': 'ada', 'age': 36}

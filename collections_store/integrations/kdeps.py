@@ -1,8 +1,8 @@
 """The memory functions of kdeps' workflows, before and from version 1.9 on; sync and async.
 
-`Items` and `Records` are the functions `memory` and `session` up to 0.6, `MemoryStorage` and `SessionStorage` those from
-1.9 on. Each wraps a `Memory`, which decides where values are stored and when they expire; Async classes wrap an
-`AsyncMemory`.
+`Items` and `Records` are the functions `memory` and `session` up to 0.6; `MemoryStorage` and `SessionStorage` are
+the functions from 1.9 on. Each class wraps a `Memory`, which determines where values are stored and when values
+expire. The async classes wrap an `AsyncMemory`.
 
 >>> with Store("sqlite://") as store:
 ...     memory = Records(store.memory("agent"))
@@ -52,7 +52,7 @@ _DURATION: Final = re.compile(rf"[-+]?(?:0|(?:{_PART.pattern})+)")
 
 
 class _Strings:
-    """Strings under ids. `with` clears the memory at the end."""
+    """Strings under ids. Leaving a `with` block clears the memory."""
 
     _NOUN: ClassVar[str] = "record"
 
@@ -67,7 +67,7 @@ class _Strings:
         self._memory.__exit__(*error)
 
     def clear(self) -> str:
-        """Delete all values; returns kdeps' message with their number."""
+        """Delete all values; return kdeps' message with their number."""
         return f"Cleared {self._memory.clear()} {self._NOUN}s"
 
     def _get(self, id: str) -> str:
@@ -82,47 +82,47 @@ class _Strings:
 
 
 class Items(_Strings):
-    """The functions of kdeps 0.2 to 0.4: `Items(store.memory("agent"))` for its memory, and
-    `with Items(store.memory("agent").request()) as session:` for its session, which lasts one request: the end of the
-    block clears it. `with` raises `InvalidOption` for a permanent memory.
+    """The functions of kdeps 0.2 to 0.4: `Items(store.memory("agent"))` is kdeps' memory; `with
+    Items(store.memory("agent").request()) as session:` is kdeps' session of a single request, cleared at the end of
+    the block. `with` raises `InvalidOption` for a permanent memory.
 
-    Ids and values are non-empty strings; others raise `InvalidOption`. Other values, which `MemoryStorage` wrote into
-    the same memory, are returned as JSON, or else as their `str`.
+    Ids and values must be non-empty strings, else a method raises `InvalidOption`. A value that `MemoryStorage`
+    wrote into the same memory is returned as JSON, or as its `str` if the value has no JSON.
     """
 
     _NOUN = "item"
 
     def getItem(self, id: str) -> str:
-        """Return the value under an id, or "" if there is none."""
+        """Return the value under an id; "" if the id has no value."""
         return self._get(id)
 
     def setItem(self, id: str, value: str) -> str:
-        """Write a value under an id and return it."""
+        """Write a value under an id; return the value."""
         return self._set(id, value)
 
     def deleteItem(self, id: str) -> str:
-        """Delete the value under an id and return it, or "" if there is none."""
+        """Delete the value under an id; return the value, or "" if the id has no value."""
         return self._delete(id)
 
 
 class Records(_Strings):
-    """The functions of kdeps 0.5 and 0.6: those of `Items` by other names."""
+    """The functions of kdeps 0.5 and 0.6: the functions of `Items` by new names."""
 
     def getRecord(self, id: str) -> str:
-        """Return the value under an id, or "" if there is none."""
+        """Return the value under an id; "" if the id has no value."""
         return self._get(id)
 
     def setRecord(self, id: str, value: str) -> str:
-        """Write a value under an id and return it."""
+        """Write a value under an id; return the value."""
         return self._set(id, value)
 
     def deleteRecord(self, id: str) -> str:
-        """Delete the value under an id and return it, or "" if there is none."""
+        """Delete the value under an id; return the value, or "" if the id has no value."""
         return self._delete(id)
 
 
 class MemoryStorage:
-    """The memory of kdeps from 1.9 on: JSON values under keys; null is a value too.
+    """The memory of kdeps from 1.9 on: JSON values under keys; null is a value.
 
     >>> with Store("sqlite://") as store:
     ...     memory = MemoryStorage(store.memory("kdeps"))
@@ -134,30 +134,31 @@ class MemoryStorage:
         self._memory = _checked(Memory, memory)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value under a key, or `default` if there is none."""
+        """Return the value under a key; `default` if the key has no value."""
         return self._memory.get(key, default)
 
     def fetch(self, key: str) -> tuple[Any, bool]:
-        """Return the value under a key, and whether there is one."""
+        """Return the value under a key, and whether the key has a value."""
         return self._memory.fetch(key)[::-1]
 
     def set(self, key: str, value: Any, *, ttl: Duration = None) -> bool:
-        """Write a value under a key and return True; `ttl` as in `SessionStorage`. Raises `InvalidOption` for an
+        """Write a value under a key and return True; `ttl` as in `SessionStorage`. Raise `InvalidOption` for an
         empty key.
         """
         self._memory.put(_string("key", key), value, ttl=_ttl(ttl))
         return True
 
     def delete(self, key: str) -> None:
-        """Delete the value under a key, if there is one."""
+        """Delete the value under a key, if any."""
         self._memory.delete_many([key])
 
 
 class SessionStorage(MemoryStorage):
-    """A session of kdeps from 1.9 on, by its id: values expire `ttl` after they were last written or read.
+    """A session of kdeps from 1.9 on: a value expires `ttl` after the last write or read.
 
     `ttl` is seconds, a timedelta, or a string as in a workflow, such as "30m", "1h30m" or "7d"; 0 and less: never;
-    None: as in the memory. A value with a `ttl` of its own expires with that or with the session, whichever is first.
+    None: as in the memory. A value with a `ttl` of its own expires at the end of this `ttl` or of the session's,
+    whichever is first.
 
     >>> with Store("sqlite://") as store:
     ...     session = SessionStorage(store.memory("kdeps"), "ada", ttl="7d")
@@ -169,11 +170,11 @@ class SessionStorage(MemoryStorage):
         super().__init__(_session(Memory, memory, id, ttl))
 
     def touch(self, key: str) -> bool:
-        """Restart a value's time to live; returns whether there is a value."""
+        """Restart a value's time to live; return False if the key has no value."""
         return self._memory.touch(key)
 
     def is_expired(self, key: str) -> bool:
-        """Return whether there is no value under a key."""
+        """Return True if the key has no value."""
         return self._memory.ttl(key) is None
 
     def get_all(self) -> dict[str, Any]:
@@ -181,7 +182,7 @@ class SessionStorage(MemoryStorage):
         return {entry.key: entry.value for entry in self._memory.find()}
 
     def clear(self) -> int:
-        """Delete all values of this session; returns how many."""
+        """Delete all values of this session; return their number."""
         return self._memory.clear()
 
 
@@ -317,7 +318,7 @@ def _session(kind: type[M], memory: object, id: str, ttl: Duration) -> M:
 
 
 def _text(value: Any) -> str:
-    """Return a value as a string: its JSON, or its `str` if it has none."""
+    """Return a value as a string: JSON, or `str` of a value without JSON."""
     if value is _ABSENT:
         return ""
     try:
@@ -327,14 +328,14 @@ def _text(value: Any) -> str:
 
 
 def _string(name: str, text: Any) -> str:
-    """Return a non-empty string; raises `InvalidOption`."""
+    """Return a non-empty string; raise `InvalidOption`."""
     if isinstance(text, str) and text:
         return text
     raise InvalidOption(name, f"must be a non-empty string, got {text!r}")
 
 
 def _ttl(ttl: Any) -> Any:
-    """Return a time to live for `Memory`; raises `InvalidOption`."""
+    """Return a time to live for `Memory`; raise `InvalidOption`."""
     seconds: Any = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
     if isinstance(seconds, str):
         seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(seconds))

@@ -1,7 +1,8 @@
-"""Key-value storage of FastMCP and of other users of py-key-value, in a store.
+"""Key-value storage of FastMCP and of further users of py-key-value, in a store.
 
-`KeyValueStore` is an `AsyncKeyValue` with every optional method: it goes wherever FastMCP takes a storage, and into
-py-key-value's wrappers. All of its collections are in one collection of the store, so a new one creates no table.
+`KeyValueStore` is an `AsyncKeyValue` with every optional method: use `KeyValueStore` wherever FastMCP takes a
+storage, and in py-key-value's wrappers. All collections of the storage share a collection of the store: a new
+collection creates no table.
 
 >>> import asyncio
 >>> async def main():
@@ -33,13 +34,15 @@ DEFAULT_COLLECTION: Final = "default_collection"
 
 
 class KeyValueStore(StoreOwner):
-    """A storage on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open at the end.
+    """A storage in a store: a URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
 
-    `collection` is the collection of the store that holds all of the storage. Tasks, loops and processes can share it.
+    `collection` is the collection of the store for the whole storage. Tasks, loops and processes can share the
+    collection.
 
-    Values are dicts of JSON: tuples are stored as lists, and keys that are numbers as strings, as `json.dumps` does.
-    Other values raise py-key-value's `SerializationError`. A collection and a key have at most 2,000 bytes together,
-    and no NUL: else raise `InvalidKeyError`. What expires is gone at once; `cull` frees its space.
+    Values are dicts of JSON. Tuples are stored as lists, and numeric keys as strings, as by `json.dumps`. Any other
+    value raises py-key-value's `SerializationError`. The names of a collection and of a key have at most 2,000
+    bytes together, and no NUL, else a method raises `InvalidKeyError`. Expired values are invisible at once; `cull`
+    frees their space.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class KeyValueStore(StoreOwner):
     async def get_many(
         self, keys: Sequence[str], *, collection: str | None = None
     ) -> list[dict[str, Any] | None]:
-        """Return the values under keys, None where there is none."""
+        """Return the values under keys, with None for a key without a value."""
         with _their_errors():
             ids = self._ids(keys, collection)
             found = await self._documents.get_many(ids)
@@ -72,14 +75,14 @@ class KeyValueStore(StoreOwner):
     async def ttl(
         self, key: str, *, collection: str | None = None
     ) -> tuple[dict[str, Any] | None, float | None]:
-        """Return the value under a key and the seconds until it expires, None: never."""
+        """Return the value under a key and the seconds until the value expires; None: never."""
         with _their_errors():
             return _with_ttl(await self._documents.document(self._id(key, collection)))
 
     async def ttl_many(
         self, keys: Sequence[str], *, collection: str | None = None
     ) -> list[tuple[dict[str, Any] | None, float | None]]:
-        """Return what `ttl` does for each key."""
+        """Return the result of `ttl` for each key."""
         with _their_errors():
             ids = self._ids(keys, collection)
             found = {each.id: each for each in await self._documents.find({"$id": {"$in": ids}})}
@@ -93,7 +96,7 @@ class KeyValueStore(StoreOwner):
         collection: str | None = None,
         ttl: SupportsFloat | None = None,
     ) -> None:
-        """Write a value under a key. `ttl`: seconds until it expires, None: never."""
+        """Write a value under a key. `ttl`: seconds until the value expires, None: never."""
         with _their_errors():
             id, seconds = self._id(key, collection), _seconds(ttl)
             await self._documents.put(id, _plain(value), ttl=seconds)
@@ -106,7 +109,7 @@ class KeyValueStore(StoreOwner):
         collection: str | None = None,
         ttl: SupportsFloat | None = None,
     ) -> None:
-        """Write values under keys, all or none; of several under one key the last."""
+        """Write values under keys, all or none; of several values for a key, the last counts."""
         if len(keys) != len(values):
             problem = f"got {len(keys)} keys, {len(values)} values"
             raise ValueError(f"each key must have a value, {problem}")
@@ -116,23 +119,23 @@ class KeyValueStore(StoreOwner):
             await self._documents.put_many(pairs, ttl=seconds, atomic=True)
 
     async def delete(self, key: str, *, collection: str | None = None) -> bool:
-        """Delete the value under a key; return whether there was one."""
+        """Delete the value under a key; return False if the key had no value."""
         with _their_errors():
             return await self._documents.remove(self._id(key, collection))
 
     async def delete_many(self, keys: Sequence[str], *, collection: str | None = None) -> int:
-        """Delete the values under keys, all or none; return how many there were."""
+        """Delete the values under keys, all or none; return the number of deleted values."""
         with _their_errors():
             return await self._documents.remove_many(self._ids(keys, collection))
 
     async def keys(self, collection: str | None = None, *, limit: int | None = None) -> list[str]:
-        """Return the keys of a collection, sorted; all of them without a `limit`."""
+        """Return the keys of a collection, sorted: up to `limit`, by default all."""
         prefix, filter = self._prefix(collection), self._filter(collection)
         found = await self._documents.find(filter, sort="$id", limit=limit, projection=["_id"])
         return [each.id.removeprefix(prefix) for each in found]
 
     async def collections(self, *, limit: int | None = None) -> list[str]:
-        """Return the names of the collections that have values, sorted; all of them without a `limit`."""
+        """Return the names of the collections with values, sorted: up to `limit`, by default all."""
         names: list[str] = []
         after: dict[str, Any] = {}
         while limit is None or len(names) < limit:
@@ -150,12 +153,12 @@ class KeyValueStore(StoreOwner):
         return True
 
     async def destroy_collection(self, collection: str) -> bool:
-        """Delete a collection; return whether it had values."""
+        """Delete a collection; return False if the collection was empty."""
         deleted = await self._documents.delete_many(self._filter(collection))
         return deleted.deleted_count > 0
 
     async def cull(self) -> None:
-        """Delete what has expired."""
+        """Delete expired values."""
         await self._documents.purge_expired()
 
     def _ids(self, keys: Sequence[str], collection: str | None) -> list[str]:
@@ -165,7 +168,9 @@ class KeyValueStore(StoreOwner):
         return self._prefix(collection) + _string(key)
 
     def _prefix(self, collection: str | None) -> str:
-        """Return what the ids of a collection begin with. With the name's length no two collections have an id in common."""
+        """Return the common beginning of the ids of a collection. With the name's length, no two collections share
+        an id.
+        """
         name = _string(collection or self.default_collection)
         return f"{len(name)}:{name}/"
 
@@ -203,7 +208,7 @@ def _seconds(ttl: SupportsFloat | None) -> float | None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as `json` reads what it writes; raise `SerializationError`."""
+    """Return a value after a round trip through `json`; raise `SerializationError`."""
     if not isinstance(value, Mapping):
         raise SerializationError(f"a value must be a mapping, got {type(value).__name__}")
     try:
@@ -214,7 +219,7 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def _their_errors() -> Iterator[None]:
-    """Raise the errors of py-key-value in place of ours about keys and values."""
+    """Raise py-key-value's errors instead of `InvalidId` and `InvalidBody`."""
     try:
         yield
     except InvalidId as error:

@@ -1,10 +1,10 @@
 """LangChain: the message histories of chats, in a collection of a store.
 
-`LangChainHistories` has the histories of all sessions. `RunnableWithMessageHistory` takes its method `history`, which
-returns the `BaseChatMessageHistory` of a session. Its methods come in pairs, sync and async, on one object. Both work on
-the same store, from any thread and any event loop. A sync method blocks the event loop that it is called in.
+`LangChainHistories` has the histories of all sessions. Pass the method `history` to `RunnableWithMessageHistory`;
+the method returns the `BaseChatMessageHistory` of a session. Methods come in pairs, sync and async, on the same
+object and the same store, from any thread and any event loop. A sync method blocks the event loop of its caller.
 
-langchain-core is needed: `pip install 'collections-store[langchain]'`.
+Requires langchain-core: `pip install 'collections-store[langchain]'`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ except ImportError as error:
 class LangChainHistories(PairedOwner):
     """The message histories of sessions, a document for each message.
 
-    `store` is an `AsyncStore`, which stays open at the end, or a URL with `options` of `AsyncStore`; `collection` has the
+    `store` is an `AsyncStore`, which stays open, or a URL with `options` of `AsyncStore`; `collection` has the
     messages of all sessions.
 
     >>> with LangChainHistories("sqlite://") as histories:
@@ -58,11 +58,13 @@ class LangChainHistories(PairedOwner):
             await self._store.aclose()
 
     def history(self, session_id: str) -> LangChainHistory:
-        """Return the history of a session; it reads and writes nothing yet. Raise `InvalidOption` for an id that is no string."""
+        """Return the history of a session, without a read or a write. Raise `InvalidOption` unless the id is a
+        string.
+        """
         return LangChainHistory(self, session_id)
 
     def sessions(self) -> list[str]:
-        """Return the ids of the sessions that have messages, sorted."""
+        """Return the ids of the sessions with messages, sorted."""
         ids: list[str] = []
         after: dict[str, Any] = {}  # each id is a search in the index
         while (
@@ -90,9 +92,9 @@ class LangChainHistories(PairedOwner):
 
 
 class LangChainHistory(BaseChatMessageHistory):
-    """The message history of a session: a `BaseChatMessageHistory`. Get it from `LangChainHistories.history`.
+    """The message history of a session: a `BaseChatMessageHistory`, returned by `LangChainHistories.history`.
 
-    Messages are in the order in which they were written.
+    Messages keep the order in which they were written.
 
     >>> with LangChainHistories("sqlite://") as histories:
     ...     ada = histories.history("ada")
@@ -108,7 +110,7 @@ class LangChainHistory(BaseChatMessageHistory):
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
-        """The messages. Each access reads them again."""
+        """The messages. Each access reads all messages again."""
         return _messages(self._histories._sync.find("session", self.session_id))
 
     async def aget_messages(self) -> list[BaseMessage]:
@@ -118,8 +120,8 @@ class LangChainHistory(BaseChatMessageHistory):
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages, all or none.
 
-        What LangChain writes with `json`, such as tuples, is stored so. Raise `InvalidBody` for a message that JSON
-        cannot hold, and for one of a class that LangChain could not read back.
+        Values are stored as LangChain writes values with `json`: tuples as lists. Raise `InvalidBody` for a message
+        without a JSON form, and for a message of a class unknown to LangChain's reader.
         """
         self._histories._add([self._body(message) for message in messages])
 
@@ -149,7 +151,9 @@ class LangChainHistory(BaseChatMessageHistory):
 
 
 def _insert(collection: Any, bodies: list[dict[str, Any]]) -> Any:
-    """Return what inserts documents, all or none, or the coroutine of it; a single one shares a commit with others."""
+    """Insert documents, all or none: return the result, or a coroutine. The insert of a single document shares a
+    commit with concurrent writes.
+    """
     if len(bodies) == 1:
         return collection.insert_one(bodies[0])
     return collection.insert_many(bodies, atomic=True)

@@ -1,10 +1,11 @@
-"""LlamaIndex: a key-value store, a chat store, and the messages of its `Memory`, in collections of a store.
+"""LlamaIndex: a key-value store, a chat store, and the messages of LlamaIndex's `Memory`, in collections of a
+store.
 
-Each class takes the URL of a store, with the options of `AsyncStore`, or an `AsyncStore`, which stays open at the end.
-LlamaIndex's methods come in pairs, sync and async, on one object. Both work on the same store, from any thread and any
-event loop. A sync method blocks the event loop that it is called in.
+Each class takes the URL of a store, with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
+LlamaIndex's methods come in pairs, sync and async, on the same object and the same store, from any thread and any
+event loop. A sync method blocks the event loop of its caller.
 
-LlamaIndex is needed: `pip install 'collections-store[llama-index]'`.
+Requires LlamaIndex: `pip install 'collections-store[llama-index]'`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ ACTIVE: Final = MessageStatus.ACTIVE
 
 
 class _Owner(PairedOwner):
-    """Has a collection of a store."""
+    """Base class: an adapter with a collection of a store."""
 
     _opened: _Opened
 
@@ -57,9 +58,10 @@ class _Owner(PairedOwner):
 class LlamaIndexKVStore(_Owner, BaseKVStore):
     """A `BaseKVStore`: the storage of `KVDocumentStore`, `KVIndexStore` and `IngestionCache`.
 
-    `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`. `namespace` is the collection of the store that has
-    all values. A value is a dict; what LlamaIndex writes with `json`, such as enums and tuples, is stored so. A collection and
-    a key have at most 2,000 bytes together, and no NUL. Raise `InvalidId` and `InvalidBody`; then nothing is written.
+    `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`. `namespace` is the collection of the store
+    for all values. A value is a dict, stored as LlamaIndex writes values with `json`: tuples as lists, for example.
+    The names of a collection and of a key have at most 2,000 bytes together, and no NUL. Raise `InvalidId` and
+    `InvalidBody`; then nothing is written.
 
     >>> with LlamaIndexKVStore("sqlite://") as values:
     ...     values.put("ada", {"likes": ["tea"]}, collection="users")
@@ -88,7 +90,9 @@ class LlamaIndexKVStore(_Owner, BaseKVStore):
         collection: str = DEFAULT_COLLECTION,
         batch_size: int = DEFAULT_BATCH_SIZE,  # noqa: ARG002
     ) -> None:
-        """Write values under keys, all or none, whatever the `batch_size`; of several under one key the last."""
+        """Write values under keys, all or none, whatever the `batch_size`; of several values for a key, the last
+        counts.
+        """
         self._opened.sync.put_many(_pairs(collection, kv_pairs), atomic=True)
 
     async def aput_all(
@@ -111,7 +115,7 @@ class LlamaIndexKVStore(_Owner, BaseKVStore):
         return found
 
     def get_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
-        """Return the values of a collection by their keys, in the order in which the keys were first written."""
+        """Return the values of a collection by key, in the order of the keys' first writes."""
         return _by_key(collection, self._opened.sync.find(_all(collection)))
 
     async def aget_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
@@ -119,7 +123,7 @@ class LlamaIndexKVStore(_Owner, BaseKVStore):
         return _by_key(collection, await self._opened.aio.find(_all(collection)))
 
     def delete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:
-        """Delete the value under a key; return whether there was one."""
+        """Delete the value under a key; return False if the key had no value."""
         return self._opened.sync.remove(_id(collection, key))
 
     async def adelete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:
@@ -130,9 +134,9 @@ class LlamaIndexKVStore(_Owner, BaseKVStore):
 class LlamaIndexChatStore(_Owner, BaseChatStore):
     """A `BaseChatStore`: the messages of `ChatMemoryBuffer` and `ChatSummaryMemoryBuffer`, a document each.
 
-    `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`; `collection` has the messages. They are in the order
-    in which they were written, and a key is listed as long as it has messages. Raise `InvalidBody` for a message that
-    JSON cannot hold, and `InvalidOption` for a key that is no string; then nothing is written.
+    `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`; `collection` has the messages. Messages
+    keep the order in which they were written. A key is listed as long as the key has messages. Raise `InvalidBody`
+    for a message without a JSON form, and `InvalidOption` unless a key is a string; then nothing is written.
 
     >>> from llama_index.core.llms import ChatMessage
     >>> with LlamaIndexChatStore("sqlite://") as chats:
@@ -151,11 +155,11 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name of the class, by which LlamaIndex knows it."""
+        """Return the name under which LlamaIndex serializes the class."""
         return "LlamaIndexChatStore"
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Replace all messages of a key, at once."""
+        """Replace all messages of a key, in a transaction."""
         self._opened.indexed().bulk_write(_replacing(key, messages), atomic=True)
 
     async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
@@ -179,7 +183,7 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
         await (await self._opened.aindexed()).insert_one(_body(key, message))
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Delete all messages of a key and return them; None if there are none."""
+        """Delete and return all messages of a key; None if the key has no messages."""
         return run_anywhere(self.adelete_messages(key))
 
     async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
@@ -187,7 +191,7 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
         return await self._opened.take(_of(key), 0, None) or None
 
     def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Delete the message at a position and return it, or None; -1 is the last one."""
+        """Delete and return the message at a position, or None; -1 is the last message."""
         return run_anywhere(self.adelete_message(key, idx))
 
     async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
@@ -195,7 +199,7 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
         return next(iter(await self._opened.take(_of(key), idx, 1)), None)
 
     def delete_last_message(self, key: str) -> ChatMessage | None:
-        """Delete the last message and return it, or None."""
+        """Delete and return the last message, or None."""
         return self.delete_message(key, -1)
 
     async def adelete_last_message(self, key: str) -> ChatMessage | None:
@@ -203,7 +207,7 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
         return await self.adelete_message(key, -1)
 
     def get_keys(self) -> list[str]:
-        """Return the keys that have messages, sorted."""
+        """Return the keys with messages, sorted."""
         return run_anywhere(self.aget_keys())
 
     async def aget_keys(self) -> list[str]:
@@ -214,8 +218,8 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
 class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
     """An `AsyncDBChatStore`: the messages of `Memory`, active and archived, a document each.
 
-    `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`; `collection` has the messages. They are in the order
-    in which they were written. Raise what `LlamaIndexChatStore` raises.
+    `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`; `collection` has the messages. Messages
+    keep the order in which they were written. Raise the errors of `LlamaIndexChatStore`.
 
     >>> from llama_index.core.memory import Memory
     >>> from llama_index.core.llms import ChatMessage
@@ -238,7 +242,7 @@ class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
 
     @classmethod
     def class_name(cls) -> str:
-        """Return the name of the class, by which LlamaIndex knows it."""
+        """Return the name under which LlamaIndex serializes the class."""
         return "LlamaIndexMemoryStore"
 
     async def get_messages(
@@ -248,7 +252,7 @@ class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[ChatMessage]:
-        """Return the messages of a key with a status, None: any; up to `limit` of them, after the first `offset`."""
+        """Return up to `limit` messages of a key with a status (None: any), after the first `offset`."""
         found = self._opened.aio.find(_of(key, status), sort=[], limit=limit, skip=offset or 0)
         return _messages(await found)
 
@@ -276,12 +280,12 @@ class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = ACTIVE
     ) -> None:
-        """Replace all messages of a key, of any status, at once."""
+        """Replace all messages of a key, of any status, in a transaction."""
         requests = _replacing(key, messages, status)
         await (await self._opened.aindexed()).bulk_write(requests, atomic=True)
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Delete the active message at a position and return it, or None; -1 is the last one."""
+        """Delete and return the active message at a position, or None; -1 is the last message."""
         return next(iter(await self._opened.take(_of(key, ACTIVE), idx, 1)), None)
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
@@ -289,18 +293,20 @@ class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
         await self._opened.aio.delete_many(_of(key, status))
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Delete the oldest `n` active messages and return them. Raise `InvalidOption` if `n` is not an integer of 0 or more."""
+        """Delete and return the oldest `n` active messages. Raise `InvalidOption` unless `n` is an integer of 0 or
+        more.
+        """
         return await self._opened.take(_of(key, ACTIVE), 0, _count(n))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Give the oldest `n` active messages the status of archived ones, and return them. Raise `InvalidOption` if `n` is
-        not an integer of 0 or more.
+        """Change the status of the oldest `n` active messages to archived; return the messages. Raise
+        `InvalidOption` unless `n` is an integer of 0 or more.
         """
         archived = {"$set": {"status": MessageStatus.ARCHIVED.value}}
         return await self._opened.take(_of(key, ACTIVE), 0, _count(n), archived)
 
     async def get_keys(self) -> list[str]:
-        """Return the keys that have messages, sorted."""
+        """Return the keys with messages, sorted."""
         return await self._opened.keys()
 
 
@@ -333,7 +339,9 @@ class _Opened:
     async def take(
         self, filter: Any, position: int, limit: int | None, update: Any = None
     ) -> list[ChatMessage]:
-        """Delete or update the messages from a position on (negative: from the end), in a transaction; return them."""
+        """Delete or update the messages from a position on (negative: from the end), in a transaction; return the
+        messages.
+        """
 
         async def attempt(transaction: AsyncTransaction) -> list[Document]:
             collection = transaction[self._name]
@@ -360,7 +368,7 @@ class _Opened:
         return keys
 
     async def aclose(self) -> None:
-        """Close the store, if it was opened here."""
+        """Close the store, unless an open store was given."""
         if self._is_owner:
             await self._store.aclose()
 
@@ -383,7 +391,9 @@ def _count(n: Any) -> int:
 
 
 def _prefix(collection: str) -> str:
-    """Return what the ids of a collection begin with. With the name's length no two collections have an id in common."""
+    """Return the common beginning of the ids of a collection. With the name's length, no two collections share an
+    id.
+    """
     return f"{len(_string('collection', collection))}:{collection}/"
 
 
@@ -408,7 +418,7 @@ def _pairs(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as `json` reads what it writes."""
+    """Return a value after a round trip through `json`."""
     if not isinstance(value, Mapping):
         raise InvalidBody("", f"a value must be a dict, got {type(value).__name__}")
     try:
@@ -437,8 +447,8 @@ def _body(key: str, message: ChatMessage, status: MessageStatus | None = None) -
 def _replacing(
     key: str, messages: Iterable[ChatMessage], status: MessageStatus | None = None
 ) -> list[DeleteMany | InsertOne]:
-    """Return the requests of a transaction. The id of the first message depends on the key alone: of two such transactions
-    that both find no messages, one conflicts and runs again.
+    """Return the requests of a transaction. The id of the first message depends on the key alone: of two concurrent
+    transactions for a key without messages, the second conflicts and runs again.
     """
     every, first = _of(key), hashlib.sha256(key.encode(errors="surrogatepass")).hexdigest()
     bodies = enumerate(_body(key, each, status) for each in messages)

@@ -1,8 +1,9 @@
-"""Events and sessions of MCP servers, in a store: clients resume after the server was restarted.
+"""Events and sessions of MCP servers, in a store: clients resume after a restart of the server.
 
-`MCPEventStore` is an `EventStore` of the MCP Python SDK, for its streamable HTTP transport. The SDK gives one event store
-the events of all sessions, under names that sessions have in common, and forgets its sessions when it ends. So
-`MCPEventStore.resumable` wraps the app of the server: it separates the sessions, and restores those of a process that ended.
+`MCPEventStore` is an `EventStore` of the MCP Python SDK, for the streamable HTTP transport. The SDK passes the
+events of all sessions to a single event store, under stream names that sessions share, and forgets sessions at its
+end. `MCPEventStore.resumable` therefore wraps the app of the server: the wrapper separates the sessions, and
+restores the sessions of an ended process.
 
 >>> from mcp.server import MCPServer
 >>> server = MCPServer("weather")
@@ -11,9 +12,10 @@ the events of all sessions, under names that sessions have in common, and forget
 
 Run the app with a server for ASGI, such as uvicorn.
 
-A client opens a session with the request `initialize`, which is stored. When a request names a session that is not in
-this process, the request is sent to the app again, by which the session gets another id there; requests and responses
-are translated between the two. Events are numbered in each stream: a Last-Event-ID names stream and number.
+A client opens a session with the request `initialize`; the wrapper stores the request. A later request can name a
+session unknown to the process. The wrapper then sends `initialize` to the app again, and the app opens a session
+with a new id; the wrapper translates between both ids in requests and responses. Events are numbered in each
+stream: a Last-Event-ID names a stream and a number.
 """
 
 from __future__ import annotations
@@ -78,13 +80,14 @@ _EVENT_ID: Final = re.compile(r"[\w.~%-]+/[0-9]{10}", re.ASCII)
 
 @dataclass(eq=False)
 class _Session:
-    """A session in this process: what its events are stored under, and the request that opened it.
+    """A session in this process: the key of its events, and the request that opened the session.
 
-    `path` is that of its requests: the app can serve others, which are not of the session. `document` is the id of its document,
-    once that exists: events are stored beside it, and none after its deletion. `inner` is its id in the app, `counts` are the
-    numbers of the next events of its streams. While a session is restored, and after its end, it is not ready, and stores
-    nothing. `prefix` is what the app puts before the names of the session's streams: the SDK nothing, FastMCP a random number,
-    which differs after a restart. The first event, of the opening request, shows it.
+    `path` is the path of the session's requests; the app can serve further paths, outside of the session.
+    `document` is the id of the session's document, once written: events are stored `beside` this document, and no
+    event is stored after its deletion. `inner` is the session's id in the app; `counts` has the next number of each
+    stream. While a session is restored, and after its end, the session is not ready and stores nothing. `prefix` is
+    the app's prefix of the names of the session's streams: empty for the SDK, for FastMCP a random number, which
+    differs after a restart. The first event, which answers the opening request, reveals the prefix.
     """
 
     key: str
@@ -107,14 +110,14 @@ class _Session:
         return stream_id.removeprefix(self.prefix)
 
     def next_number(self, key: str, stored: int = 0) -> int:
-        """Return the number of an event: above those of this process, and not below `stored`."""
+        """Return the number of an event: above the numbers of this process, and at least `stored`."""
         number = max(self.counts.get(key, 0), stored)
         self.counts[key] = number + 1
         return number
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Make this the session of the present task, and of the tasks that it starts."""
+        """Make this the session of the current task, and of tasks started by the current task."""
         token = _SESSION.set(self)
         try:
             yield
@@ -126,12 +129,14 @@ _SESSION: ContextVar[_Session | None] = ContextVar("session", default=None)
 
 
 class MCPEventStore(StoreOwner, EventStore):
-    """Events of an MCP server on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
+    """Events of an MCP server, in a store: a URL with the options of `AsyncStore`, or an `AsyncStore`, which stays
+    open.
 
-    Pass it to the server as `event_store`, and serve the app that `resumable` returns. Processes can share the collection:
-    a session then works in each of them. `session` is for a transport of your own, which serves one session: its name.
+    Pass the event store to the server as `event_store`, and serve the app returned by `resumable`. Processes can
+    share the collection: a session then works in each process. `session` is for a transport of your own with a
+    single session: the name of the session.
 
-    `ttl`: seconds until an event expires, and until a session does after its last request or event; None: never.
+    `ttl`: seconds until an event expires, and until a session expires after its last request or event; None: never.
     """
 
     def __init__(
@@ -148,10 +153,11 @@ class MCPEventStore(StoreOwner, EventStore):
         self._own = None if session is None else _own_session(session)
 
     def resumable(self, app: ASGIApp) -> ASGIApp:
-        """Return the app with sessions that are separate and that survive a restart.
+        """Return the app with separate sessions that survive a restart.
 
-        `app` is what `streamable_http_app(event_store=...)` of the server returns, with its authentication if it has one:
-        a session is restored only for the principal who opened it. Requests outside of sessions pass through.
+        `app` is the result of the server's `streamable_http_app(event_store=...)`, with authentication if the
+        server has any: a session is restored only for the principal who opened the session. Requests without a
+        session pass through.
         """
         return _ResumableApp(app, self)
 
@@ -161,7 +167,9 @@ class MCPEventStore(StoreOwner, EventStore):
         return sorted([unquote(each.id.removeprefix("s/")) for each in stored])
 
     async def delete_session(self, id: str) -> bool:
-        """Delete a session with its events; return whether there was one. A client's DELETE does this, too."""
+        """Delete a session with its events; return False if the session is unknown. A client's DELETE deletes its
+        session, too.
+        """
         documents = self._documents
         body = await documents.get(_session_id(id))
         if body is None:
@@ -207,7 +215,9 @@ class MCPEventStore(StoreOwner, EventStore):
     async def replay_events_after(
         self, last_event_id: str, send_callback: EventCallback
     ) -> str | None:
-        """Send the messages of the stream after an event, in order; return the stream, or None if there is no such event."""
+        """Send the messages of the stream after an event, in order; return the stream, or None for an unknown
+        event.
+        """
         session = self._session()
         if not _EVENT_ID.fullmatch(last_event_id):
             return None
@@ -238,14 +248,14 @@ class MCPEventStore(StoreOwner, EventStore):
         return session
 
     async def _stored_events(self, prefix: str) -> int:
-        """Return the number after those of the stored events."""
+        """Return the number after the last stored event."""
         last = await self._documents.find_one(
             {"$id": _under(prefix)}, sort=[("$id", -1)], projection=["stream"]
         )
         return 0 if last is None else int(last.id.rpartition("/")[2]) + 1
 
     async def _remember(self, id: str, session: _Session, owner: Any) -> None:
-        """Store a session, without its opening request if that is too large to be sent again."""
+        """Store a session, without an opening request larger than `MAX_INITIALIZE`."""
         opening = session.opening.decode("utf-8", "replace")
         body = {
             "key": session.key,
@@ -262,7 +272,7 @@ class MCPEventStore(StoreOwner, EventStore):
         return body
 
     async def _refresh(self, session: _Session) -> None:
-        """Restart the time to live of a session, after a tenth of it."""
+        """Restart the time to live of a session, once a tenth has passed."""
         if session.document is None or self._ttl is None:
             return
         if time.monotonic() - session.refreshed_at > self._ttl / 10:
@@ -275,7 +285,7 @@ class MCPEventStore(StoreOwner, EventStore):
 
 
 class _ResumableApp:
-    """The app of a server, with sessions that outlive its process."""
+    """The app of a server. Sessions outlive the process."""
 
     def __init__(self, app: ASGIApp, events: MCPEventStore) -> None:
         self._app, self._events = app, events
@@ -302,7 +312,9 @@ class _ResumableApp:
         await self._app(scope, request.again(), send)  # which knows how to refuse it
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request without a session. If it opens one, store this before the client learns of the session."""
+        """Serve a request without a session. If the app opens a session, store the session before the client
+        receives the id.
+        """
         body = bytearray()
         session = _Session(uuid.uuid4().hex, _path(scope), body)
 
@@ -323,8 +335,8 @@ class _ResumableApp:
             await self._app(scope, reading, answering)
 
     async def _find(self, id: str, scope: Scope, lost: _Session | None) -> _Session | None:
-        """Return the session, restored if it is not in this process or if the app has lost it; None: there is none, or the
-        request is not one of it.
+        """Return the session; restore a session unknown to this process or lost by the app. Return None for an
+        unknown session, or a request outside of the session's path.
         """
         live = self._live.get(id)
         if live is not None and live is not lost:
@@ -341,7 +353,9 @@ class _ResumableApp:
         return live
 
     async def _restore(self, id: str, stored: dict[str, Any], scope: Scope) -> _Session | None:
-        """Open the session again in the app; return None if the app refuses, or if it is somebody else's."""
+        """Open the session again in the app; return None if the app refuses, or if the session belongs to another
+        principal.
+        """
         if stored["initialize"] is None:
             return None
         session = _Session(
@@ -365,7 +379,7 @@ class _ResumableApp:
     async def _continue(
         self, id: str, session: _Session, scope: Scope, receive: Receive, send: Send
     ) -> bool:
-        """Serve a request of a session; return False, after no response, if the app does not know the session."""
+        """Serve a request of a session; return False, without a response, if the app does not know the session."""
         is_known = True
 
         async def answering(message: Message) -> None:
@@ -392,7 +406,9 @@ class _ResumableApp:
         headers: list[tuple[bytes, bytes]],
         body: bytes | bytearray = b"",
     ) -> tuple[int, str | None, Any]:
-        """Send a request to the app, with the credentials of the present one; return status, session and principal."""
+        """Send a request to the app with the credentials of the present request; return status, session and
+        principal.
+        """
         kept = [
             (name, value) for name, value in scope["headers"] if name.lower() not in _NOT_COPIED
         ]
@@ -446,7 +462,7 @@ class _Request:
 
 
 def _owner(scope: Scope) -> Any:
-    """Return the principal that the app's authentication found, as JSON; None without authentication."""
+    """Return the authenticated principal as JSON; None without authentication."""
     user = scope.get("user")
     return dict(authorization_context(user)) if isinstance(user, AuthenticatedUser) else None
 
@@ -476,14 +492,16 @@ def _stream_key(stream_id: str) -> str:
 
 
 def _short(quoted: str) -> str:
-    """Return a part of an id. Clients choose the ids of requests: one may be longer than an id of a document."""
+    """Return a part of an id. Clients choose the ids of requests: a request's id may be longer than an id of a
+    document.
+    """
     if len(quoted) <= 900:
         return quoted
     return f"~{hashlib.sha256(quoted.encode()).hexdigest()}"
 
 
 def _quoted(name: str) -> str:
-    """Return any string as part of an id: it has no `/`, and no `~`."""
+    """Return any string as part of an id, without `/` and `~`."""
     return quote(name, safe="", errors="surrogatepass").replace("~", "%7E")
 
 

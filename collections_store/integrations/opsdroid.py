@@ -1,8 +1,8 @@
-"""Database of opsdroid: its memory, in a store.
+"""Database of opsdroid: the memory of a bot, in a store.
 
-opsdroid finds this module by the entry point `collections_store`, or by `module:` in its configuration. With
-`module:` it executes a private copy, and instantiates each `Database` subclass in it, imported ones too: there must be
-exactly one.
+opsdroid finds this module by the entry point `collections_store`, or by `module:` in the configuration. With
+`module:`, opsdroid executes a private copy, and instantiates each `Database` subclass in the copy, imported
+subclasses too: the module must have exactly one.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _scopes: ContextVar[tuple[_Bound, ...]] = ContextVar("collections_store.opsdroid
 class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
     """A database of opsdroid, on a store.
 
-    Configuration: `url` is that of the store, by default a file `collections_store.db` in opsdroid's folder;
-    `namespace` is that of the memory, by default "opsdroid"; all options of `Store` except `engine` and `default`.
-    The database has the name of its configuration. Values keep their types: see `Memory`.
+    Configuration: `url` is the URL of the store, by default a file `collections_store.db` in opsdroid's folder;
+    `namespace` is the namespace of the memory, by default "opsdroid"; all options of `Store` except `engine` and
+    `default`. The database has the name of its configuration. Values keep their types: see `Memory`.
     """
 
     client: AsyncStore | None
@@ -58,7 +58,7 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
             raise InvalidOption(option, f"the database {self.name!r} takes {known}")
 
     async def connect(self) -> None:
-        """Open the store and read from it; raises what `Store` does, and then opsdroid does not start."""
+        """Open the store and read from the database. Raise the errors of `Store`; then opsdroid does not start."""
         if self.client is not None:
             return
         options = {name: self.config[name] for name in _STORE_SCHEMA if name in self.config}
@@ -73,13 +73,13 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
             raise
 
     async def disconnect(self) -> None:
-        """Close the store, if it is open."""
+        """Close the store, if open."""
         client, self.client, self.database = self.client, None, None
         if client is not None:
             await client.aclose()
 
     async def put(self, key: str, data: Any) -> bool:
-        """Write a value under a key; returns True."""
+        """Write a value under a key; return True."""
         await self.memory.put(key, data)
         return True
 
@@ -93,23 +93,23 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
 
     @property
     def memory(self) -> AsyncMemory:
-        """The `AsyncMemory` to which the current task is bound; raises `StoreClosed`."""
+        """The `AsyncMemory` bound to the current task; raises `StoreClosed`."""
         root = self._root()
         bound = (each.memory for each in reversed(_scopes.get()) if each.database is self)
         return next(bound, root)
 
     def memory_in(self, *names: str) -> AbstractContextManager[AsyncMemory]:
-        """Bind the current task to a namespace, such as `memory_in("room", "42", "user", "ada")`: in the `with` block
-        `opsdroid.memory` uses it, in this task and in tasks created there. `with` returns its memory. Raises
-        `InvalidOption` and `StoreClosed`.
+        """Bind the current task to a namespace, such as `memory_in("room", "42", "user", "ada")`. In the `with`
+        block `opsdroid.memory` uses the namespace, in this task and in tasks created in the block. `with` returns
+        the memory. Raise `InvalidOption` and `StoreClosed`.
         """
         return _Bound(self, self._root().namespace(*names))
 
     def memory_in_room(self, room: Any) -> AbstractContextManager[AsyncMemory]:
         """Bind the current task to the memory of a room, a message's `target`: see `memory_in`.
 
-        A room is a string or a number; a dict such as Webex Teams', whose `id` is the room; a reference such as Teams', whose
-        `conversation.id` is; or None for connectors without rooms.
+        A room is a string or a number, a dict whose `id` is the room (Webex Teams), a reference whose
+        `conversation.id` is the room (Teams), or None for connectors without rooms.
         """
         if room is None:
             return self.memory_in("room")
@@ -127,7 +127,9 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
 
 
 class _Bound(AbstractContextManager[AsyncMemory]):
-    """Binds a task. `contextmanager` would allow it as a decorator, which ends before a coroutine function runs."""
+    """Binds a task. A context manager made by `contextmanager` could also decorate a coroutine function, and would
+    end before the coroutine runs.
+    """
 
     def __init__(self, database: DatabaseCollectionsStore, memory: AsyncMemory) -> None:
         self.database, self.memory = database, memory
@@ -141,7 +143,7 @@ class _Bound(AbstractContextManager[AsyncMemory]):
 
 
 def _room_name(target: Any) -> Any:
-    """Return what identifies a room for good: the rest of a target differs between messages."""
+    """Return the stable part of a room's target, which differs between messages."""
     if isinstance(target, Mapping):
         return target.get("id", target)
     return getattr(getattr(target, "conversation", None), "id", target)

@@ -1,11 +1,11 @@
-"""Soul Machines' SDK: its objects as memories of skills, and its functions, also for lists of dicts.
+"""Soul Machines' SDK: the SDK's objects as memories of skills, and the SDK's functions, also for lists of dicts.
 
-`skill_memory` is `Store.skill_memory` with the SDK's class `Memory`. The other functions have the names, parameters and
-results of those in `smskillsdk.utils.memory` and `smskillsdk.utils.memory_values`. For a list of the SDK's objects they
-call the SDK; for a list of dicts they do the same without it. To an empty list they add `model`, by default the SDK's
-`Memory`.
+`skill_memory` is `Store.skill_memory` with the SDK's class `Memory`. The further functions have the names,
+parameters and results of the functions in `smskillsdk.utils.memory` and `smskillsdk.utils.memory_values`. With a
+list of the SDK's objects they call the SDK; with a list of dicts they work without the SDK. To an empty list they
+add `model`, by default the SDK's `Memory`.
 
-The SDK is imported when it is used: `pip install 'collections-store[smskillsdk]'`.
+The SDK is imported on first use: `pip install 'collections-store[smskillsdk]'`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def skill_memory(store: Any, **options: Any) -> Any:
 def get_memory_value(
     memories: Iterable[Any], key: str, session_id: str | None = None, scope: Any = None
 ) -> tuple[bool, Any]:
-    """Return whether there is a memory, and the value of the first one.
+    """Return whether a memory fits, and the value of the first fitting memory.
 
     `session_id` None: of any session; `scope` None: of any. A memory without a scope is PRIVATE.
     """
@@ -61,9 +61,9 @@ def set_memory_value(
     *,
     model: Model | None = None,
 ) -> None:
-    """Set the value of all memories that fit, or add one to the list.
+    """Set the value of all memories that fit, or add a memory to the list.
 
-    Unlike in `get_memory_value`, `session_id` None fits only memories without one.
+    Unlike in `get_memory_value`, `session_id` None fits only memories without a session.
     """
     if _are_objects(memories) or (not memories and model is None):
         _sdk()[0].set_memory_value(memories, key, value, session_id, _enum(scope))
@@ -98,7 +98,7 @@ def serialize_memory(
 def deserialize_memory(
     memories: Iterable[Any], session_id: str | None = None, scope: Any = None
 ) -> dict[str, Any]:
-    """Return a dict of names and values; the last of several with one name counts."""
+    """Return a dict of names and values; of several memories with the same name, the last counts."""
     listed = list(memories)
     if _are_objects(listed):
         values: dict[str, Any] = _sdk()[0].deserialize_memory(listed, session_id, _enum(scope))
@@ -116,13 +116,13 @@ def set_user_identity(
     id: str | None = None,
     model: Model | None = None,
 ) -> None:
-    """Set fields of the PUBLIC memory `userIdentity`; omitted and empty ones stay as they are."""
+    """Set fields of the PUBLIC memory `userIdentity`. Omitted and empty fields do not change."""
     given = dict(zip(_IDENTITY, (first_name, last_name, preferred_name, id), strict=True))
     _merge(memories, "userIdentity", given, model)
 
 
 def get_user_identity(memories: Iterable[Any]) -> Any:
-    """Return the SDK's `UserIdentity`, or a dict if the memories are dicts; None: there is none."""
+    """Return the SDK's `UserIdentity`, or a dict if the memories are dicts; None without such a memory."""
     listed = list(memories)
     if _are_objects(listed):
         return _sdk()[1].get_user_identity(listed)
@@ -136,13 +136,13 @@ def set_user_location(
     country: str | None = None,
     model: Model | None = None,
 ) -> None:
-    """Set fields of the PUBLIC memory `userLocation`; omitted and empty ones stay as they are."""
+    """Set fields of the PUBLIC memory `userLocation`. Omitted and empty fields do not change."""
     given = dict(zip(_LOCATION, (city, country), strict=True))
     _merge(memories, "userLocation", given, model)
 
 
 def get_user_location(memories: Iterable[Any]) -> Any:
-    """Return the SDK's `UserLocation`, or a dict if the memories are dicts; None: there is none."""
+    """Return the SDK's `UserLocation`, or a dict if the memories are dicts; None without such a memory."""
     listed = list(memories)
     if _are_objects(listed):
         return _sdk()[1].get_user_location(listed)
@@ -150,7 +150,7 @@ def get_user_location(memories: Iterable[Any]) -> Any:
 
 
 def _sdk() -> tuple[Any, Any]:
-    """Return the SDK's modules `memory` and `memory_values`; raises `MissingExtra`."""
+    """Return the SDK's modules `memory` and `memory_values`; raise `MissingExtra`."""
     try:
         from smskillsdk.utils import memory, memory_values
     except ImportError as error:
@@ -164,7 +164,7 @@ def _are_objects(memories: list[Any]) -> bool:
 
 
 def _enum(scope: Any) -> Any:
-    """Return a scope, which may be a string, as the SDK's `MemoryScope` or None; raises `InvalidOption`."""
+    """Return a scope, possibly a string, as the SDK's `MemoryScope` or None; raise `InvalidOption`."""
     name = scope_of(scope)
     return None if name is None else _sdk()[0].MemoryScope(name)
 
@@ -183,8 +183,8 @@ def _fitting(memories: list[Any], session_id: str | None, scope: Any) -> list[An
 def _merge(
     memories: list[Any], name: str, given: dict[str, str | None], model: Model | None
 ) -> None:
-    """Do what the SDK's `set_user_identity` and `set_user_location` do. They call a method that pydantic 2 deprecates, with
-    a warning each time.
+    """Merge fields as the SDK's `set_user_identity` and `set_user_location` do. Both call a method deprecated by
+    pydantic 2, with a warning each time.
     """
     for key, value in given.items():
         if not isinstance(value, str | None):
@@ -197,7 +197,7 @@ def _merge(
 
 
 def _texts(value: Any, fields: tuple[str, ...]) -> dict[str, str | None] | None:
-    """Return the fields of a value, missing ones as None; None if one is no string."""
+    """Return the fields of a value, missing fields as None; None unless all are strings."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         return None
     texts = {field: value.get(field) for field in fields}

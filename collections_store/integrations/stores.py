@@ -1,4 +1,4 @@
-"""The store of an adapter: one that is given and stays open, or one that is opened from a URL and closed at the end."""
+"""The store of an adapter: a given store, which stays open, or a store opened from a URL and closed at the end."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _CONNINFO: Final = re.compile(r"\s*\w+\s*=")
 
 
 def store_url(given: Any) -> Any:
-    """Return the URL of a store for what users of frameworks write: a URL with another driver of SQLAlchemy, the path of an
-    SQLite file, or `:memory:`. Raise `InvalidOption` for the keywords of libpq.
+    """Return the URL of a store for the forms of frameworks: a URL with another driver of SQLAlchemy, the path of
+    an SQLite file, or `:memory:`. Raise `InvalidOption` for the keywords of libpq.
 
     >>> [store_url(each) for each in ("sqlite+aiosqlite:///chat.db", "chat.db", ":memory:")]
     ['sqlite:///chat.db', 'sqlite:///chat.db', 'sqlite://']
@@ -40,8 +40,8 @@ def store_url(given: Any) -> Any:
 
 
 def open_store(kind: type[S], store: Any, options: Mapping[str, Any]) -> S:
-    """Return a given store, or that of a URL or file: see `store_url`. Raise `InvalidOption` for a store of the other kind,
-    and for options beside a store.
+    """Return a given store, or open the store of a URL or file: see `store_url`. Raise `InvalidOption` for a store
+    of the wrong kind, sync or async, and for options beside a store.
     """
     if isinstance(store, kind):
         for option in options:
@@ -54,13 +54,13 @@ def open_store(kind: type[S], store: Any, options: Mapping[str, Any]) -> S:
 
 
 def run_anywhere(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine, in any thread, also in that of a running event loop."""
+    """Return the result of a coroutine, in any thread, also in the thread of a running event loop."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, coroutine).result()
 
 
 class StoreOwner:
-    """Base class of adapters with async methods. They call `_open` first."""
+    """Base class of adapters with async methods. The constructor of a subclass calls `_open`."""
 
     def _open(self, store: Any, options: Mapping[str, Any]) -> None:
         self._store = open_store(AsyncStore, store, options)
@@ -74,12 +74,14 @@ class StoreOwner:
         await self.close()
 
     async def close(self) -> None:
-        """Close the store, if this opened it."""
+        """Close the store, unless an open store was given."""
         if self._is_owner:
             await self._store.aclose()
 
     async def _prepared(self, name: str) -> AsyncCollection:
-        """Return a collection for writes, which it creates. It has no index over whole bodies: that would be the larger part of a write."""
+        """Return a collection for writes; create the collection without an index over whole bodies, which would be
+        the larger part of a write.
+        """
         if name not in self._existing:
             with suppress(CollectionExists):
                 await self._store.create_collection(name, body_index=False)
@@ -88,7 +90,7 @@ class StoreOwner:
 
 
 class PairedOwner:
-    """Base class of adapters whose methods come in pairs, sync and async. They have `aclose`."""
+    """Base class of adapters whose methods come in pairs, sync and async. A subclass defines `aclose`."""
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +105,7 @@ class PairedOwner:
         await self.aclose()
 
     def close(self) -> None:
-        """Close the store, if this opened it."""
+        """Close the store, unless an open store was given."""
         run_anywhere(self.aclose())
 
     async def aclose(self) -> None:

@@ -74,7 +74,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.end())
 
     def configure(self, **settings: Unpack[ChangeSettings]) -> None:
-        """Record the changes of this memory and of all its namespaces for `watch`: see `Store.get_sync_collection`.
+        """Record the changes of this memory and of all its namespaces for `watch`: see `Store.collection`.
 
         >>> store.memory("bot").configure(changes="after", changes_kept=1000)
         """

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend
 from benchmarks.measuring import REPORT, Table
-from conftest import Backend
 
 from collections_store import AsyncStore, Store
 

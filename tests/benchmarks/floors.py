@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 import orjson
-from conftest import Backend
+from backends import Backend
 
 BATCH = 1000
 UPSERT = (

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import orjson
 import pytest
-from conftest import Backend
+from backends import Backend
 
 Show: TypeAlias = Callable[[str, tuple[float, float, float]], None]
 Bench: TypeAlias = tuple[Backend, dict[str, Any]]

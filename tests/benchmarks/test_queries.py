@@ -12,11 +12,11 @@ from typing import Any
 
 import orjson
 import pytest
+from backends import Backend
 from benchmarks import rounds
 from benchmarks.fixtures import one_core as one_core
 from benchmarks.rounds import Show, compare
 from benchmarks.rounds import show as show
-from conftest import Backend
 
 from collections_store import Store
 

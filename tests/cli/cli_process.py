@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from backends import Backend
 from click.testing import CliRunner, Result
-from conftest import Backend
 
 from collections_store.cli.app import program
 

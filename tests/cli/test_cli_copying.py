@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
+from backends import Backend
 from cli.cli_process import Cli, cli_for
-from conftest import Backend
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from backends import Backend
 from cli.cli_process import Cli, cli_for
-from conftest import Backend
 
 from collections_store.sql.schema import REVISION
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend
 from cli.cli_process import cli_for
-from conftest import SHARED, Backend, sampled
+from conftest import SHARED
+from selection import sampled
 
 FILE = SHARED / "data" / "sgd_dialogues.jsonl.gz"
 

@@ -6,9 +6,9 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from backends import Backend
 from cli.cli_process import Cli, cli_for
 from click.testing import CliRunner
-from conftest import Backend
 
 from collections_store import Store
 from collections_store.cli.app import program

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend
 from cli.cli_process import Cli, cli_for
-from conftest import Backend
 from tinydb import TinyDB
 
 EXTENDED: list[dict[str, Any]] = [

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend
 from cli.cli_process import Cli, cli_for, error_line, spawn
 from cli.test_cli_indexes import INDEXES, indexes
-from conftest import Backend
 
 BODIES = {
     "a": {"login": "ada", "age": 36, "a.b": {"$c": 1}, "tags": ["x"]},

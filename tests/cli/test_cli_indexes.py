@@ -4,8 +4,8 @@ import json
 from typing import Any
 
 import pytest
+from backends import Backend
 from cli.cli_process import Cli, cli_for
-from conftest import Backend
 
 INDEXES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (

@@ -3,8 +3,8 @@
 import sqlite3
 from pathlib import Path
 
+from backends import Backend
 from cli.cli_process import cli_for
-from conftest import Backend
 
 from collections_store import Store
 

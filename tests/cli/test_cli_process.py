@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend
 from cli.cli_process import COMMAND, Cli, cli_for, error_line, process_environment, spawn
-from conftest import Backend, sampled
+from selection import sampled
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="signals, /dev and terminals of POSIX")
 BLOCKER = """

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend
 from cli.cli_process import Cli, cli_for, error_line, process_environment
-from conftest import Backend
 
 from collections_store import Collection
 

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from backends import Backend
 from cli.cli_process import cli_for
-from conftest import Backend
 
 from collections_store import Store
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend
 from cli.cli_process import Cli, cli_for
-from conftest import Backend
 
 from collections_store import Collection, PutManyResult, Store
 from collections_store.cli import files as reading

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend
 from cli.cli_process import Cli, cli_for
-from conftest import Backend
 
 MODULE = """
 def split(body):

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from backends import Backend
 from conformance.cases import of_bodies
-from conftest import SHARED, Backend
+from conftest import SHARED
 
 from collections_store import F, InvalidOperand, InvalidPipeline, MemoryLimitExceeded, Store
 

@@ -5,7 +5,7 @@ import threading
 from typing import Annotated, Any, TypedDict
 
 import pytest
-from conftest import Backend
+from backends import Backend
 
 from collections_store import (
     AsyncCollection,

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend, Clock, sampled, unwrap
+from backends import Backend, unwrap
+from conftest import Clock
 from contract.test_copies import Enough as Enough
 from contract.test_copies import Pair, contents, fill, stop_after
 from contract.test_copies import other_backend as other_backend
 from contract.test_copies import pair as pair
+from selection import sampled
 
 from collections_store import (
     ChangesLost,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from conftest import unwrap
+from backends import unwrap
 
 from collections_store import (
     InsertOne,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pydantic
 import pytest
-from conftest import Opener
+from backends import Opener
 
 from collections_store import (
     Collection,

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Opener, sampled
+from backends import Opener
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
 from collections_store import (
     BulkWriteError,

@@ -10,7 +10,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import CITUS_VARIABLE, CITUS_WAY, Backend
+from backends import Backend
+from conftest import CITUS_VARIABLE, CITUS_WAY
 from psycopg import sql
 
 from collections_store import (

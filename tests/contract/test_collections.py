@@ -11,7 +11,7 @@ from weakref import WeakSet
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from psycopg.sql import SQL, Identifier
 
 from collections_store import (

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend, Clock, Opener, unwrap
+from backends import Backend, Opener, unwrap
+from conftest import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

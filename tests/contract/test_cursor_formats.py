@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 
 from collections_store import F, Filter, InvalidCursor, Path, Sort, Store
 from collections_store.query import cursor

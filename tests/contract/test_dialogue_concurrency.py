@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, NewThreads, Opener
+from backends import Backend, Opener
+from conftest import NewThreads
 from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, performatives
 
 from collections_store import (

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from conftest import Opener
+from backends import Opener
 from contract.test_dialogue_store import CallCodec, call_to
 from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, performatives
 

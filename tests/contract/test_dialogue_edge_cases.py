@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from conftest import Opener
+from backends import Opener
 from contract.test_dialogues import RULES, begun, ended, on_disk, performatives
 
 from collections_store import (

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from conftest import Opener
+from backends import Opener
 from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, performatives
 
 from collections_store import (

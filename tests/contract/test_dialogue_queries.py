@@ -16,7 +16,8 @@ from itertools import islice
 from typing import Any
 
 import pytest
-from conftest import SHARED, in_turns, sampled
+from conftest import SHARED
+from selection import in_turns, sampled
 
 from collections_store import Filter, Projection, Store
 

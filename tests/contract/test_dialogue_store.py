@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Opener
+from backends import Opener
 from contract.test_dialogues import RULES, begun, ended, offer_to, on_disk
 
 from collections_store import DialogueConflict, DialoguesNotSaved, InvalidOption, Store

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import Backend, NewThreads, Opener
+from backends import Backend, Opener
+from conftest import NewThreads
 from contract.test_dialogues import ADA, RULES, begun, ended, on_disk
 
 from collections_store import (

@@ -4,7 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import Clock, Opener
+from backends import Opener
+from conftest import Clock
 
 from collections_store import (
     DialogueNotFound,

@@ -8,7 +8,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Backend, Clock
+from backends import Backend
+from conftest import Clock
 
 from collections_store import DuplicateKey, InvalidOption, Store, VersionConflict
 from collections_store.operations.catalogue import FindTable

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from conftest import Backend
+from backends import Backend
 
 from collections_store import AsyncStore, DuplicateKey
 from collections_store.operations.bulk import puts_together

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, Clock
+from backends import Backend
+from conftest import Clock
 
 from collections_store import (
     DuplicateKey,

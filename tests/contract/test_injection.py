@@ -13,8 +13,9 @@ from itertools import islice, product
 from typing import Any
 
 import pytest
-from conftest import Backend, in_turns, sampled
+from backends import Backend
 from contract.test_hostile_text import HOSTILE, UNSTORABLE
+from selection import in_turns, sampled
 
 from collections_store import (
     CollectionsStoreError,

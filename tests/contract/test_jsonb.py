@@ -10,7 +10,7 @@ from typing import Any
 
 import newer_sqlite
 import pytest
-from conftest import Backend
+from backends import Backend
 
 from collections_store import InvalidOption, SchemaError, Store
 

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, unwrap
+from backends import Backend, unwrap
 
 from collections_store import (
     AsyncStore,

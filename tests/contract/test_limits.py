@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Backend, in_turns, sampled
+from backends import Backend
+from selection import in_turns, sampled
 
 from collections_store import Document, Filter, InvalidFilter, InvalidSort, Path, Store
 from collections_store.query.matcher import matches

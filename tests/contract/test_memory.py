@@ -14,7 +14,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, Clock, Opener
+from backends import Backend, Opener
+from conftest import Clock
 from faults.test_processes import finish, start
 from faults.test_processes import stop_processes as stop_processes
 

@@ -12,7 +12,7 @@ from pathlib import Path as Path_
 from typing import Any
 
 import pytest
-from conftest import Backend
+from backends import Backend
 
 from collections_store import (
     AsyncChangeStream,

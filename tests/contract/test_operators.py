@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from conftest import Backend
+from backends import Backend
 
 from collections_store import Document, F, Filter, InvalidFilter, InvalidOperand, Path
 from collections_store.query.matcher import matches

@@ -14,7 +14,8 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, sampled
+from backends import Backend
+from selection import sampled
 
 from collections_store import Document, InvalidCursor, InvalidFilter, Store
 

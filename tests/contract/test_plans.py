@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 
 from collections_store import Collection, Explanation, Index, Store
 

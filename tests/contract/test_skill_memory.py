@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, Clock, Opener
+from backends import Backend, Opener
+from conftest import Clock
 
 from collections_store import (
     AsyncStore,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, Opener
+from backends import Backend, Opener
 from contract.test_dialogues import ADA, RULES, on_disk
 
 from collections_store import InvalidBody, SchemaTooNew, Store

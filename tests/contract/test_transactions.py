@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, Opener, SyncAdapter
+from backends import Backend, Opener, SyncAdapter
 
 from collections_store import (
     AsyncStore,

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
 from collections_store import InvalidBody, InvalidOption, Store, migrate
 from collections_store.codec import Codec

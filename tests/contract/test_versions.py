@@ -7,7 +7,7 @@ from functools import _lru_cache_wrapper
 from typing import Any
 
 import pytest
-from conftest import Backend
+from backends import Backend
 
 from collections_store import (
     AsyncStore,

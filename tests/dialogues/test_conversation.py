@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend, sampled
+from backends import Backend
 from dialogues.conversation import Conversation
 from dialogues.scripts import DATA, SPEAKERS, Script, scripts
 from dialogues.two_agents import RULES, agent, agent_async
 from forked import Forked
+from selection import sampled
 
 from collections_store import Store
 from collections_store.dialogues import Dialogue, Dialogues

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend, sampled
+from backends import Backend
 from faults.programs import Increment
+from selection import sampled
 
 from collections_store import (
     AsyncStore,

@@ -12,7 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, NewThreads
+from backends import Backend
+from conftest import NewThreads
 from faults.test_processes import finish, start, start_interpreter, stop_processes
 from psycopg import sql
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from conftest import Backend
+from backends import Backend
 from faults.programs import METHODS, one_more
 from faults.test_processes import finish, start
 from faults.test_processes import stop_processes as stop_processes

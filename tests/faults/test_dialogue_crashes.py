@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, sampled
+from backends import Backend
 from faults.talking import (
     RULES,
     SCRIPT,
@@ -22,6 +22,7 @@ from faults.talking import (
     talk,
 )
 from forked import Forked
+from selection import sampled
 
 from collections_store import InvalidDialogueMessage, RepeatedMessage, Store
 from collections_store.dialogues import Dialogue, Dialogues

@@ -5,7 +5,7 @@ import threading
 from typing import Any
 
 import pytest
-from conftest import Backend
+from backends import Backend
 from faults.programs import to_list
 from faults.test_killed_writers import check_file, kill_in_the_middle
 from faults.test_processes import stop_processes as stop_processes

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 
 from collections_store import AsyncStore, Store, StoreClosed
 from collections_store.engine import workers as background

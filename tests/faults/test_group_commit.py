@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from faults.losing import Proxy
 
 from collections_store import AsyncStore, Collection, DatabaseError, DatabaseUnavailable, Store

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from backends import Backend
 from cli.cli_process import Cli
-from conftest import Backend
 from faults.test_processes import start
 from faults.test_processes import stop_processes as stop_processes
 

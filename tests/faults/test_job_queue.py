@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from conftest import Backend
+from backends import Backend
 from faults.test_processes import finish, start
 from pages import DOCS, blocks
 

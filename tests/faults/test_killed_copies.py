@@ -5,7 +5,7 @@ import signal
 from typing import Any
 
 import pytest
-from conftest import Backend
+from backends import Backend
 from contract.test_copies import contents
 from contract.test_copies import other_backend as other_backend
 from faults.test_processes import start

@@ -4,7 +4,7 @@ import signal
 import sqlite3
 
 import pytest
-from conftest import Backend
+from backends import Backend
 from faults.test_processes import start
 from faults.test_processes import stop_processes as stop_processes
 

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
-from conftest import Backend, Opener
+from backends import Backend, Opener
 from faults.losing import Interrupted, Proxy, interrupted
 
 from collections_store import DatabaseUnavailable, DialogueConflict, DialoguesNotSaved, Store

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from forked import Program
 from postgres_server import SETTINGS, postgres_server
 

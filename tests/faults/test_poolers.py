@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from migrations.test_migrations import cook
 from postgres_server import URL_VARIABLE
 from psycopg import sql

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend
+from backends import Backend
 from faults import programs
 from forked import Program
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import WHOLE
 from faults.losing import Proxy
 from postgres_cluster import Cluster, Node, cluster, template, wait_until
+from selection import WHOLE
 
 from collections_store import AsyncStore, Store, VersionConflict
 from collections_store.engine import replicas

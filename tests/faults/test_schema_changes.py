@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from faults.test_change_feed import InThread, wait_for_a_lock
 
 from collections_store import Change, ChangesLost, Collection, Store

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from interrupting import Survived, interrupts, watchdog
 
 from collections_store import Store

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from faults.test_cancellation import Slow
 from postgres_cluster import Cluster, Node, Template, cluster, wait_until
 

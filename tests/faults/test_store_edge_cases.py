@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 
 from collections_store import (
     AsyncStore,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from faults.test_cancellation import SLOW, Slow
 from faults.test_processes import finish, start, start_interpreter, stop_processes
 

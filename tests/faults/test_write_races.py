@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, Clock
+from backends import Backend
+from conftest import Clock
 
 from collections_store import DocumentNotFound, InvalidProjection, Store
 from collections_store.operations import write as writing

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend, sampled
+from backends import Backend
 from google.adk.agents import BaseAgent
 from google.adk.errors import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -30,6 +30,7 @@ from google.adk.sessions.base_session_service import GetSessionConfig
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.genai import types
 from pydantic import ConfigDict
+from selection import sampled
 
 from collections_store import (
     AsyncStore,

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend
 from cli.cli_process import cli_for
-from conftest import Backend
 from integrations.langgraph_graphs import config, graph
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.store.sqlite import SqliteStore

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Backend
+from backends import Backend
 from llama_index.core.base.llms.types import (
     AudioBlock,
     ChatMessage,

@@ -12,7 +12,7 @@ import pytest
 from agents import SQLiteSession
 from agents.extensions.memory import AdvancedSQLiteSession, SQLAlchemySession
 from agents.usage import Usage
-from conftest import Backend
+from backends import Backend
 
 from collections_store import (
     AsyncStore,

@@ -30,7 +30,7 @@ from agents.extensions.memory import SQLAlchemySession
 from agents.memory import Session
 from agents.testing import ScriptedModel, assistant_message
 from agents.usage import Usage
-from conftest import Backend
+from backends import Backend
 
 from collections_store import (
     AsyncStore,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import sampled
+from selection import sampled
 
 pytest.importorskip("aea", reason="the extra `aea` is not installed")
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Never
 
 import pytest
-from conftest import Backend, missing
+from backends import Backend
+from selection import missing
 
 from collections_store import AsyncStore, InvalidBody, InvalidOption, Store, StoreClosed
 

@@ -11,8 +11,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
-from conftest import Backend, missing
+from backends import Backend
 from integrations.test_key_value import use
+from selection import missing
 
 if _reason := missing("fastmcp"):
     pytest.skip(_reason, allow_module_level=True)

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import HOSTS, missing, only_all_of_hosts
 from postgres_server import URL_VARIABLE
+from selection import HOSTS, missing, only_all_of_hosts
 
 if _reason := missing("google.adk"):
     pytest.skip(_reason, allow_module_level=True)

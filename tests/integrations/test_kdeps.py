@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend, Opener
 from cli.cli_process import Cli, cli_for
-from conftest import Backend, Clock, Opener
+from conftest import Clock
 from pages import DOCS, blocks
 
 from collections_store import AsyncStore, InvalidBody, InvalidOption, Store

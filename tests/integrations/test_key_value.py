@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
-from conftest import Backend
+from backends import Backend
 
 from collections_store import AsyncStore, InvalidOption, StoreClosed
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend, missing
+from backends import Backend
+from selection import missing
 
 from collections_store import (
     AsyncStore,

@@ -9,8 +9,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from conftest import only_all_of_hosts
 from postgres_server import URL_VARIABLE
+from selection import only_all_of_hosts
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import HOSTS, missing
 from postgres_server import URL_VARIABLE
+from selection import HOSTS, missing
 
 if _reason := missing("llama_index.core"):
     pytest.skip(_reason, allow_module_level=True)

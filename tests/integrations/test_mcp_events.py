@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Backend, missing, only_all_of_hosts
+from backends import Backend
+from selection import missing, only_all_of_hosts
 
 from collections_store import AsyncStore, InvalidOption, Store, StoreClosed
 

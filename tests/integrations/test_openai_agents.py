@@ -7,8 +7,9 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from conftest import HOSTS, Backend, missing, only_all_of_hosts
+from backends import Backend
 from postgres_server import URL_VARIABLE
+from selection import HOSTS, missing, only_all_of_hosts
 
 if _reason := missing("agents"):
     pytest.skip(_reason, allow_module_level=True)

@@ -21,9 +21,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from backends import Backend
 from cli.cli_process import Cli
-from conftest import Backend, sampled
 from pages import DOCS, ROOT, blocks
+from selection import sampled
 
 from collections_store import (
     DatabaseUnavailable,

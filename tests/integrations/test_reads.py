@@ -17,8 +17,9 @@ from typing import Any, is_typeddict
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend, missing
+from backends import Backend
 from psycopg import sql
+from selection import missing
 
 from collections_store import (
     AsyncStore,

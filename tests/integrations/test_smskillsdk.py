@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from conftest import sampled
+from selection import sampled
 from smskillsdk.models.common import Memory, MemoryScope
 from smskillsdk.utils import memory as theirs
 from smskillsdk.utils import memory_values as their_values

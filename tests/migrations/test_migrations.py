@@ -20,7 +20,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Backend
+from backends import Backend
 from faults.test_processes import finish, start
 from faults.test_processes import stop_processes as stop_processes
 

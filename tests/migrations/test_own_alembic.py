@@ -14,7 +14,8 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from conftest import Backend, sampled
+from backends import Backend
+from selection import sampled
 
 from collections_store import Store
 from collections_store.migrate import include_name

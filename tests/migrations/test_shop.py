@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 
 from collections_store import InvalidOption, SchemaTooNew, Store, UpgradeFailed
 from collections_store.migrate import upgrade_documents

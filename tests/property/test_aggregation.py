@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property.test_orders import BODIES, WILD
 from property.test_sql_is_the_matcher import documents_of
 from property.test_sql_is_the_matcher import postgres_store as postgres_store
 from property.test_sql_is_the_matcher import sqlite_store as sqlite_store
+from selection import sampled
 
 from collections_store import CollectionsStoreError, Store
 from collections_store.aggregation.pipeline import Pipeline

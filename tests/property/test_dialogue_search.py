@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property.test_sql_is_the_matcher import is_literal, merged, operators_of
+from selection import sampled
 
 from collections_store import Document, Filter, Store
 from collections_store.dialogues import DialogueLabel, DialogueStore

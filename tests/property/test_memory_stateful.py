@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pytest
-from conftest import Clock, Opener
+from backends import Opener
+from conftest import Clock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (

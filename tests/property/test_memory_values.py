@@ -7,9 +7,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from conftest import Backend, sampled
+from backends import Backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
 from collections_store import InvalidBody, Store
 from collections_store.codec import Codec, decode

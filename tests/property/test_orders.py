@@ -5,12 +5,12 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property.test_sql_is_the_matcher import KEYS, SCALARS, VALUES, documents_of
 from property.test_sql_is_the_matcher import postgres_store as postgres_store
 from property.test_sql_is_the_matcher import sqlite_store as sqlite_store
+from selection import sampled
 
 from collections_store import Document, Filter, IndexExists, InvalidIndex, Path, Projection, Store
 from collections_store.expressions.values import compare

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import pytest
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
 from collections_store import Document, Filter, InvalidOperand, Path, Store
 from collections_store.query.conditions import MAX_INLINE_VALUES

@@ -8,7 +8,8 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from conftest import Clock, Opener
+from backends import Opener
+from conftest import Clock
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (

@@ -278,7 +278,7 @@ class CollectionsBackend(AbstractStorageBackend):
     def sync_collection(self, name: str) -> Collection:
         """Return a collection that needs no event loop; raises `StoreClosed`."""
         self._check_collection_name(name)
-        return self.sync_store().get_sync_collection(name_of(name))
+        return self.sync_store().collection(name_of(name))
 
     def _check_collection_name(self, collection_name: str) -> None:
         if not is_name(collection_name):

@@ -1,10 +1,10 @@
 """Google's Agent Development Kit: services of sessions and of memory, in collections of a store.
 
-Knows ADK's interfaces `BaseSessionService` and `BaseMemoryService`, and the public API. Must not know SQL, nor a database.
-Begin with `paths`, the ids of the documents; `sessions` and `memory` are the services on them, and `service` is what both
-have.
+Knows ADK's interfaces `BaseSessionService` and `BaseMemoryService`, and the public API. Must not know SQL or a
+database. Begin with `paths`, the ids of the documents. `sessions` and `memory` are the services; `refusals` has
+their common errors.
 
-ADK is needed: `pip install 'collections-store[google-adk]'`.
+Requires ADK: `pip install 'collections-store[google-adk]'`.
 """
 
 from ... import MissingExtra

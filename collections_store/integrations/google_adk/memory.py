@@ -1,4 +1,4 @@
-"""The memories of users: what was said in their sessions, found by words."""
+"""The memories of users: the text of their sessions, found by words."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from .refusals import UNREADABLE, UNWRITABLE, refused
 
 
 class CollectionsMemoryService(StoreOwner, BaseMemoryService):
-    """ADK's memory on an `AsyncStore`, which stays open at the end, or on the URL of one with `options` of `AsyncStore`.
+    """ADK's memory in a store: an `AsyncStore`, which stays open, or a URL with `options` of `AsyncStore`.
 
-    `collection` has the memories of all users. A search returns at most `limit` memories. `ttl`: seconds, or a timedelta,
-    until a memory expires; None: never. Bad names and values raise what they raise in `CollectionsSessionService`.
+    `collection` has the memories of all users. A search returns at most `limit` memories. `ttl`: seconds, or a
+    timedelta, until a memory expires; None: never. Invalid names and values raise the errors of
+    `CollectionsSessionService`.
 
     >>> import asyncio
     >>> from google.genai.types import UserContent
@@ -56,7 +57,7 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
         self._collection, self._limit, self._ttl = collection, limit, ttl
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Add the events of a session that have text. Those that were added before, or deleted, are left as they are."""
+        """Add the events of a session that have text. Events already added, or deleted since, stay unchanged."""
         await self.add_events_to_memory(
             app_name=session.app_name,
             user_id=session.user_id,
@@ -73,7 +74,9 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add the events that have text, all or none, as `add_session_to_memory` does. `custom_metadata` is returned with each."""
+        """Add the events with text, all or none, as `add_session_to_memory` does. A search returns
+        `custom_metadata` with each.
+        """
         within = path(app_name=app_name, user_id=user_id)
         session = escaped(session_id or "", "session_id")
         bodies = {
@@ -104,7 +107,9 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add memories, all or none; one with the `id` of another replaces it. `custom_metadata` is added to that of each."""
+        """Add memories, all or none; a memory replaces a stored memory of the same `id`. `custom_metadata` is added
+        to each memory's own.
+        """
         within = path(app_name=app_name, user_id=user_id)
         bodies = {
             f"{within}/{new_uuid() if each.id is None else each.id}": {
@@ -122,10 +127,12 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        """Return the memories of a user that have most of the query's words, of equal ones the one that was added first.
+        """Return the memories of a user with the most words of the query; of equal matches the earlier memory comes
+        first.
 
-        Case does not matter. A word of Latin letters must be equal, one of other scripts can be a part of a longer one, since
-        not all separate words by spaces. It reads the words of all memories of the user, and the contents of what it returns.
+        Case does not matter. A Latin word must match a whole word. A word of another script may match a part of a
+        longer word, since not all scripts separate words by spaces. The search reads the words of all memories of
+        the user, and the contents of the results.
         """
         memories, within = self._store[self._collection], path(app_name=app_name, user_id=user_id)
         words = words_of(query)
@@ -144,8 +151,9 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
-        """Delete a memory by the `id` with which it was found. Its document stays without content, so that its session, when
-        it is added again, does not bring it back.
+        """Delete a memory by the `id` from a search result.
+
+        The document stays, without content: adding the session again does not restore the memory.
         """
         if memory_id:
             id = f"{path(app_name=app_name, user_id=user_id)}/{memory_id}"
@@ -168,7 +176,7 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
 
 
 def words_of(text: str) -> set[str]:
-    """Return the words of a text in lower case. Where Latin letters meet others, a word ends.
+    """Return the words of a text in lower case. A word ends where Latin letters meet another script.
 
     >>> sorted(words_of("Rome, ROME! 私はPythonを使う"))
     ['python', 'rome', 'を使う', '私は']
@@ -182,7 +190,7 @@ def _is_latin(character: str) -> bool:
 
 
 def _searchable(content: Content) -> dict[str, Any]:
-    """Return the content with its words, without those of a model's thoughts."""
+    """Return the content and its words, without the words of a model's thoughts."""
     texts: Iterator[str] = (
         part.text for part in content.parts or () if part.text and not part.thought
     )

@@ -1,4 +1,5 @@
-"""The ids of the documents: paths, in which a `/` of a name is written `%2F`. What is under a path is one range of ids.
+"""The ids of the documents: paths. A `/` of a name is written `%2F`. The documents under a path are a single range
+of ids.
 
 | Id | Document |
 | --- | --- |
@@ -6,7 +7,7 @@
 | `/app/user` | the state of a user |
 | `/app/user/session` | a session with its state |
 | `/app/user/session/000000000007` | in the collection of events: the eighth event of a session |
-| `/app/user/memory` | in the collection of memories: a memory; of an event its name is `session/event` |
+| `/app/user/memory` | in the collection of memories: a memory; the memory of an event is named `session/event` |
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def escaped(name: str, option: str) -> str:
 
 
 def under(parent: str) -> dict[str, Any]:
-    """Return the filter of what is under a path.
+    """Return the filter of the documents under a path.
 
     >>> under("/weather/ada")
     {'$id': {'$gte': '/weather/ada/', '$lt': '/weather/ada0'}}

@@ -1,4 +1,4 @@
-"""Errors of both services, which show no values."""
+"""Errors of both services. The errors show no values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNREADABLE: Final = "cannot be read by the installed google-adk: a newer one may
 def refused(
     path: str, problem: str, collection: str | None = None, id: str | None = None
 ) -> Iterator[None]:
-    """Raise `InvalidBody` in place of pydantic's errors, which show the values."""
+    """Raise `InvalidBody` instead of pydantic's errors, whose messages show values."""
     try:
         yield
     except ValueError:

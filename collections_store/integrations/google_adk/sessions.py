@@ -1,4 +1,4 @@
-"""The sessions of agents: each event is a document of its own, and each state one."""
+"""The sessions of agents: a document for each event and for each state."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ ATTEMPTS: Final = 100
 
 
 class CollectionsSessionService(StoreOwner, BaseSessionService):
-    """ADK's sessions on an `AsyncStore`, which stays open at the end, or on the URL of one with `options` of `AsyncStore`:
-    `db_url`, as ADK's `DatabaseSessionService` has it, or the first argument.
+    """ADK's sessions in a store: an `AsyncStore`, which stays open, or a URL with `options` of `AsyncStore`. Pass
+    the URL first, or as `db_url` as in ADK's `DatabaseSessionService`.
 
-    `sessions` is the collection of sessions and of the states of apps and users, `events` that of events. `versions` are a
-    `schema_version` and `upgrades` of the documents in `sessions`, as `AsyncStore.collection` takes them. Tasks, loops and
-    processes can share a database. Spaces around a session's id are not part of it.
+    `sessions` is the collection of sessions and of the states of apps and users, `events` the collection of events.
+    `versions` are a `schema_version` and `upgrades` of the documents in `sessions`, as for `AsyncStore.collection`.
+    Tasks, loops and processes can share a database. Spaces around a session's id are removed.
 
-    A name that is no string raises `InvalidOption`; names that no id can hold, `InvalidId`; values that no body can hold,
-    such as NUL characters, `InvalidBody`. Then nothing is written. Events are as ADK stores them: values of the state that
-    are not JSON become strings, tuples lists.
+    A name must be a string, else the method raises `InvalidOption`. A name that no id can hold raises `InvalidId`;
+    a value that no body can hold, such as a NUL character, `InvalidBody`. Then nothing is written. Events are
+    stored as by ADK: values of the state beyond JSON become strings, tuples become lists.
 
     >>> from collections_store.integrations.google_adk import CollectionsSessionService
     >>> async def main():
@@ -82,8 +82,8 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         state: dict[str, Any] | None = None,
         session_id: str | None = None,
     ) -> Session:
-        """Create a session with a state, and return it. Keys that begin with `app:` and `user:` are added to the states of the
-        app and of the user.
+        """Create a session with a state, and return the session. Keys with the prefix `app:` or `user:` are added
+        to the states of the app and of the user.
 
         `session_id`: by default a new UUID. Raise ADK's `AlreadyExistsError`.
         """
@@ -126,9 +126,10 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         session_id: str,
         config: GetSessionConfig | None = None,
     ) -> Session | None:
-        """Return a session with its events in the order in which they were appended, None if there is none.
+        """Return a session with its events in the order in which they were appended, or None.
 
-        `config`: only the last events, only those from a time on, or both: of the last events those from the time on.
+        `config` limits the number of events, counted from the last, and the time of the first; with both, both
+        limits apply.
         """
         id = path(app_name=app_name, user_id=user_id, session_id=_stripped(session_id))
         sessions = self._sessions(self._store)
@@ -149,7 +150,9 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
     async def list_sessions(
         self, *, app_name: str, user_id: str | None = None
     ) -> ListSessionsResponse:
-        """Return the sessions of a user (None: of all), without events, the one that was updated last at the end."""
+        """Return the sessions of a user (None: of all), without events. The session with the latest update comes
+        last.
+        """
         sessions = self._sessions(self._store)
         of_user = {} if user_id is None else {"user_id": user_id}
         parent = path(app_name=app_name, **of_user)
@@ -160,16 +163,17 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         return ListSessionsResponse(sessions=found)
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
-        """Delete a session with its events, if there is one. The states of the app and of the user stay."""
+        """Delete a session with its events, if the session exists. The states of the app and of the user stay."""
         await self._delete(
             path(app_name=app_name, user_id=user_id, session_id=_stripped(session_id))
         )
 
     async def delete_idle_sessions(self, seconds: float | timedelta, *, app_name: str) -> int:
-        """Delete the sessions of an app that were not written in the last `seconds`, each with its events; return their number.
+        """Delete the sessions of an app without a write in the last `seconds`, each with its events; return their
+        number.
 
-        It reads the times of all sessions of the app. Raise `InvalidOption` if `seconds` are neither a positive number nor a
-        timedelta.
+        The method reads the times of all sessions of the app. Raise `InvalidOption` unless `seconds` is a number of
+        0 or more, or a timedelta.
         """
         before = {"$updated_at": {"$lt": _time_before(seconds)}}
         sessions = self._store[self._names[0]]
@@ -186,10 +190,11 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         return state
 
     async def append_event(self, session: Session, event: Event) -> Event:
-        """Append an event to a session, here and stored, and merge the changes of its states, all in one transaction.
+        """Append an event to a session object and to the stored session, and merge the changes of its states, in a
+        transaction.
 
-        A partial event is not stored. Nor is an event that is equal to the last one: so a call can be repeated after an error.
-        Raise ADK's `StaleSessionError` if the stored session has events that `session` was loaded without, and
+        A partial event is not stored. An event equal to the last event is not stored again: a call can be repeated
+        after an error. Raise ADK's `StaleSessionError` if `session` lacks events of the stored session, and
         `SessionNotFoundError`.
         """
         if event.partial:
@@ -250,7 +255,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
     async def _read_events(
         self, session: str, numbers: range, since: float | None
     ) -> dict[str, Any]:
-        """Return the events of a session with some numbers, in order, by id."""
+        """Return the events of a session in a range of numbers, in order, by id."""
         events = self._store[self._names[1]]
         if since is None:
             return await events.get_many([_event_id(session, number) for number in numbers])
@@ -274,7 +279,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         return await self._store.run_transaction(delete, attempts=ATTEMPTS)
 
     async def _opened(self) -> AsyncStore:
-        """Return the store for writes, with the collections."""
+        """Return the store for writes; create the collections."""
         for name in self._names:
             await self._prepared(name)
         return self._store
@@ -287,8 +292,8 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
 
     @asynccontextmanager
     async def _in_turn(self, *ids: str) -> AsyncIterator[None]:
-        """Let tasks that write the same documents wait here: the second continues what the first wrote to a session, and
-        on PostgreSQL there is no conflict.
+        """Make tasks that write the same documents wait here. The second task continues from the first task's
+        session, and PostgreSQL meets no conflict.
         """
         loop = asyncio.get_running_loop()
         async with AsyncExitStack() as held:
@@ -307,7 +312,7 @@ def _stripped(session_id: Any) -> Any:
 
 
 def _shared(app_name: str, user_id: str | None) -> dict[str, dict[str, str]]:
-    """Return the ids of the states that sessions share, with the names of each's owner."""
+    """Return the ids of the shared states, each with the names of the owner."""
     app = {path(app_name=app_name): {"app": app_name}}
     if user_id is None:
         return app
@@ -336,7 +341,7 @@ def _scoped(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], d
 def _changes(
     app_name: str, user_id: str, delta: Mapping[str, Any]
 ) -> dict[str, tuple[dict[str, str], dict[str, Any]]]:
-    """Return what changes in the states that sessions share, with the names of each's owner, by id."""
+    """Return the changes of the shared states by id, each with the names of the owner."""
     scopes = zip(_shared(app_name, user_id).items(), _scoped(delta), strict=False)
     return {id: (owner, changed) for (id, owner), changed in scopes if changed}
 
@@ -350,7 +355,7 @@ def _merged(states: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, 
 
 
 def _session(body: Mapping[str, Any], states: Mapping[str, Any]) -> Session:
-    """Return a session without events, with the states that it shares."""
+    """Return a session without events, with the shared states."""
     app, user = (states.get(id, {"state": {}}) for id in _shared(body["app"], body["user"]))
     session = Session(
         id=body["session"],
@@ -367,7 +372,7 @@ def _session(body: Mapping[str, Any], states: Mapping[str, Any]) -> Session:
 
 
 def _mark(session: Session, body: Mapping[str, Any]) -> None:
-    """Note in a session which stored one it is equal to."""
+    """Mark a session object as equal to a stored session."""
     session.last_update_time = body["last_update_time"]
     session._storage_update_marker = _revision(body)
 
@@ -377,7 +382,9 @@ def _revision(body: Mapping[str, Any]) -> str:
 
 
 def _is_stale(session: Session, body: Mapping[str, Any]) -> bool:
-    """Return whether the stored session has events that a loaded one lacks. One that was not loaded has no marker."""
+    """Return whether the stored session has events unknown to a session object. A session object that was never
+    loaded has no marker.
+    """
     if session._storage_update_marker is not None:
         return session._storage_update_marker != _revision(body)
     last = session.events[-1].id if session.events else None
@@ -385,7 +392,7 @@ def _is_stale(session: Session, body: Mapping[str, Any]) -> bool:
 
 
 def _knows(session: Session, number: int) -> bool:
-    """Return whether a session was loaded with the events before a number, as far as it tells."""
+    """Return whether a session object was loaded with the events before a number, as far as its marker shows."""
     marker = session._storage_update_marker
     return marker is None or int(marker.partition(" ")[0]) >= number
 

@@ -1,11 +1,11 @@
 """LangGraph: checkpointers of graphs, and stores of long-term memory, in collections of a store.
 
-Knows LangGraph's interfaces `BaseCheckpointSaver` and `BaseStore`, and the public API. Must not know SQL, nor a
-database. Begin with `checkpoints` and its stored form, `records`; `items` are the operations of a
-store. `saver` and `store` are LangGraph's interfaces on them, and `running` is what sync and async differ in. `importing` reads the files of
-LangGraph's own.
+Knows LangGraph's interfaces `BaseCheckpointSaver` and `BaseStore`, and the public API. Must not know SQL or a
+database. Begin with `checkpoints` and the stored form, `records`. `items` has the operations of a store. `saver`
+and `store` implement LangGraph's interfaces, `running` has the difference between sync and async, and `importing`
+reads the files of LangGraph's own checkpointers and stores.
 
-LangGraph is needed: `pip install 'collections-store[langgraph]'`.
+Requires LangGraph: `pip install 'collections-store[langgraph]'`.
 """
 
 from ... import MissingExtra

@@ -1,14 +1,15 @@
 """The methods of a checkpointer, each written once for sync and async, as a procedure (see `running`).
 
-A large value that changed is in its checkpoint, which one statement writes: an agent's messages change in each step. The next
-checkpoint that has the same value writes it as a document of its own, at once with itself, and the ones after that refer to
-it. A checkpoint whose value is not found was deleted while it was read: it is read again.
+A large value that changed is stored inside its checkpoint, by the same statement: an agent's messages change in
+each step. The next checkpoint with the same value also writes the value as a document, and later checkpoints refer
+to this document. A checkpoint with a missing value was deleted during the read: the read starts again.
 
-No checkpoint refers to a value that is deleted meanwhile:
+No checkpoint refers to a deleted value:
 
-1. A checkpoint that refers to values of its parent is inserted beside the parent. A deletion of the parent waits for it.
-2. Who deletes does so in two transactions. The first one deletes checkpoints. The second one deletes the values that no
-   checkpoint has: it sees what was inserted before, and later checkpoints find no parent and bring their values.
+1. A checkpoint that refers to values of its parent is inserted beside the parent. A deletion of the parent waits
+   for the insert.
+2. A deletion takes two transactions. The first deletes checkpoints. The second deletes the values without a
+   checkpoint: the second sees all earlier inserts, and later checkpoints find no parent and write their own values.
 """
 
 from __future__ import annotations
@@ -84,8 +85,8 @@ _LATEST_FIRST: Final = Sort.parse([("id", -1)])
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What `list` lists: a filter, a sort, and what the metadata must equal. `ids`: all checkpoints with ids in this range, which
-    are in one namespace; None: others.
+    """The checkpoints to list: a filter, a sort, and the metadata to be equal. `ids`: the list has all checkpoints
+    with ids in this range, in a single namespace; None: any other list.
     """
 
     filter: dict[Any, Any]
@@ -124,7 +125,7 @@ class Listing:
         return cls(found, _LAST_FIRST if is_one else _LATEST_FIRST, metadata or {}, ids)
 
     def matches(self, document: Document) -> bool:
-        """Return whether the metadata has the wanted values, as a whole."""
+        """Return whether the metadata has the wanted values. Arrays and objects are compared as a whole."""
         found = document.body["metadata"]
         return all(found.get(key) == value for key, value in self.metadata.items())
 
@@ -138,14 +139,14 @@ def _prefix(at: Address | None) -> str:
 
 
 class BoundedCache(Generic[V]):
-    """The values that were used last, by id, up to a `size` in all. Threads share it."""
+    """The most recently used values, by id, up to a total `size`. Threads share the cache."""
 
     def __init__(self, size: int, size_of: Callable[[V], int]) -> None:
         self._left, self._size_of, self._lock = size, size_of, Lock()
         self._values: OrderedDict[str, V] = OrderedDict()
 
     def get(self, ids: Iterable[str]) -> dict[str, V]:
-        """Return those of some ids that are here."""
+        """Return the cached values of the ids."""
         found: dict[str, V] = {}
         with self._lock:
             for id in ids:
@@ -155,7 +156,7 @@ class BoundedCache(Generic[V]):
         return found
 
     def add(self, values: Mapping[str, V]) -> None:
-        """Add values, or replace them. The least recently used ones make room."""
+        """Add or replace values, and drop the least recently used values beyond the size."""
         with self._lock:
             for id, value in values.items():
                 if id in self._values:
@@ -167,9 +168,10 @@ class BoundedCache(Generic[V]):
 
 
 class Caches(NamedTuple):
-    """What a checkpointer remembers, by id: large values as the serializer wrote them, and where the large values of the
-    checkpoints that it wrote are, by channel. Neither changes: the ids of values are their digests, and a checkpoint is not put again
-    with other values. `tasks`: the documents of writes that it wrote, which may have been deleted since.
+    """The caches of a checkpointer, by id: large values as written by the serializer, and the positions of the
+    large values of written checkpoints, by channel. Neither changes: the id of a value is its digest, and no
+    checkpoint is written again with other values. `tasks`: the written documents of writes; a document may have
+    been deleted since.
     """
 
     values: BoundedCache[tuple[str, bytes]]
@@ -178,7 +180,7 @@ class Caches(NamedTuple):
 
     @classmethod
     def empty(cls) -> Caches:
-        """Return caches of the usual size."""
+        """Return caches of the default size."""
         values = BoundedCache[tuple[str, bytes]](CACHED_BYTES, lambda written: len(written[1]))
         places = BoundedCache[dict[str, Any]](CACHED_CHECKPOINTS, lambda _: 1)
         return cls(values, places, BoundedCache(CACHED_CHECKPOINTS, lambda _: 1))
@@ -246,8 +248,8 @@ class Checkpoints:
         new_versions: Mapping[str, Any],
         referred: Mapping[str, Any],
     ) -> tuple[dict[str, Any], Values]:
-        """Return the body of a checkpoint without what it is, and the values that get documents of their own, by digest.
-        `referred`: those that have one.
+        """Return the channels and values of a checkpoint's body, and, by digest, the values to be written as
+        documents. `referred`: the values already stored as documents.
         """
         versions = {**new_versions, **checkpoint["channel_versions"]}
         values = {
@@ -272,7 +274,9 @@ class Checkpoints:
     def _large(
         self, values: Mapping[str, Any], new_versions: Mapping[str, Any], changed: bool
     ) -> dict[str, tuple[str, bytes]]:
-        """Return the large ones of the changed values, or of the others, as the serializer writes them."""
+        """Return the large values as the serializer writes them: of the changed channels, or of the unchanged
+        channels.
+        """
         found = {
             channel: self.serde.dumps_typed(value)
             for channel, value in values.items()
@@ -283,7 +287,7 @@ class Checkpoints:
     def _written(
         self, checkpoint: Mapping[str, Any], values: Mapping[str, Any], large: Container[str]
     ) -> tuple[str, bytes]:
-        """Return a checkpoint with its other values, as the serializer writes it."""
+        """Return a checkpoint with its remaining values, as the serializer writes the checkpoint."""
         small = {channel: value for channel, value in values.items() if channel not in large}
         written: tuple[str, bytes] = self.serde.dumps_typed({**checkpoint, "channel_values": small})
         return written
@@ -291,7 +295,9 @@ class Checkpoints:
     def _referred(
         self, above: str, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
     ) -> Steps[dict[str, Any]]:
-        """Return where the large values are that a checkpoint has from its parent, the document `above`, by channel."""
+        """Return the positions of the large values that a checkpoint shares with its parent, the document `above`,
+        by channel.
+        """
         versions = checkpoint["channel_versions"]
         kept = {
             channel: version_key(versions[channel])
@@ -314,8 +320,8 @@ class Checkpoints:
     def put_writes(
         self, config: Mapping[str, Any], writes: Sequence[tuple[str, Any]], task: str, path: str
     ) -> Steps[None]:
-        """Write all but what the task wrote before. A task that is known to have written is read first: a refused insert costs
-        more than a read.
+        """Write the writes that the task has not stored yet. If the task is known to have stored writes, read
+        first: a refused insert costs more than a read.
         """
         id = _task_id(config, task)
         if self.caches.tasks.get([id]):
@@ -348,7 +354,7 @@ class Checkpoints:
     def add_writes(
         self, config: Mapping[str, Any], written: Iterable[Mapping[str, Any]], task: str, path: str
     ) -> Steps[None]:
-        """Do what `put_writes` does, in a transaction."""
+        """Do the work of `put_writes` in a transaction."""
         once, again = _bodies(config, written, task, path)
         for id, body in once.items():
             stored = yield call("get", id, {"writes": []})
@@ -385,7 +391,7 @@ class Checkpoints:
         return None
 
     def _read(self, at: Address) -> Steps[tuple[Document, list[Document]] | None]:
-        """Return a checkpoint, by default the latest of the namespace, and its writes."""
+        """Return a checkpoint, by default the latest of the namespace, and the writes of the checkpoint."""
         if at.checkpoint is not None:
             return (yield from self._read_one(at.id(CHECKPOINTS, at.checkpoint)))
         within = under(at.id(CHECKPOINTS))
@@ -406,7 +412,7 @@ class Checkpoints:
     def list_batch(
         self, listing: Listing, after: str | None, limit: int
     ) -> Steps[tuple[list[CheckpointTuple], str | None]]:
-        """Return the next checkpoints, and the cursor of those after them."""
+        """Return the next checkpoints, and the cursor for the following batch."""
         if listing.ids is not None:
             wanted, writes, cursor = yield from _read_down(listing.ids, after, limit)
         else:
@@ -424,8 +430,8 @@ class Checkpoints:
     def tuples(
         self, found: Sequence[Document], writes: Mapping[str, Sequence[Document]]
     ) -> Steps[list[CheckpointTuple | str]]:
-        """Return the tuples of stored checkpoints with their writes, by id; of one without all its values, the channel of a
-        missing one.
+        """Return the tuples of stored checkpoints with their writes, by id. If a value of a checkpoint is missing,
+        return the channel instead of the tuple.
         """
         large = [_value_ids(document) for document in found]
         values = yield from self._values(chain.from_iterable(each.values() for each in large))
@@ -457,7 +463,7 @@ class Checkpoints:
         )
 
     def _values(self, ids: Iterable[str]) -> Steps[Values]:
-        """Return large values, as the serializer wrote them."""
+        """Return large values as written by the serializer."""
         wanted = set(ids)
         values = self.caches.values.get(wanted)
         if missing := wanted - values.keys():
@@ -478,7 +484,7 @@ class Checkpoints:
         return [(task, write["channel"], unpack(self.serde, write)) for _, task, write in keyed]
 
     def _writes(self, found: Sequence[Document]) -> Steps[dict[str, list[Document]]]:
-        """Return the writes of checkpoints, by the ids of those."""
+        """Return the writes of checkpoints, by the checkpoints' ids."""
         writes: dict[str, list[Document]] = {each.id: [] for each in found}
         for _, group in groupby(sorted(found, key=_space), _space):
             ids = sorted(document.id for document in group)
@@ -492,7 +498,7 @@ class Checkpoints:
     def history(
         self, config: Mapping[str, Any], channels: Sequence[str]
     ) -> Steps[dict[str, dict[str, Any]]]:
-        """Return for each channel the writes of the ancestors back to its nearest stored value, and that value."""
+        """Return for each channel the nearest stored value among the ancestors, and all writes since."""
         target = yield from self._read(Address.of(config))
         line = [] if target is None else (yield from self._ancestors(target[0], set(channels)))
         writes = yield from self._writes(line)
@@ -519,7 +525,7 @@ class Checkpoints:
         return self.serde.loads_typed(values[id])
 
     def _ancestors(self, document: Document, channels: set[str]) -> Steps[list[Document]]:
-        """Return the ancestors back to where each of the channels has a stored value."""
+        """Return the ancestors, back to the nearest stored value of each channel."""
         line: list[Document] = []
         while channels and (parent := document.body["parent"]) is not None:
             above = Address.of_body(document.body).id(CHECKPOINTS, parent)
@@ -571,7 +577,7 @@ class Checkpoints:
                 yield from self._delete(partial(self._superseded, thread))
 
     def _superseded(self, thread: str) -> Steps[list[Document]]:
-        """Return the checkpoints of a thread that its latest ones do not need."""
+        """Return the checkpoints of a thread that the latest checkpoints do not need."""
         within = {"$id": under(join(CHECKPOINTS, thread)), **_NO_WRITE}
         stored = yield call("find", within, sort=[("$id", 1)])
         latest = {each.body["namespace"]: each for each in stored}
@@ -594,7 +600,7 @@ class Checkpoints:
         return deleted
 
     def _delete_idle_thread(self, thread: str, recent: dict[str, Any]) -> Steps[bool]:
-        """Delete the checkpoints of a thread, unless there is a recent one; return whether it did."""
+        """Delete the checkpoints of a thread without recent checkpoints; return whether the thread was deleted."""
         within = {"$id": under(join(CHECKPOINTS, thread))}
         if (yield call("count", within | recent)):
             return False
@@ -602,7 +608,7 @@ class Checkpoints:
         return True
 
     def _delete(self, choose: Callable[[], Steps[list[Document]]]) -> Steps[None]:
-        """Delete the chosen checkpoints with their writes, and the values that no other checkpoint has."""
+        """Delete the chosen checkpoints with their writes, and the values without another checkpoint."""
 
         def delete() -> Steps[set[tuple[str, str]]]:
             found = yield from choose()
@@ -615,7 +621,7 @@ class Checkpoints:
             yield InTransaction(partial(self._delete_unused_values, *space))
 
     def _delete_unused_values(self, *space: str) -> Steps[None]:
-        """Delete the values of a thread, or of a namespace of it, that no checkpoint has."""
+        """Delete the values of a thread, or of a namespace, without a checkpoint."""
         checkpoints = {"$id": under(join(CHECKPOINTS, *space)), **_NO_WRITE}
         left = yield call("find", checkpoints, projection=["thread", "namespace", "channels"])
         used = set(chain.from_iterable(_value_ids(each).values() for each in left))
@@ -629,8 +635,8 @@ class Checkpoints:
 def _read_down(
     ids: Mapping[str, str], after: str | None, limit: int
 ) -> Steps[tuple[list[Document], dict[str, list[Document]], str | None]]:
-    """Return up to `limit` checkpoints of a namespace before the id `after`, the last one first, their writes by their ids, and the
-    id after which there may be more. From the last one on, writes come before their checkpoint.
+    """Return up to `limit` checkpoints of a namespace before the id `after`, latest first; their writes by id; and
+    the id for the next batch, or None at the end. In this order, writes precede their checkpoint.
     """
     found: list[Document] = []
     writes: dict[str, list[Document]] = {}
@@ -653,7 +659,7 @@ def _read_down(
 
 
 def _with_values(insert: Callable[[Any], Any], values: Mapping[str, Any]) -> Steps[None]:
-    """Insert a checkpoint, and write values of its own."""
+    """Insert a checkpoint, and write its own values."""
     yield insert
     yield call("put_many", values, atomic=True)
 
@@ -671,7 +677,7 @@ def _names(option: str, given: Iterable[Any]) -> list[str]:
 
 
 def _index(number: int, write: tuple[str, Any]) -> int:
-    """Return the index of a write of a task, which is negative for LangGraph's own channels."""
+    """Return the index of a task's write: negative for LangGraph's own channels."""
     index: int = WRITES_IDX_MAP.get(write[0], number)
     return index
 
@@ -687,7 +693,7 @@ def _task_id(config: Mapping[str, Any], task: str) -> str:
 def _bodies(
     config: Mapping[str, Any], written: Iterable[Mapping[str, Any]], task: str, path: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the documents of writes: those that are written once, and those that replace what is there."""
+    """Return the documents of writes: the documents to be written once, and the documents to be replaced."""
     id = _task_id(config, task)
     about = {"checkpoint": Address.of(config).checkpoint, "task": task, "path": path}
     once: list[Mapping[str, Any]] = []
@@ -701,13 +707,13 @@ def _bodies(
 
 
 def _added(body: Mapping[str, Any], stored: Mapping[str, Any]) -> list[Any]:
-    """Return the writes of a task that are not stored."""
+    """Return the writes of a task that are not stored yet."""
     indices = {each["index"] for each in stored["writes"]}
     return [each for each in body["writes"] if each["index"] not in indices]
 
 
 def _is_small(value: Any) -> bool:
-    """Return whether a value is small enough, as far as that is seen at once."""
+    """Return whether a value is small, judged without the serializer."""
     return isinstance(value, _SCALARS) and (not isinstance(value, str) or len(value) <= LARGE // 4)
 
 

@@ -1,6 +1,7 @@
-"""Imports of the SQLite files of LangGraph's own checkpointers and stores. A file is read at one moment, and never written.
+"""Imports of the SQLite files of LangGraph's own checkpointers and stores. A file is read in a single snapshot, and
+never written.
 
-What is imported keeps its ids: an import that was interrupted is run again.
+Imported documents keep their ids: run an interrupted import again.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ _ITEMS: Final = ("prefix", "key", "value", "created_at", "updated_at", "expires_
 
 
 def import_checkpoints(file: File, saver: LangGraphSaver) -> int:
-    """Copy the checkpoints and pending writes of a file of LangGraph's `SqliteSaver` or `AsyncSqliteSaver`; return the
-    number of checkpoints.
+    """Copy the checkpoints and pending writes of a file of LangGraph's `SqliteSaver` or `AsyncSqliteSaver`; return
+    the number of checkpoints.
 
-    What has the same ids is replaced, and the rest stays. 100 checkpoints are one transaction. The serializer of `saver`
-    reads the file. Raise `InvalidOption` if the file has no table of checkpoints, and `DatabaseUnavailable` if there is none.
+    Checkpoints with the same ids are replaced; all others stay. Each transaction has 100 checkpoints. The
+    serializer of `saver` reads the file. Raise `InvalidOption` for a file without a table of checkpoints, and
+    `DatabaseUnavailable` for a missing file.
 
     >>> from collections_store.integrations.langgraph import LangGraphSaver, import_checkpoints
     >>> with LangGraphSaver("sqlite://") as saver:
@@ -54,9 +56,9 @@ def import_checkpoints(file: File, saver: LangGraphSaver) -> int:
 def import_items(file: File, store: LangGraphStore) -> int:
     """Copy the items of a file of LangGraph's `SqliteStore` or `AsyncSqliteStore`; return their number.
 
-    What has the same namespace and key is replaced, and the rest stays. The times of the items and their order are kept; times to
-    live begin again, and expired items are left out. With an `index` their texts are embedded again. Raise what
-    `import_checkpoints` raises.
+    Items with the same namespace and key are replaced; all others stay. The items keep their times and order. Times
+    to live start again; expired items are omitted. With an `index` the texts are embedded again. Raise the errors
+    of `import_checkpoints`.
 
     >>> from collections_store.integrations.langgraph import LangGraphStore, import_items
     >>> with LangGraphStore("sqlite://") as memories:
@@ -79,7 +81,7 @@ def _batches(rows: Rows) -> Iterator[Rows]:
 
 
 def _rows(file: File, external: ExternalFile, table: str, columns: tuple[str, ...]) -> Rows:
-    """Return the rows of a table; columns that an older LangGraph did not have are None."""
+    """Return the rows of a table. Columns unknown to an older LangGraph are None."""
     existing = external.columns(table)
     if not existing.issuperset(columns[:3]):
         problem = (
@@ -94,7 +96,7 @@ def _rows(file: File, external: ExternalFile, table: str, columns: tuple[str, ..
 def _checkpoints(
     file: File, external: ExternalFile
 ) -> tuple[Rows, dict[tuple[Any, ...], list[tuple[Any, ...]]]]:
-    """Return the rows of checkpoints, parents first, and those of writes by the ids of their checkpoints."""
+    """Return the rows of checkpoints, parents first, and the rows of writes by the ids of their checkpoints."""
     rows = _rows(file, external, "checkpoints", _CHECKPOINTS)
     rows.sort(key=itemgetter(0, 1, 2))
     columns = (*_WRITES, "task_path")
@@ -125,12 +127,12 @@ def _put_writes(checkpoints: Checkpoints, at: Any, task: str, rows: Rows) -> Ste
 def _item(  # noqa: PLR0917 - as the table has them
     prefix: str, key: str, value: str, created: str, updated: str, _: Any, minutes: float | None
 ) -> tuple[PutOp, dict[str, str]]:
-    """Return the operation that puts an item, and its times."""
+    """Return the operation that puts an item, and the item's times."""
     put = PutOp(tuple(prefix.split(".")), key, json.loads(value), ttl=minutes)
     return put, {"created_at": _time(created).isoformat(), "updated_at": _time(updated).isoformat()}
 
 
 def _time(text: str) -> datetime:
-    """Return a time of SQLite, which is UTC unless it says otherwise."""
+    """Return a time of SQLite, by default in UTC."""
     time = datetime.fromisoformat(text)
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time

@@ -1,10 +1,11 @@
 """The operations of a LangGraph store on a collection of items, as procedures (see `running`).
 
-The id of an item is `i/<namespace>//<key>`, where `/` separates the labels of the namespace: a prefix of labels is a range of ids.
-The body has the value, and the vectors of its texts as 32-bit floats in base64.
+The id of an item is `i/<namespace>//<key>`; `/` separates the labels of the namespace. A prefix of labels is a
+range of ids. The body has the value, and the vectors of the texts as 32-bit floats in base64.
 
-The reads of a batch are done before its writes. The time to live of what they read starts again after both. A filter of LangGraph is narrowed down by the database where both languages agree,
-and decided here: numbers are compared with numbers and strings with strings, arrays as a whole.
+The reads of a batch precede the writes of the batch. The times to live of read items start again after both. The
+database applies a filter of LangGraph as far as LangGraph's and our filter language agree; this module decides the
+rest: numbers are compared with numbers, strings with strings, and arrays as a whole.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _LATEST_FIRST: Final = Sort.parse([("$updated_at", -1)])
 
 @dataclass(frozen=True, slots=True)
 class TextIndex:
-    """Which texts of a value are embedded, and by what: LangGraph's `IndexConfig`."""
+    """The texts of a value to embed, and the embedding model: LangGraph's `IndexConfig`."""
 
     dims: int
     embeddings: Any
@@ -76,14 +77,16 @@ class TextIndex:
         return cls(config["dims"], ensure_embeddings(config["embed"]), fields)
 
     def texts(self, op: PutOp) -> list[str]:
-        """Return the texts of a value that is put."""
+        """Return the texts of a value to put."""
         if op.value is None or op.index is False:
             return []
         fields = self.fields if op.index is None else op.index
         return [text for field in fields for text in get_text_at_path(op.value, field)]
 
     def check(self, vectors: Sequence[Vector]) -> None:
-        """Raise `InvalidOption` if vectors have other dimensions, or numbers that are not finite as 32-bit floats."""
+        """Raise `InvalidOption` if vectors have the wrong dimensions, or numbers that are not finite as 32-bit
+        floats.
+        """
         for vector in vectors:
             if len(vector) != self.dims:
                 raise InvalidOption(
@@ -96,7 +99,7 @@ class TextIndex:
 
 
 class ItemBatch:
-    """Operations, and the texts for which they need vectors. Of puts to one item the last counts. `times` are those of
+    """Operations, and their texts to embed. Of several puts to an item, the last counts. `times` are the times of
     imported items, by id.
     """
 
@@ -122,17 +125,19 @@ class ItemBatch:
 
     @property
     def creates(self) -> bool:
-        """Whether it writes an item, which may be the first one."""
+        """Whether the batch writes an item: the first item needs the collection."""
         return any(op.value is not None for op in self.puts.values())
 
     def to_embed(self) -> list[str]:
-        """Return the different texts that are put."""
+        """Return the distinct texts to put."""
         return list({text: None for texts in self.texts.values() for text in texts})
 
     def steps(
         self, vectors: Mapping[str, Vector], queries: Mapping[str, Vector]
     ) -> Steps[list[Any]]:
-        """Return the results of the operations, with the vectors of the texts that are put, and of queries."""
+        """Return the results of the operations, given the vectors of the texts to put, and the vectors of the
+        queries.
+        """
         if self.index is not None:
             self.index.check([*vectors.values(), *queries.values()])
         if len(self.gets) == len(self.ops) or len(self.ops) == 1 or self._count() <= 1:
@@ -145,7 +150,9 @@ class ItemBatch:
         return results
 
     def _count(self) -> int:
-        """Return how many reads and writes there are: all gets are one, and so are puts with the same time to live."""
+        """Return the number of reads and writes. All gets count as a single read, puts with the same time to live
+        as a single write.
+        """
         values = [op.value is not None for op in self.puts.values()]
         lifetimes = {op.ttl for op in self.puts.values() if op.value is not None}
         others = sum(not isinstance(op, GetOp | PutOp) for op in self.ops)
@@ -214,7 +221,7 @@ def _namespace(path: str) -> Namespace:
 
 
 def _get(ops: Sequence[GetOp], used: list[str]) -> Steps[list[Item | None]]:
-    """Return the items, None for one that does not exist."""
+    """Return the items, with None for a missing item."""
     ids = [item_id(op.namespace, op.key) for op in ops]
     if len(ids) == 1:
         found = {ids[0]: (yield call("document", ids[0]))}
@@ -259,7 +266,9 @@ def _search(op: SearchOp, query: Vector | None, used: list[str]) -> Steps[list[S
 
 
 def _refresh(used: list[str]) -> Steps[None]:
-    """Start the time to live of items again. Where the database is locked or read-only, what was read is returned all the same."""
+    """Restart the time to live of items. A locked or read-only database is logged: the results of the read are
+    returned all the same.
+    """
     try:
         if len(used) == 1:
             yield call("touch", used[0])
@@ -280,7 +289,7 @@ def _check_window(op: SearchOp | ListNamespacesOp) -> None:
 
 
 def _matching(op: SearchOp, wanted: int | None) -> Steps[list[Document]]:
-    """Return the first `wanted` matching documents, the last updated first."""
+    """Return the first `wanted` matching documents, the latest update first."""
     conditions = _conditions(op.filter or {})
     filter: dict[Any, Any] = {"$id": under(join("i", *op.namespace_prefix))}
     narrowed = [each for each in map(_narrowed, conditions) if each]
@@ -329,7 +338,7 @@ def _conditions(filter: Mapping[Any, Any]) -> list[Condition]:
 
 
 def _narrowed(condition: Condition) -> dict[Any, Any] | None:
-    """Return a filter of ours that each match passes; None if there is none that helps."""
+    """Return a filter of the database that passes each match, or None if no filter helps."""
     key, operator, operand = condition
     is_text = isinstance(operand, str) and "\0" not in operand
     if not (is_text or _is_exact(operand)) or operator == "$ne":
@@ -352,7 +361,7 @@ def _matches(value: Any, conditions: Iterable[Condition]) -> bool:
 
 
 def _at(value: Any, key: str) -> Any:
-    """Return what is under a key, or else at a dotted path."""
+    """Return the value under a key, or else at a dotted path."""
     if key in value:
         return value[key]
     for part in key.split("."):

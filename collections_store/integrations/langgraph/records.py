@@ -1,15 +1,15 @@
-"""The stored form of checkpoints: ids and bodies of documents. All are in one collection.
+"""The stored form of checkpoints: ids and bodies of documents, all in a single collection.
 
 | id | body |
 | --- | --- |
-| `c/<thread>/<namespace>/<checkpoint>` | a checkpoint with its metadata and the small and changed values of its channels, and in `channels` where the others are |
+| `c/<thread>/<namespace>/<checkpoint>` | a checkpoint with metadata, the small and the changed values of its channels, and in `channels` the positions of the remaining values |
 | `c/<thread>/<namespace>/<checkpoint> <task>/` | the pending writes of a task |
-| `c/<thread>/<namespace>/<checkpoint> <task>/<index>` | one write of a task to a channel of LangGraph's own, such as an interrupt |
-| `b/<thread>/<namespace>/<digest>` | a large value of a channel, which all checkpoints of the namespace share |
+| `c/<thread>/<namespace>/<checkpoint> <task>/<index>` | a write of a task to a channel of LangGraph's own, such as an interrupt |
+| `b/<thread>/<namespace>/<digest>` | a large value of a channel, shared by all checkpoints of the namespace |
 
-A `/` in a part is written `%2F`, and a space `%20`. So the documents of a thread, a namespace or a
-checkpoint are one range of ids, and checkpoints are in the order of their ids there, each before its writes.
-What LangGraph's serializer returns is in `type` and, in base64, in `data`. The digest is that of both.
+A `/` in a part is written `%2F`, and a space `%20`. The documents of a thread, a namespace or a checkpoint are
+therefore a single range of ids. Checkpoints are in the order of their LangGraph ids, each before its writes. The
+serializer's result is in `type` and, in base64, in `data`; the digest covers both.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ESCAPED: Final = re.compile("[\x01-\x20%/]")
 
 
 def join(*parts: str) -> str:
-    """Return the id of those parts, or the prefix of the ids that begin with them.
+    """Return the id made of parts, or the common prefix of the ids that begin with the parts.
 
     >>> join("c", "my/thread", "", "1ef")
     'c/my%2Fthread//1ef'
@@ -53,7 +53,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def split(path: str) -> tuple[str, ...]:
-    """Return the parts that were joined.
+    """Return the parts of a joined path.
 
     >>> split("my%2Fthread/1ef")
     ('my/thread', '1ef')
@@ -63,7 +63,7 @@ def split(path: str) -> tuple[str, ...]:
 
 
 def under(prefix: str, last: str | None = None) -> dict[str, str]:
-    """Return a condition on `$id`: under a prefix, or under one up to `last`.
+    """Return a condition on `$id`: under a prefix, or from a prefix up to `last`.
 
     >>> under("c/t")
     {'$gte': 'c/t/', '$lt': 'c/t0'}
@@ -81,7 +81,7 @@ def at_checkpoint(id: str) -> dict[str, str]:
 
 
 def checkpoint_of(id: str) -> str:
-    """Return the id of the checkpoint of that id, which may be that of a write."""
+    """Return the id of the checkpoint for the id of a checkpoint or a write."""
     return id.partition(" ")[0]
 
 
@@ -95,40 +95,40 @@ def value_id(checkpoint: str, digest: str) -> str:
 
 
 def pack(serde: Any, value: Any) -> dict[str, str]:
-    """Return the body of a value that the serializer writes."""
+    """Return the body of a value, written by the serializer."""
     return packed(serde.dumps_typed(value))
 
 
 def packed(written: tuple[str, bytes]) -> dict[str, str]:
-    """Return the body of what the serializer wrote."""
+    """Return the body of a value already written by the serializer."""
     kind, data = written
     return {"type": kind, "data": b2a_base64(data, newline=False).decode()}
 
 
 def digest(written: tuple[str, bytes]) -> str:
-    """Return the name of a large value, which depends on nothing else."""
+    """Return the name of a large value, a function of the value alone."""
     kind, data = written
     return hashlib.blake2b(data, digest_size=16, person=kind.encode()[:16]).hexdigest()
 
 
 def typed(body: Mapping[str, Any]) -> tuple[str, bytes]:
-    """Return what the serializer wrote, of a body that `pack` made."""
+    """Return the serializer's result stored in a body by `pack`."""
     return body["type"], a2b_base64(body["data"])
 
 
 def unpack(serde: Any, body: Mapping[str, Any]) -> Any:
-    """Return the value of a body that `pack` made."""
+    """Return the value stored in a body by `pack`."""
     return serde.loads_typed((body["type"], a2b_base64(body["data"])))
 
 
 @lru_cache(maxsize=4096, typed=True)
 def version_key(version: Any) -> str:
-    """Return the version of a channel as text: those of 1, 1.0 and "1" differ."""
+    """Return the version of a channel as text. The texts of 1, 1.0 and "1" differ."""
     return json.dumps(version)
 
 
 def plain(value: Any) -> Any:
-    """Return a value with lists for tuples, which LangGraph's metadata holds.
+    """Return a value with lists in place of tuples, which LangGraph's metadata can contain.
 
     >>> plain({"counters": {"channel": (1, 2)}})
     {'counters': {'channel': [1, 2]}}
@@ -139,7 +139,7 @@ def plain(value: Any) -> Any:
 
 
 class Address(NamedTuple):
-    """Where a config of LangGraph leads: a thread, a namespace (None: any), a checkpoint (None: the latest)."""
+    """The target of a LangGraph config: a thread, a namespace (None: any), a checkpoint (None: the latest)."""
 
     thread: str
     namespace: str | None = None
@@ -147,7 +147,7 @@ class Address(NamedTuple):
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> Address:
-        """Read a config; raise `InvalidOption` if it names no thread."""
+        """Parse a config; raise `InvalidOption` for a config without a thread."""
         given = config.get("configurable") or {}
         if given.get("thread_id") is None:
             raise InvalidOption(
@@ -174,11 +174,11 @@ class Address(NamedTuple):
         return join(kind, self.thread, self.namespace or "", *parts)
 
     def config(self) -> dict[str, Any]:
-        """Return the config that leads here."""
+        """Return the config of this address."""
         return config_of(self.thread, self.namespace or "", self.checkpoint)
 
 
 def config_of(thread: str, namespace: str, checkpoint: str | None) -> dict[str, Any]:
-    """Return the config that leads to a checkpoint."""
+    """Return the config of a checkpoint."""
     where = {"thread_id": thread, "checkpoint_ns": namespace, "checkpoint_id": checkpoint}
     return {"configurable": where}

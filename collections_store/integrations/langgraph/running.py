@@ -1,8 +1,9 @@
-"""Procedures on one collection, run on a `Store` or an `AsyncStore`.
+"""Procedures on a collection, run on a `Store` or an `AsyncStore`.
 
-A procedure is a generator: it yields functions of a collection, receives their results or what they raise, and returns what the
-method returns. The same procedure serves a `Collection` and an `AsyncCollection`, since their methods have the same names. What
-must be one transaction is a procedure of its own, which the outer one yields as `InTransaction`.
+A procedure is a generator: each step yields a function of a collection, and receives the function's result or
+exception. The return value is the method's result. The same procedure serves a `Collection` and an
+`AsyncCollection`, since both have methods of the same names. A transaction is a procedure of its own: the outer
+procedure yields an `InTransaction`.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ call: Final = methodcaller
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
-    """A step that runs a procedure in one transaction, again after a conflict; within a transaction it is a part of that.
-    `read_only`: the procedure only reads.
+    """A step that runs a procedure in a transaction, again after a conflict; inside a transaction, the procedure
+    joins that transaction. `read_only`: the procedure only reads.
     """
 
     procedure: Callable[[], Steps[Any]]
@@ -39,7 +40,7 @@ def steps_of(step: Any) -> Steps[Any]:
 
 
 class StepRunner:
-    """Runs procedures on a collection of a store. A store that it opened itself it closes."""
+    """Runs procedures on a collection of a store. Closes the store unless an open store was given."""
 
     def __init__(self, store: Any, collection: str, options: dict[str, Any]) -> None:
         self.store: Store = open_store(Store, store, options)
@@ -48,7 +49,7 @@ class StepRunner:
         self._exists = False
 
     def run(self, steps: Steps[T], *, creates: bool = False) -> T:
-        """Return what the steps return. `creates`: they may write the first documents."""
+        """Return the result of the steps. `creates`: the steps may write the first documents."""
         if creates and not self._exists:
             self.setup()
         return _follow(self._collection, steps, self.store)
@@ -60,7 +61,7 @@ class StepRunner:
         self._exists = True
 
     def close(self) -> None:
-        """Close the store, if this opened it."""
+        """Close the store, unless an open store was given."""
         if self._is_own:
             self.store.close()
 
@@ -75,7 +76,7 @@ class AsyncStepRunner:
         self._exists = False
 
     async def run(self, steps: Steps[T], *, creates: bool = False) -> T:
-        """Return what the steps return. `creates`: they may write the first documents."""
+        """Return the result of the steps. `creates`: the steps may write the first documents."""
         if creates and not self._exists:
             await self.setup()
         return await _follow_async(self._collection, steps, self.store)
@@ -87,13 +88,13 @@ class AsyncStepRunner:
         self._exists = True
 
     async def aclose(self) -> None:
-        """Close the store, if this opened it."""
+        """Close the store, unless an open store was given."""
         if self._is_own:
             await self.store.aclose()
 
 
 class LoopCaller:
-    """Calls coroutine functions in an event loop, from other threads."""
+    """Calls coroutine functions in an event loop, from threads outside of the loop."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -118,7 +119,7 @@ class LoopCaller:
 
 
 def _follow(collection: Any, steps: Steps[T], store: Store | None = None) -> T:
-    """Return what the steps return. Without a store they are part of a transaction."""
+    """Return the result of the steps. Without a store, the steps belong to a transaction."""
     try:
         step = next(steps)
         while True:

@@ -1,4 +1,4 @@
-"""The checkpointers: LangGraph's interface, each method a line on a procedure of `checkpoints`."""
+"""The checkpointers: LangGraph's interface; each method runs a procedure of `checkpoints`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLLECTION = "langgraph_checkpoints"
 
 
 class Saver(BaseCheckpointSaver):  # type: ignore[misc]
-    """What both checkpointers have; a subclass runs procedures."""
+    """Base class of both checkpointers; a subclass runs procedures."""
 
     def __init__(self, serde: Any) -> None:
         super().__init__(serde=serde)
@@ -39,7 +39,9 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
     def put(
         self, config: Config, checkpoint: Any, metadata: Any, new_versions: Mapping[str, Any]
     ) -> Config:
-        """Write a checkpoint and the new values of its channels, at once; return the config that leads to it."""
+        """Write a checkpoint and the new values of its channels, in a transaction; return the config of the
+        checkpoint.
+        """
         return self._run(
             self._checkpoints.put(config, checkpoint, metadata, new_versions), creates=True
         )
@@ -55,8 +57,8 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
     def put_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Write the pending writes of a task, at once. Those that the task wrote before stay, except of LangGraph's own
-        channels, such as its interrupts.
+        """Write the pending writes of a task, in a transaction. Writes already stored by the task stay, except on
+        LangGraph's own channels, such as interrupts.
         """
         self._run(self._checkpoints.put_writes(config, writes, task_id, task_path), creates=True)
 
@@ -69,7 +71,7 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         )
 
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
-        """Return a checkpoint, by default the latest of the thread, with its pending writes; None if there is none.
+        """Return a checkpoint, by default the latest of the thread, with its pending writes, or None.
 
         Raise `LookupError` if the value of a channel was deleted, as by `delete_for_runs` during a run.
         """
@@ -87,10 +89,11 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         before: Config | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Yield the checkpoints of a thread (None: of all), the newest first.
+        """Yield the checkpoints of a thread (None: of all threads), newest first.
 
-        `filter` are keys and values of the metadata, which must be equal; arrays and objects are compared as a whole.
-        `before` is a config: only checkpoints before its checkpoint. They are read in batches.
+        `filter` has keys and values of the metadata, compared for equality; arrays and objects are compared as a
+        whole. `before` is a config: list only checkpoints before the config's checkpoint. Checkpoints are read in
+        batches.
         """
         listing, cursor = Listing.parse(config, filter, before), None
         while limit is None or limit > 0:
@@ -129,8 +132,9 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         await self._arun(self._checkpoints.delete_thread(str(thread_id)))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Delete the checkpoints whose metadata has one of the `run_id`, with their writes, in one transaction, and then the
-        values that no other checkpoint has. It reads all checkpoints. The runs must have ended.
+        """Delete the checkpoints whose metadata has a `run_id` of `run_ids`, with their writes, in a transaction;
+        then delete the values without another checkpoint. The method reads all checkpoints. The runs must have
+        ended.
         """
         self._run(self._checkpoints.delete_for_runs(run_ids))
 
@@ -139,7 +143,9 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         await self._arun(self._checkpoints.delete_for_runs(run_ids))
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy everything of a thread to another, in one transaction. What the other has under other ids stays."""
+        """Copy all documents of a thread to a target thread, in a transaction. Documents of the target with other
+        ids stay.
+        """
         threads = str(source_thread_id), str(target_thread_id)
         self._run(self._checkpoints.copy_thread(*threads), creates=True)
 
@@ -149,10 +155,11 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         await self._arun(self._checkpoints.copy_thread(*threads), creates=True)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete checkpoints of threads, those of a thread in one transaction, and then the values that no other has.
+        """Delete checkpoints of threads, in a transaction for each thread; then delete the values without a
+        checkpoint.
 
-        `strategy`: "keep_latest" keeps the latest checkpoint of each namespace, and the ancestors that LangGraph needs to
-        restore its delta channels; "delete" keeps nothing.
+        `strategy`: "keep_latest" keeps the latest checkpoint of each namespace, and the ancestors that LangGraph
+        needs to restore delta channels; "delete" keeps nothing.
         """
         self._run(self._checkpoints.prune(thread_ids, strategy))
 
@@ -161,8 +168,8 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         await self._arun(self._checkpoints.prune(thread_ids, strategy))
 
     def delete_idle_threads(self, seconds: float) -> int:
-        """Delete the threads that got no checkpoint in the last `seconds`, each as a whole; return their number. It reads all
-        checkpoints.
+        """Delete all documents of the threads without a new checkpoint in the last `seconds`; return the number of
+        threads. The method reads all checkpoints.
         """
         return self._run(self._checkpoints.delete_idle(seconds))
 
@@ -185,19 +192,20 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         return await self._arun(self._checkpoints.history(config, channels))
 
     def get_next_version(self, current: str | int | float | None, channel: None) -> str:  # noqa: ARG002
-        """Return a version after `current`. Its random end distinguishes the branches of a thread."""
+        """Return a version after `current`. A random end distinguishes the branches of a thread."""
         number = 0 if current is None else int(str(current).partition(".")[0])
         return f"{number + 1:032}.{random.random():016}"
 
 
 class LangGraphSaver(Saver):
-    """A checkpointer of LangGraph on a `Store`, or on the URL of one or the path of an SQLite file, with `options` of `Store`.
+    """A checkpointer of LangGraph in a store: a `Store`, or a URL or the path of an SQLite file with `options` of
+    `Store`.
 
-    `collection` has the checkpoints; it is created on first use. `serde` is the serializer, by default LangGraph's. Threads
-    share a checkpointer. The async methods run in threads; `AsyncLangGraphSaver` needs none. Close it, or use `with`, if it
-    was given a URL.
+    `collection` has the checkpoints; the first use creates the collection. `serde` is the serializer, by default
+    LangGraph's. Threads can share a checkpointer. The async methods run in threads; `AsyncLangGraphSaver` needs no
+    threads. After a URL, close the checkpointer, or use `with`.
 
-    Raise what `Store` raises.
+    Raise the errors of `Store`.
 
     >>> from collections_store.integrations.langgraph import LangGraphSaver
     >>> with LangGraphSaver("sqlite://") as saver:
@@ -218,11 +226,11 @@ class LangGraphSaver(Saver):
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """Return a checkpointer on a URL or an SQLite file, to be used in a `with` statement; `options` are those of the class."""
+        """Return a checkpointer on a URL or an SQLite file, for a `with` statement; `options` as in the class."""
         return cls(conn_string, **options)
 
     def setup(self) -> None:
-        """Create the collection, unless it exists. The first write does so, too."""
+        """Create the collection, unless the collection exists. The first write calls `setup`, too."""
         self._runner.setup()
 
     def __enter__(self) -> Self:
@@ -232,7 +240,7 @@ class LangGraphSaver(Saver):
         self.close()
 
     def close(self) -> None:
-        """Close the store, if the checkpointer was given a URL."""
+        """Close the store, unless an open store was given."""
         self._runner.close()
 
     def run_imported(self, steps: Callable[[Checkpoints], Steps[None]]) -> None:
@@ -247,10 +255,10 @@ class LangGraphSaver(Saver):
 
 
 class AsyncLangGraphSaver(Saver):
-    """A checkpointer of LangGraph on an `AsyncStore`, or on the URL of one or a path: async counterpart of `LangGraphSaver`.
+    """A checkpointer of LangGraph in an `AsyncStore`, or on a URL or a path: async counterpart of `LangGraphSaver`.
 
-    Its sync methods work in other threads than the event loop's; there they raise `asyncio.InvalidStateError`. Close it, or
-    use `async with`, if it was given a URL.
+    The sync methods work in threads outside of the event loop; in the loop's thread they raise
+    `asyncio.InvalidStateError`. After a URL, close the checkpointer, or use `async with`.
 
     >>> from collections_store.integrations.langgraph import AsyncLangGraphSaver
     >>> async def main():
@@ -274,7 +282,9 @@ class AsyncLangGraphSaver(Saver):
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """Return a checkpointer on a URL or an SQLite file, to be used in an `async with` statement; `options` are those of the class."""
+        """Return a checkpointer on a URL or an SQLite file, for an `async with` statement; `options` as in the
+        class.
+        """
         return cls(conn_string, **options)
 
     async def setup(self) -> None:
@@ -289,7 +299,7 @@ class AsyncLangGraphSaver(Saver):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close the store, if the checkpointer was given a URL."""
+        """Close the store, unless an open store was given."""
         await self._runner.aclose()
 
     def _run(self, steps: Steps[T], *, creates: bool = False) -> T:

@@ -23,14 +23,15 @@ SWEEP_MINUTES: Final = 5.0
 
 
 class LangGraphStore(BaseStore):  # type: ignore[misc]
-    """A store of LangGraph on a `Store`, or on the URL of one or the path of an SQLite file, with `options` of `Store`.
+    """A store of LangGraph in a `Store`, or on a URL or the path of an SQLite file with `options` of `Store`.
 
-    `index` is LangGraph's `IndexConfig`: with it `search(query=…)` compares vectors by cosine similarity. `ttl` is its
-    `TTLConfig`, in minutes. Expired items are invisible at once. A batch is one transaction: its reads see the state before
-    its writes, and after an error nothing is written. `collection` has the items; it is created on first use. The async methods
-    run in threads; `AsyncLangGraphStore` needs none. Close it, or use `with`, if it was given a URL.
+    `index` is LangGraph's `IndexConfig`: with an index, `search(query=…)` compares vectors by cosine similarity.
+    `ttl` is LangGraph's `TTLConfig`, in minutes. Expired items are invisible at once. A batch is a transaction: the
+    reads see the state before the writes, and after an error nothing is written. `collection` has the items; the
+    first use creates the collection. The async methods run in threads; `AsyncLangGraphStore` needs no threads.
+    After a URL, close the store, or use `with`.
 
-    Raise what `Store` raises, and `InvalidOption`.
+    Raise the errors of `Store`, and `InvalidOption`.
 
     >>> from collections_store.integrations.langgraph import LangGraphStore
     >>> with LangGraphStore("sqlite://") as memories:
@@ -57,11 +58,11 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """Return a store on a URL or an SQLite file, to be used in a `with` statement; `options` are those of the class."""
+        """Return a store on a URL or an SQLite file, for a `with` statement; `options` as in the class."""
         return cls(conn_string, **options)
 
     def setup(self) -> None:
-        """Create the collection, unless it exists. The first write does so, too."""
+        """Create the collection, unless the collection exists. The first write calls `setup`, too."""
         self._runner.setup()
 
     def __enter__(self) -> Self:
@@ -71,16 +72,16 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
         self.close()
 
     def close(self) -> None:
-        """Stop the sweeper, and close the store, if this was given a URL."""
+        """Stop the sweeper. Close the `Store`, unless an open store was given."""
         self.stop_ttl_sweeper()
         self._runner.close()
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
-        """Return the results of operations, in their order; those that write have None."""
+        """Return the results of operations, in order; the result of a write is None."""
         return self._run(ItemBatch(ops, self._index))
 
     def put_imported(self, items: Sequence[tuple[PutOp, Mapping[str, str]]]) -> None:
-        """Put items that have times of their own: `created_at` and `updated_at`, in ISO 8601."""
+        """Put items with given times: `created_at` and `updated_at`, in ISO 8601."""
         times = {item_id(op.namespace, op.key): its for op, its in items}
         self._run(ItemBatch([op for op, _ in items], self._index, times))
 
@@ -98,14 +99,14 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
         return await asyncio.to_thread(self.batch, list(ops))
 
     def sweep_ttl(self) -> int:
-        """Delete the rows of expired items, which are invisible already; return their number."""
+        """Delete the rows of expired items, already invisible; return their number."""
         found: int = self._runner.run(steps_of(call("purge_expired")))
         return found
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
-        """Start a thread that calls `sweep_ttl`, unless it runs; return a future that ends with it.
+        """Start a thread that calls `sweep_ttl`, unless the thread runs; return a future that ends with the thread.
 
-        The interval is `sweep_interval_minutes`, or that of `ttl`, or 5 minutes.
+        The interval is `sweep_interval_minutes`, or the interval of `ttl`, or 5 minutes.
         """
         if self._sweeper is None:
             self._stop, self._ended = threading.Event(), Future[None]()
@@ -124,7 +125,7 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
         ended.set_result(None)
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
-        """Stop the sweeper and wait for its end, up to `timeout` seconds; return whether it ended."""
+        """Stop the sweeper and wait for the end, up to `timeout` seconds; return whether the sweeper ended."""
         thread = self._sweeper
         if thread is None:
             return True
@@ -136,10 +137,10 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
 
 
 class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
-    """A store of LangGraph on an `AsyncStore`, or on the URL of one or a path: async counterpart of `LangGraphStore`.
+    """A store of LangGraph in an `AsyncStore`, or on a URL or a path: async counterpart of `LangGraphStore`.
 
-    Its sync methods work in other threads than the event loop's; there they raise `asyncio.InvalidStateError`. Close it, or
-    use `async with`, if it was given a URL.
+    The sync methods work in threads outside of the event loop; in the loop's thread they raise
+    `asyncio.InvalidStateError`. After a URL, close the store, or use `async with`.
 
     >>> from collections_store.integrations.langgraph import AsyncLangGraphStore
     >>> async def main():
@@ -169,7 +170,7 @@ class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """Return a store on a URL or an SQLite file, to be used in an `async with` statement; `options` are those of the class."""
+        """Return a store on a URL or an SQLite file, for an `async with` statement; `options` as in the class."""
         return cls(conn_string, **options)
 
     async def setup(self) -> None:
@@ -184,7 +185,7 @@ class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Stop the sweeper, and close the store, if this was given a URL."""
+        """Stop the sweeper. Close the `AsyncStore`, unless an open store was given."""
         await self.stop_ttl_sweeper()
         await self._runner.aclose()
 
@@ -213,7 +214,7 @@ class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
     async def start_ttl_sweeper(
         self, sweep_interval_minutes: float | None = None
     ) -> asyncio.Task[None]:
-        """Async counterpart of `LangGraphStore.start_ttl_sweeper`. It starts a task, and returns it."""
+        """Async counterpart of `LangGraphStore.start_ttl_sweeper`: starts and returns a task."""
         if self._sweeper is None or self._sweeper.done():
             seconds = _interval(self.ttl_config, sweep_interval_minutes)
             self._sweeper = asyncio.create_task(self._sweep(seconds))

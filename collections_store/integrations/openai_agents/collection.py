@@ -1,4 +1,4 @@
-"""The sessions of a store: their collection, a list of them, and their deletion."""
+"""The sessions of a store: create their collection, list sessions, delete sessions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _prepared: WeakKeyDictionary[AsyncStore, set[str]] = WeakKeyDictionary()
 async def list_sessions(
     store: AsyncStore, *, collection: str = COLLECTION, limit: int = 100, after: str | None = None
 ) -> Page[Any]:
-    """Return the sessions of a store, the one that was last appended to first.
+    """Return the sessions of a store; the session with the latest append comes first.
 
-    The body of each has its id, `session`, and the names of its `branches`. `after`: the `cursor` of the page before.
+    Each body has the id, `session`, and the names of the `branches`. `after`: the `cursor` of the previous page.
 
     >>> from collections_store.integrations.openai_agents import OpenAIAgentsSession
     >>> async def main():
@@ -40,7 +40,7 @@ async def list_sessions(
 async def delete_idle_sessions(
     store: AsyncStore, seconds: float, *, collection: str = COLLECTION
 ) -> int:
-    """Delete the sessions to which nothing was appended in the last so many seconds, each as a whole; return their number.
+    """Delete the sessions without an append in the last `seconds`, each with all items; return their number.
 
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
@@ -57,7 +57,7 @@ async def delete_idle_sessions(
 
 
 async def delete_session(store: AsyncStore, collection: str, header: Json) -> bool:
-    """Delete the session whose header matches a filter; return whether there was one."""
+    """Delete the session whose header matches a filter; return False if no header matches."""
 
     async def delete(transaction: AsyncTransaction) -> bool:
         documents = transaction[collection]
@@ -70,7 +70,7 @@ async def delete_session(store: AsyncStore, collection: str, header: Json) -> bo
 
 
 async def prepare(store: AsyncStore, collection: str) -> None:
-    """Create a collection with its index, unless this was done for the store."""
+    """Create a collection with its index, once for each store."""
     if collection in (done := _prepared.setdefault(store, set())):
         return
     with suppress(CollectionExists):

@@ -1,4 +1,4 @@
-"""Import of the SQLite files that the SDK's sessions write."""
+"""Import of the SQLite files of the SDK's sessions."""
 
 from __future__ import annotations
 
@@ -48,15 +48,16 @@ def import_openai_agents(
     messages_table: str = MESSAGES,
     on_error: OnError | None = None,
 ) -> int:
-    """Copy the sessions in a file of SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession into a store, in one
-    transaction; returns the number of items.
+    """Copy the sessions in a file of SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession into a store, in a
+    transaction; return the number of items.
 
-    Branches and the usage of turns are copied, too; the file stays as it is. The times are those of the import. `on_error` is
-    called with the error of each row, or session, that cannot be imported, which is then left out; without it the first error is
-    raised and nothing is imported.
+    Branches and the usage of turns are copied, too. The file does not change. The times are the times of the
+    import. `on_error` is called with the error of each row or session that cannot be imported, and the import
+    continues. Without `on_error` the first error is raised and nothing is imported.
 
-    Raises `DatabaseUnavailable` if there is no such file, another `DatabaseError` if it is damaged or locked, `InvalidOption`
-    for a missing table, and for a session that the store has, and `InvalidBody` for a row without JSON.
+    Raise `DatabaseUnavailable` for a missing file, another `DatabaseError` for a damaged or locked file,
+    `InvalidOption` for a missing table and for a session already in the store, and `InvalidBody` for a row without
+    JSON.
 
     >>> with Store("sqlite://") as store:
     ...     import_openai_agents(store, "conversations.db")
@@ -87,7 +88,9 @@ def _raise(error: CollectionsStoreError) -> None:
 
 
 def _rows(external: ExternalFile, file: File, table: str) -> tuple[Rows, Rows, Rows]:
-    """Return the rows of messages, of the structure of branches, and of usage; raises `InvalidOption` without messages."""
+    """Return the rows of messages, of the structure of branches, and of usage; raise `InvalidOption` without
+    messages.
+    """
     if not external.columns(table) >= set(_MESSAGE):
         tables = ", ".join(map(repr, external.tables())) or "none"
         problem = f"{str(file)!r} has no table {table!r} ({', '.join(_MESSAGE)}); its tables are: {tables}"
@@ -100,7 +103,7 @@ def _rows(external: ExternalFile, file: File, table: str) -> tuple[Rows, Rows, R
 def _items(
     table: str, messages: Rows, structure: Rows, usage: Rows, report: OnError
 ) -> Iterator[tuple[str, str, Json]]:
-    """Yield the items in the order of their branches: the session, the branch, and what is stored of the item."""
+    """Yield the items in the order of their branches: session, branch, and stored form."""
     bodies = dict(_bodies(table, messages, report))
     turns = {row[:3]: _usage(row[3:]) for row in usage}
     structured = {row[0] for row in structure}
@@ -115,7 +118,7 @@ def _items(
 
 
 def _bodies(table: str, messages: Rows, report: OnError) -> Iterator[tuple[int, tuple[str, Json]]]:
-    """Yield what is stored of each message, under its row's id."""
+    """Yield the stored form of each message, under the id of its row."""
     for id, session, text in messages:
         try:
             yield id, (session, body_of(json.loads(text)))
@@ -124,7 +127,7 @@ def _bodies(table: str, messages: Rows, report: OnError) -> Iterator[tuple[int, 
 
 
 def _usage(row: tuple[Any, ...]) -> Json:
-    """Return the usage of a turn. Details are JSON there; the SDK returns None for others."""
+    """Return the usage of a turn. The file has details as JSON; the SDK uses None for missing details."""
     usage: Json = dict(zip((*COUNTS, *DETAILS), row, strict=True))
     for name in DETAILS:
         text, usage[name] = usage[name], None
@@ -134,7 +137,7 @@ def _usage(row: tuple[Any, ...]) -> Json:
 
 
 def _write(transaction: Transaction, collection: str, session: str, branches: Branches) -> int:
-    """Write a session that is not there yet; return the number of its items."""
+    """Write a new session; return the number of its items."""
     documents, header = transaction[collection], header_id(session)
     if documents.exists(header):
         problem = f"session {session!r} is in collection {collection!r}"

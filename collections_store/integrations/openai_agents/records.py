@@ -1,10 +1,11 @@
-"""The stored form of sessions: a document for each session, its header, and one for each item.
+"""The stored form of sessions: a document for each session, the header, and a document for each item.
 
-1. The id of an item is `5:alice/4:main/1763856000000007`: the session and the branch, each with its length, and a number. So no two
-   sessions have an id in common, and the items of a branch are a range of ids.
-2. The header, `5:alice/`, has the last number of the session, and the names of its branches. Who appends takes numbers from the
-   header first, so the items of one call are next to each other, and those of a later call come after them.
-3. An item that begins a turn, a message of the user, has `user`, and the `usage` of the turn. So the usage goes where the turn goes.
+1. The id of an item is `5:alice/4:main/1763856000000007`: the session and the branch, each with its length, and a
+   number. No two sessions share an id, and the items of a branch are a range of ids.
+2. The header, `5:alice/`, has the last number of the session, and the names of its branches. Every append first
+   takes numbers from the header. The items of a call are therefore adjacent, and later calls append after them.
+3. An item that begins a turn, a message of the user, has `user`, and the `usage` of the turn. Copies and deletions
+   of a turn include the usage.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def header_id(session: str) -> str:
 
 
 def items_prefix(session: str, branch: str) -> str:
-    """Return what the ids of the items of a branch begin with.
+    """Return the common beginning of the ids of a branch's items.
 
     >>> items_prefix("alice", "main")
     '5:alice/4:main/'
@@ -56,7 +57,7 @@ def items_prefix(session: str, branch: str) -> str:
 
 
 def under(prefix: str) -> dict[str, str]:
-    """Return the condition of the ids that begin with a prefix, which ends with /.
+    """Return the condition on ids with a prefix. The prefix ends with /.
 
     >>> under("5:alice/")
     {'$gte': '5:alice/', '$lt': '5:alice0'}
@@ -75,9 +76,9 @@ def names_of(header: Json | None) -> list[str]:
 
 
 def start() -> int:
-    """Return the number before the first one of a new session: the time in microseconds.
+    """Return the number before the first item of a new session: the time in microseconds.
 
-    So numbers also grow from a session that was deleted to a new one of the same id.
+    Numbers therefore also grow from a deleted session to a new session of the same id.
     """
     return time.time_ns() // 1000
 
@@ -101,7 +102,7 @@ def number_of(id: str) -> int:
 
 
 def body_of(item: object) -> Json:
-    """Return what is stored of an item.
+    """Return the stored form of an item.
 
     >>> body_of({"role": "user", "content": "Hello"})
     {'user': True, 'item': {'role': 'user', 'content': 'Hello'}}
@@ -111,7 +112,9 @@ def body_of(item: object) -> Json:
 
 
 def as_text(body: Json, error: InvalidBody) -> Json:
-    """Return the form of an item that no body can hold, such as one with NUL: its JSON text; raise `error` if it has none."""
+    """Return an item that no body can hold, such as an item with NUL, as JSON text; raise `error` if the item has
+    no JSON.
+    """
     fields = body.copy()
     try:
         return {"text": json.dumps(fields.pop("item"))} | fields
@@ -140,14 +143,14 @@ def turn_of(number: int, document: Document[Any]) -> Json:
 
 
 def usage_of(usage: Usage) -> Json:
-    """Return what is stored of the usage of a turn."""
+    """Return the stored form of the usage of a turn."""
     counts = {name: getattr(usage, name) or 0 for name in COUNTS}
     details = {name: getattr(usage, name) for name in DETAILS}
     return counts | {name: each and each.model_dump() for name, each in details.items()}
 
 
 def new_name(turn: int, names: Iterable[str]) -> str:
-    """Return a name of a branch from a turn that no branch has.
+    """Return an unused name for a branch from a turn.
 
     >>> new_name(2, ["main", "branch_from_turn_2"])
     'branch_from_turn_2_2'

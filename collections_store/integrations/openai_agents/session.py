@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 
 class OpenAIAgentsSession(StoreOwner):
-    """A session of the OpenAI Agents SDK, on an `AsyncStore`, which stays open at the end, or on a URL or the path of an SQLite
-    file, with options of `AsyncStore`; by default in memory.
+    """A session of the OpenAI Agents SDK in a store: an `AsyncStore`, which stays open, or a URL or the path of an
+    SQLite file, with options of `AsyncStore`; by default in memory.
 
-    All sessions are in one `collection` of the store. Tasks, loops, processes and objects can share a session: nothing is
-    lost, and the items of one call are next to each other. Each object has a current branch, at first "main". `session_settings` are
-    the SDK's: `SessionSettings(limit=50)`. An id and the name of a branch have up to 900 bytes, and no NUL: else raise
-    `InvalidOption`. An item that is not JSON raises `InvalidBody`.
+    All sessions share a `collection` of the store. Tasks, loops, processes and objects can share a session: no item
+    is lost, and the items of a call are adjacent. Each object has a current branch, initially "main".
+    `session_settings` are the SDK's: `SessionSettings(limit=50)`. A session id and the name of a branch have up to
+    900 bytes and no NUL, else a method raises `InvalidOption`. An item that is not JSON raises `InvalidBody`.
 
     >>> async def main():
     ...     async with OpenAIAgentsSession("alice", "sqlite://") as session:
@@ -90,13 +90,13 @@ class OpenAIAgentsSession(StoreOwner):
 
     @property
     def current_branch(self) -> str:
-        """The branch that this object reads and writes."""
+        """The branch for reads and writes of this object."""
         return self._branch
 
     def session_of(self, wrapper: RunContextWrapper[Any] | None) -> str:
-        """Return the id of the session that a call is for: `session_id`.
+        """Return the id of a call's session: `session_id`.
 
-        The SDK passes the context of the run; without a run it is None. A subclass can choose by `wrapper.context`.
+        The SDK passes the context of the run, or None without a run. A subclass can choose by `wrapper.context`.
         """
         del wrapper
         return self.session_id
@@ -108,9 +108,9 @@ class OpenAIAgentsSession(StoreOwner):
         *,
         wrapper: RunContextWrapper[Any] | None = None,
     ) -> list[TResponseInputItem]:
-        """Return the items of a branch (None: the current one), the oldest first.
+        """Return the items of a branch (None: the current branch), the oldest first.
 
-        `limit`: only the latest ones; None: that of the settings; negative: all.
+        `limit`: the number of latest items; None: the limit of the settings; negative: all.
         """
         session = self.session_of(wrapper)
         if limit is None and self.session_settings is not None:
@@ -133,7 +133,7 @@ class OpenAIAgentsSession(StoreOwner):
         *,
         wrapper: RunContextWrapper[Any] | None = None,
     ) -> None:
-        """Append items to the current branch, all or none; the first ones create the session."""
+        """Append items to the current branch, all or none. The first append creates the session."""
         if not items:
             return
         session = self.session_of(wrapper)
@@ -147,13 +147,13 @@ class OpenAIAgentsSession(StoreOwner):
     async def pop_item(
         self, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> TResponseInputItem | None:
-        """Remove the last item of the current branch and return it, None if there is none."""
+        """Remove and return the last item of the current branch, or None."""
         within = self._items(None, self.session_of(wrapper))
         found = await self._documents.find_one_and_delete(within, sort=LAST_FIRST)
         return None if found is None else item_of(found)
 
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
-        """Delete the session with all its branches. The current branch is "main" then."""
+        """Delete the session with all branches. Then the current branch is "main"."""
         header = {"$id": header_id(self.session_of(wrapper))}
         await delete_session(self._store, self._collection, header)
         self._branch, self._last = MAIN, ("", 0)
@@ -161,25 +161,26 @@ class OpenAIAgentsSession(StoreOwner):
     async def create_branch_from_turn(
         self, turn_number: int, branch_name: str | None = None
     ) -> str:
-        """Copy the items before a turn of the current branch into a new branch, and switch to it; return its name.
+        """Copy the items before a turn of the current branch into a new branch, and switch to the new branch;
+        return its name.
 
-        A turn begins with a message of the user. The first is 1. Raise `InvalidOption` if there is no such turn, or if there is
-        a branch of this name.
+        A turn begins with a message of the user. The first turn is 1. Raise `InvalidOption` for a missing turn, or
+        an existing branch of the same name.
         """
         create = partial(self._create_branch, turn_number, branch_name)
         self._branch = await self._store.run_transaction(create)
         return self._branch
 
     async def switch_to_branch(self, branch_id: str) -> None:
-        """Read and write another branch from now on; raise `InvalidOption` if there is none of this name."""
+        """Read and write another branch from now on; raise `InvalidOption` for an unknown name."""
         if branch_id not in await self._branches():
             raise self._missing(check_name("branch_id", branch_id))
         self._branch = branch_id
 
     async def delete_branch(self, branch_id: str, force: bool = False) -> None:
-        """Delete a branch. `force`: even the current one, which is "main" then.
+        """Delete a branch. `force`: even the current branch; then the current branch is "main".
 
-        Raise `InvalidOption` if there is none of this name, and for "main".
+        Raise `InvalidOption` for an unknown name, and for "main".
         """
         if check_name("branch_id", branch_id) == MAIN:
             raise InvalidOption("branch_id", f"must not be {MAIN!r}: clear_session deletes all")
@@ -203,7 +204,7 @@ class OpenAIAgentsSession(StoreOwner):
         ]
 
     async def get_conversation_turns(self, branch_id: str | None = None) -> list[Json]:
-        """Return the turns of a branch (None: the current one): `turn`, `content` (its first 100 characters),
+        """Return the turns of a branch (None: the current branch): `turn`, `content` (the first 100 characters),
         `full_content`, `timestamp` (a datetime in UTC) and `can_branch`.
         """
         found = await self._documents.find(self._turns(branch_id), sort="$id")
@@ -217,7 +218,9 @@ class OpenAIAgentsSession(StoreOwner):
     async def get_turn_usage(
         self, user_turn_number: int | None = None, branch_id: str | None = None
     ) -> list[Json] | Json:
-        """Return the usage of a turn, {} if there is none; None: of all turns of a branch that have one."""
+        """Return the usage of a turn, or {}. With `user_turn_number` None, return a list for all turns of the
+        branch with usage.
+        """
         turns = self._turns(branch_id)
         found = await self._documents.find(turns, sort="$id", projection=["usage"])
         usage = {n: each.body["usage"] for n, each in enumerate(found, 1) if "usage" in each.body}
@@ -239,7 +242,7 @@ class OpenAIAgentsSession(StoreOwner):
         return found[0] if found else None
 
     def _items(self, branch: str | None, session: str | None = None) -> Json:
-        """Return the filter of the items of a branch; None: of the current one, of `session_id`."""
+        """Return the filter of the items of a branch. None: the current branch, the session `session_id`."""
         names = (
             self.session_id if session is None else session,
             self._branch if branch is None else branch,
@@ -261,7 +264,9 @@ class OpenAIAgentsSession(StoreOwner):
         return self._last[1] if self._last[0] == session else 0
 
     async def _append(self, session: str, bodies: Sequence[Json]) -> None:
-        """Append items after the number that is known, in one call of the database; if it is not the last, reserve others."""
+        """Append items after the last known number, in a single call of the database. If the header has another
+        number, reserve numbers first.
+        """
         header, count = {"$id": header_id(session)}, len(bodies)
         last = self._last_of(session) or start()
         with suppress(DuplicateKey):  # the header has another number

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
 from collections_store import Document, Filter
 from collections_store.aggregation.pipeline import Pipeline

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from backends import Backend
 from postgres_cluster import wait_until
 
 from collections_store import DatabaseBusy, DatabaseError, DatabaseUnavailable, Store, StoreClosed

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
 from collections_store import InvalidFilter, InvalidOperand
 from collections_store.codec import Codec

@@ -6,9 +6,9 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
 from collections_store.expressions.evaluation import OperandError
 from collections_store.expressions.numbers import Total

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from conftest import sampled
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from selection import sampled
 
 from collections_store import (
     CollectionsStoreError,
