@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, get_args, overload
 
-from .changes import ChangeNotifier, ChangeReader, ChangeStream, check_notifier
+from .changes import ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
     Body,
@@ -29,6 +29,7 @@ from .document import (
     check_ids,
     read_ttl,
 )
+from .engine.notifier import ChangeNotifier
 from .expressions.evaluation import MEMORY_LIMIT
 from .expressions.path import FieldLike
 from .models.upgrades import UpgradeResult

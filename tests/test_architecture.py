@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[1]
 PACKAGE = PROJECT / "collections_store"
 
 LAYERS = (
-    "errors",
+    "errors forks",
     "expressions.classes expressions.values expressions.path expressions.budget expressions.patterns",
     "document codec",
     "expressions",
@@ -29,7 +29,7 @@ LAYERS = (
     "models",
     "sql",
     "operations",
-    "engine.database_file engine.pool engine.jobs engine.permits engine.retry engine.executor engine.group_commit engine.workers",
+    "engine.database_file engine.pool engine.jobs engine.permits engine.retry engine.executor engine.group_commit engine.workers engine.notifier",
     "migrate",
     "engine",
     "changes",
@@ -61,7 +61,7 @@ BELOW_THE_STORE = {"integrations", FILES, "integrations.soul_machines"}
 """The store provides `skill_memory`, whose rules are operations."""
 FRAMEWORKS = {"google_adk": "google", "mcp_events": "mcp", "openai_agents": "agents"}
 """The top-level package of a host, where it differs from the name of its integration."""
-VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
+VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools"}
 STATEMENT = re.compile(
     r"^\s*\(?(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|BEGIN|COMMIT|ROLLBACK|PRAGMA|SET|LOCK"
     r"|SAVEPOINT|RELEASE|WITH|EXPLAIN)\b"
@@ -333,6 +333,32 @@ def test_no_file_of_the_tests_hides_a_package() -> None:
     """Pytest puts the folders of test files first on the path."""
     packages = {*packages_distributions(), *sys.stdlib_module_names}
     assert [path for path in (PROJECT / "tests").rglob("*.py") if path.stem in packages] == []
+
+
+def test_one_module_registers_callbacks_of_forks() -> None:
+    calls = [
+        module.name
+        for module in MODULES
+        for node in module.nodes(ast.Attribute)
+        if isinstance(node, ast.Attribute) and node.attr == "register_at_fork"
+    ]
+    assert calls == ["forks"]
+
+
+def test_no_private_name_of_a_store_is_read_in_another_module() -> None:
+    """The fronts and their core have public methods for each other, and for dialogues and integrations."""
+    stores = {"store", "sync", "other", "source", "target", "core", "opened", "_store", "_core"}
+    wrong = []
+    for module in MODULES:
+        own = {
+            each.name for each in module.nodes(ast.FunctionDef) if isinstance(each, ast.FunctionDef)
+        }
+        for node in module.nodes(ast.Attribute):
+            assert isinstance(node, ast.Attribute)
+            is_private = re.match("_[a-z]", node.attr) and node.attr not in own
+            if is_private and ast.unparse(node.value).split(".")[-1] in stores:
+                wrong.append(f"{module.name} reads {ast.unparse(node)}")
+    assert not wrong
 
 
 def test_functions_stay_small() -> None:

@@ -19,7 +19,7 @@ from inspect import isawaitable
 from typing import Any, Generic, Self, TypeVar, get_args, overload
 from warnings import warn
 
-from ..changes import ChangeNotifier, ChangeReader, Wait, check_notifier
+from ..changes import ChangeReader, Wait, check_notifier
 from ..codec import Codec
 from ..collection import Bodies, Default, Documents, Indexes, Prefixes, Results, Untyped, Values
 from ..document import (
@@ -41,6 +41,7 @@ from ..document import (
     check_ids,
     read_ttl,
 )
+from ..engine.notifier import ChangeNotifier
 from ..expressions.evaluation import MEMORY_LIMIT
 from ..expressions.path import FieldLike
 from ..models.upgrades import UpgradeResult

@@ -77,7 +77,7 @@ def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
       collections-store backup agent.backup.db
       collections-store backup agent.jsonl.gz --url postgresql://user:password@host/database
     """
-    from ..engine.backup import is_text
+    from ..engine.backup.backup import is_text
 
     noun = "documents" if is_text(File(file)) else "pages and documents"
     with target.to_read() as store, _reporting(noun) as report, cleaning_up(), naming(file):

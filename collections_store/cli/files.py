@@ -24,7 +24,7 @@ from .. import Path as FieldPath
 from .. import codec
 from ..codec import MAX_BODY
 from ..document import MAX_TTL
-from ..engine.atomic_file import compressed, replacing
+from ..engine.backup.atomic_file import compressed, replacing
 from ..engine.database_file import open_to_read
 from ..errors import CollectionsStoreError
 from .output import Exit, Failure
@@ -262,7 +262,7 @@ def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
 
 
 def _not_exported(value: Any) -> BadItem:
-    from ..engine.archive import FORMAT
+    from ..engine.backup.archive import FORMAT
 
     if isinstance(value, dict) and value.get("format") == FORMAT:
         return BadItem("it is the backup of a store: use restore")

@@ -330,7 +330,7 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
                 await lock.__aexit__()
 
     async def _prepare(self) -> None:
-        self._manager.check_open(self._store._store._closed)
+        self._manager.check_open(self._store.core.closed)
         if not self._manager.is_set_up:
             async with self._locks:
                 self._manager.check_open(None)  # another task may have torn it down
@@ -350,7 +350,7 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
 
     def _save_in_background(self) -> bool:
         store = self._store
-        if store._store._closed is None and not self._manager.is_flushed():
+        if store.core.closed is None and not self._manager.is_flushed():
             with self._locks:
-                follow_sync(store._run_here, self._manager.flush())
-        return store._store._closed is None
+                follow_sync(store.core.run, self._manager.flush())
+        return store.core.closed is None

@@ -44,8 +44,8 @@ class BaseDialogueStore(Generic[S, D]):
 def _repository(
     store: Store | AsyncStore, names: DialogueNamespace, codec: DialogueCodec[D]
 ) -> DialogueRepository[D]:
-    sync = store if isinstance(store, Store) else store._store
-    return DialogueRepository(names, codec, sync._codec, ordered=sync._database.ordered_keys)
+    core = store.core
+    return DialogueRepository(names, codec, core.codec, ordered=core.database.ordered_keys)
 
 
 class DialogueStore(BaseDialogueStore[Store, D]):
@@ -522,7 +522,7 @@ class Dialogues(BaseDialogues[Store]):
             )
 
     def _prepare(self) -> None:
-        self._manager.check_open(self._store._closed)
+        self._manager.check_open(self._store.core.closed)
         if not self._manager.is_set_up:
             with self._locks:
                 self._manager.check_open(None)  # another thread may have torn it down
@@ -546,6 +546,6 @@ class Dialogues(BaseDialogues[Store]):
                 self._follow(self._manager.flush())
 
     def _save_in_background(self) -> bool:
-        if self._store._closed is None:
+        if self._store.core.closed is None:
             self._flush()
-        return self._store._closed is None
+        return self._store.core.closed is None
