@@ -372,3 +372,34 @@ def test_functions_stay_small() -> None:
     assert lengths[len(lengths) // 2] <= 6
     assert lengths[len(lengths) * 9 // 10] <= 20
     assert lengths[-1] <= 40
+
+
+def test_one_function_of_the_engine_calls_an_operation() -> None:
+    """Sync, async, in a group, in a transaction and on a replica."""
+    operations = {
+        each.name
+        for module in MODULES
+        if module.top == "operations"
+        for each in module.nodes(ast.ClassDef)
+        if isinstance(each, ast.ClassDef)
+    }
+
+    def calls_one(node: ast.AST) -> bool:
+        called = node.func if isinstance(node, ast.Call) else None
+        match called:
+            case ast.Name(id="operation") | ast.Attribute(attr="operation"):
+                return True
+            case ast.Call(func=ast.Name(id=name)):  # IdentifyServer()(connection)
+                return name in operations
+        return False
+
+    found = [
+        f"{module.name}.{function.name}"
+        for module in MODULES
+        if module.top == "engine"
+        for function in module.nodes(ast.FunctionDef)
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if calls_one(node)
+    ]
+    assert found == ["engine.executor.execute"]
