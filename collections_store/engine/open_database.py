@@ -191,7 +191,7 @@ class OpenDatabase:
 
     def prepare(self, *, write: bool) -> None:
         """Make the database ready for a read, or for a `write`, unless it is."""
-        if not self.is_writable and not self.is_ready(write=write):
+        if not self.is_ready(write=write):
             with self._preparing:
                 if not self.is_ready(write=write):
                     self._make_ready(write=write)

@@ -73,9 +73,11 @@ class Find(Operation[list[Document]]):
 
     def __call__(self, connection: Connection) -> list[Document]:
         statements = connection.collection(self.collection)
-        sort = statements.plan_order(self.filter) if self.sort is None else self.sort
+        sort, planned = self.sort, None
+        if sort is None:
+            sort, planned = statements.planned(self.filter)
         if not sort.fields:
-            query = statements.select(self.filter)
+            query = planned or statements.select(self.filter)
             limit = NO_LIMIT if self.limit is None else self.limit
             with suppress(Inexact):
                 if not query.residual:
@@ -472,7 +474,7 @@ class Explain(Operation[Explanation]):
 
     def __call__(self, connection: Connection) -> Explanation:
         statements = connection.collection(self.collection)
-        sort = statements.plan_order(self.filter) if self.sort is None else self.sort
+        sort = statements.planned(self.filter)[0] if self.sort is None else self.sort
         query = statements.select(self.filter, sort)
         arrays = bool(query.guard) and self._has_arrays(connection, query)
         in_batches = self.limit is not None and statements.has_index(self.filter, sort)
