@@ -18,7 +18,7 @@ from .engine.backup.copying import copy_to
 from .engine.core import Core
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .errors import DatabaseUnavailable, InvalidOption, TransactionConflict, shortened
-from .operations.catalogue import FindTable
+from .operations.collections import FindTable
 from .operations.operation import Operation
 from .options import Consistency, Isolation, StoreOptions, check_choice, check_flag, check_function
 from .sql.schema import mapped_class

@@ -32,10 +32,17 @@ from .errors import (
 from .expressions.classes import lazy_type
 from .models.upgrades import Upgrades
 from .models.versioned import VersionedCodec
-from .operations import catalogue
-from .operations.connection import SharedConnection, is_in_transaction
+from .operations.collections import (
+    AS_IT_IS,
+    CreateCollection,
+    DropCollection,
+    ListCollections,
+    Rename,
+)
 from .operations.operation import Operation, Steps
 from .operations.procedures import declare
+from .operations.session import SharedSession
+from .operations.shared import is_in_transaction
 from .options import (
     CollectionSettings,
     Consistency,
@@ -51,12 +58,12 @@ from .query.index import Index
 from .sql.dialects.protocols import TableVanished
 
 if TYPE_CHECKING:
-    from .integrations.soul_machines import Policy, SkillMemory
     from .memory import Memory
+    from .memory.skills import Policy, SkillMemory
 else:
     Memory = lazy_type("collections_store.memory", "Memory")
-    Policy = lazy_type("collections_store.integrations.soul_machines", "Policy")
-    SkillMemory = lazy_type("collections_store.integrations.soul_machines", "SkillMemory")
+    Policy = lazy_type("collections_store.memory.skills", "Policy")
+    SkillMemory = lazy_type("collections_store.memory.skills", "SkillMemory")
 
 T = TypeVar("T")
 
@@ -193,7 +200,7 @@ class Collections(ABC):
         >>> [each["value"] for each in skills.load("session 1", "weather")]
         ['Bonn']
         """
-        from .integrations.soul_machines import SkillMemory
+        from .memory.skills import SkillMemory
 
         return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
@@ -225,7 +232,7 @@ class Collections(ABC):
         wanted = Settings.parse(settings)
         bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
         is_distributed = check_flag("distributed", distributed)
-        self.run(catalogue.CreateCollection(check_name(name), *bodies, True, is_distributed))
+        self.run(CreateCollection(check_name(name), *bodies, True, is_distributed))
         return self[name]
 
     def collections(self) -> list[CollectionInfo]:
@@ -235,7 +242,7 @@ class Collections(ABC):
         >>> [(each.name, each.count) for each in store.collections()]
         [('cities', 1)]
         """
-        return self.run(catalogue.ListCollections())
+        return self.run(ListCollections())
 
     def drop(self, name: str) -> bool:
         """Delete a collection with all its documents; return whether it existed.
@@ -243,7 +250,7 @@ class Collections(ABC):
         >>> store.drop("cities")
         False
         """
-        return self.run(catalogue.DropCollection(check_name(name)))
+        return self.run(DropCollection(check_name(name)))
 
     def rename(self, old: str, new: str) -> None:
         """Rename a collection; raise `CollectionNotFound` and `CollectionExists`.
@@ -253,7 +260,7 @@ class Collections(ABC):
         >>> store["cities"].count()
         1
         """
-        self.run(catalogue.Rename(check_name(old), check_name(new)))
+        self.run(Rename(check_name(old), check_name(new)))
 
 
 def opened(
@@ -280,7 +287,7 @@ def opened(
     if upgrades is not None:
         codec = VersionedCodec.of(codec, upgrades)
     version = None if upgrades is None else upgrades.version
-    is_declared = wanted != catalogue.AS_IT_IS or version is not None or indexes
+    is_declared = wanted != AS_IT_IS or version is not None or indexes
     storing = partial(declare, name, wanted, version, indexes) if is_declared else None
     return check_name(name), codec, storing
 
@@ -308,7 +315,7 @@ class Bound:
 
     state = "bound to a connection"
 
-    def __init__(self, core: Core, connection: SharedConnection) -> None:
+    def __init__(self, core: Core, connection: SharedSession) -> None:
         self._core, self._connection = core, connection
         self.savepoints: list[Any] = []
 
@@ -366,7 +373,7 @@ def bound(core: Core, given: Any) -> Bound:
     check_driver("connection", given.dialect, core.database)
     if not core.database.urls.is_private(given.engine.url):
         protect(given.engine, given)
-    return Bound(core, SharedConnection(given, core.catalogue.uncached()))
+    return Bound(core, SharedSession(given, core.catalogue.uncached()))
 
 
 class Transaction(Collections):

@@ -35,7 +35,7 @@ from ..errors import (
 )
 from ..expressions.classes import lazy_type
 from ..forks import at_fork
-from ..operations.catalogue import FindTable
+from ..operations.collections import FindTable
 from ..operations.operation import Operation
 from ..options import (
     Consistency,

@@ -42,7 +42,7 @@ from .pool import (
     open_engine,
     open_shared_connection,
 )
-from .replicas import ANSWER, Replicas, Session
+from .replicas import ANSWER, ReadSession, Replicas
 from .retry import Retries
 from .transactions import TransactionManager
 from .workers import pause_at_forks
@@ -115,12 +115,12 @@ class OpenDatabase:
         options, database, busy_timeout = self._options, self.database, self._options.busy_timeout
         self._own = engine = open_engine(url, database, options)
 
-        session = None if options.replicas is None else Session()
+        session = None if options.replicas is None else ReadSession()
 
         def pool(
             size: int,
             timeout: float,
-            session: Session | None = session,
+            session: ReadSession | None = session,
             patience: float = busy_timeout,
         ) -> ConnectionPool:
             details = (engine, self._file, self._catalogue, options, timeout)
