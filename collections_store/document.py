@@ -1,4 +1,4 @@
-"""What collections hold and methods return: documents, pages, expiry times, write requests and results.
+"""Documents, their ids and times, names of collections, and write requests.
 
 Times are microseconds. No method finds a document after its `expires_at`; `purge_expired` deletes its row later.
 """
@@ -12,17 +12,14 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 
 from .errors import (
-    CollectionsStoreError,
     InvalidId,
     InvalidName,
     InvalidOption,
-    missing_cursor,
-    outcome_of,
     shortened,
 )
 
@@ -110,102 +107,10 @@ def new_document(  # noqa: PLR0917 - keywords take longer
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[Body_co]):
-    """A page of documents; `cursor` fetches the next page and is None after the last one.
-
-    >>> [document.id for document in Page((Document("berlin", {}),))]
-    ['berlin']
-    """
-
-    documents: tuple[Document[Body_co], ...]
-    cursor: str | None = None
-
-    def __iter__(self) -> Iterator[Document[Body_co]]:
-        return iter(self.documents)
-
-    def __len__(self) -> int:
-        return len(self.documents)
-
-
-class FoundDocuments(list[Document[Body]]):
-    """The documents that `find` and `list` return: a list, whose errors say what to write in place of the methods of
-    pymongo's cursors.
-    """
-
-    __slots__ = ()
-
-    def sort(self, *fields: Any, key: Any = None, reverse: bool = False) -> None:
-        """Sort the list by a function of a document, as `list.sort` does."""
-        if fields:
-            raise TypeError(missing_cursor("sort"))
-        super().sort(key=key, reverse=reverse)
-
-    if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
-
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(missing_cursor(name), name=name, obj=self)
-
-
-@dataclass(frozen=True, slots=True)
-class Invalid:
-    """A stored body that does not fit the model of its collection, or is no value of a memory: the plain JSON, and why, at
-    the path of a field.
-
-    >>> Invalid({"age": "old"}, "age", "must be an integer").path
-    'age'
-    """
-
-    body: Any
-    path: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
 class Anonymous:
     """A body outside a collection: an element of an array, or the result of a pipeline stage."""
 
     body: Any
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionInfo:
-    """A collection as `Store.collections` lists it.
-
-    `count` is exact. `size` is in bytes: table and indexes on disk if the database reports them, else the sum of the
-    bodies.
-    """
-
-    name: str
-    count: int
-    size: int
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class CopiedCollection:
-    """A collection that was copied: its name and the `count` of its documents.
-
-    `sha256` is the checksum of these in natural order, in hexadecimal: equal for equal documents on any database. Each
-    adds a line of canonical JSON (minified, keys sorted, -0.0 as 0.0) that ends in a line feed: the list of id, body,
-    version, and `created_at`, `updated_at`, `expires_at`, time to live in microseconds, or null.
-    """
-
-    name: str
-    count: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class CopyProgress:
-    """The state of a copy: the collection that is being copied, and how many documents of how many are done in all.
-
-    `total` is an estimate: it counts expired documents, which are not copied. For a backup that is a database file the
-    two count pages, and the collection is "".
-    """
-
-    collection: str
-    done: int
-    total: int
 
 
 def metadatum(document: Document, name: str) -> Any:
@@ -418,123 +323,3 @@ class DeleteMany(Request):
     """Delete all matching documents: see `Collection.delete_many`."""
 
     filter: Mapping[str, Any] | Any
-
-
-@dataclass(frozen=True, slots=True)
-class InsertOneResult:
-    """The id of the inserted document."""
-
-    inserted_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteResult:
-    """The number of deleted documents."""
-
-    deleted_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateResult:
-    """The numbers of matched and of changed documents, and the id of an upserted one.
-
-    `version` is the new version after an update of one document, or of the upserted one; None after `update_many`, or if
-    none matched.
-    """
-
-    matched_count: int
-    modified_count: int
-    upserted_id: str | None = None
-    version: int | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A refused item and its error; `position` is its index in the input."""
-
-    position: int
-    id: str | None
-    error: CollectionsStoreError
-
-
-@dataclass(frozen=True, slots=True)
-class PutManyResult:
-    """The numbers of new, of replaced and of unchanged documents (`mode="ignore"`), and the refused ones."""
-
-    inserted_count: int = 0
-    replaced_count: int = 0
-    unchanged_count: int = 0
-    refused: tuple[Refusal, ...] = field(default=(), repr=False)
-
-    @property
-    def written_count(self) -> int:
-        """The number of written documents."""
-        return self.inserted_count + self.replaced_count
-
-    def __add__(self, other: PutManyResult) -> PutManyResult:
-        return PutManyResult(
-            self.inserted_count + other.inserted_count,
-            self.replaced_count + other.replaced_count,
-            self.unchanged_count + other.unchanged_count,
-            self.refused + other.refused,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class InsertManyResult:
-    """The ids of the inserted documents, in their order."""
-
-    inserted_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BulkWriteResult:
-    """The total counts of write requests; `inserted_ids` and `upserted_ids` have ids by the positions of their requests,
-    `refused` the failed requests.
-    """
-
-    inserted_count: int = 0
-    matched_count: int = 0
-    modified_count: int = 0
-    deleted_count: int = 0
-    upserted_ids: dict[int, str] = field(default_factory=dict)
-    inserted_ids: dict[int, str] = field(default_factory=dict, repr=False)
-    refused: tuple[Refusal, ...] = field(default=(), repr=False)
-
-    @property
-    def upserted_count(self) -> int:
-        """The number of upserted documents."""
-        return len(self.upserted_ids)
-
-    def __add__(self, other: Any) -> BulkWriteResult:
-        return BulkWriteResult(
-            self.inserted_count + other.inserted_count,
-            self.matched_count + other.matched_count,
-            self.modified_count + other.modified_count,
-            self.deleted_count + other.deleted_count,
-            {**self.upserted_ids, **other.upserted_ids},
-            {**self.inserted_ids, **other.inserted_ids},
-            self.refused + other.refused,
-        )
-
-
-def partial_result(error: BaseException) -> PutManyResult | BulkWriteResult | None:
-    """Return what `put_many`, `insert_many` or `bulk_write` had written when it was cancelled or failed between two
-    batches; None if `error` is not from such a call, or nothing was written.
-
-    >>> partial_result(ValueError()) is None
-    True
-    """
-    outcome = outcome_of(error)
-    result = None if outcome is None else outcome.result
-    if isinstance(result, InsertManyResult):
-        return PutManyResult(len(result.inserted_ids))
-    return result if isinstance(result, PutManyResult | BulkWriteResult) else None
-
-
-R = TypeVar("R", PutManyResult, BulkWriteResult)
-
-
-def in_order(result: R) -> R:
-    """Return a result with refusals ordered by position."""
-    return replace(result, refused=tuple(sorted(result.refused, key=lambda each: each.position)))

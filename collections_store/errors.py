@@ -58,10 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Never, Self, get_origin
-
-if TYPE_CHECKING:
-    from . import document
+from typing import Any, Final, Never, Protocol, Self, get_origin
 
 __all__ = [
     "BulkWriteError", "ChangesLost", "CollectionExists", "CollectionNotFound", "CollectionsStoreError",
@@ -408,7 +405,28 @@ class BulkWriteError(CollectionsStoreError, RuntimeError):
             f"({first.error}){more}: see `result` for what was written"
         )
         self.collection = collection
-        self.result: document.PutManyResult | document.BulkWriteResult = result
+        self.result: PartialResult = result
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refused item and its error; `position` is its index in the input."""
+
+    position: int
+    id: str | None
+    error: CollectionsStoreError
+
+
+class PartialResult(Protocol):
+    """The common attributes of `PutManyResult` and `BulkWriteResult`."""
+
+    @property
+    def inserted_count(self) -> int:
+        """The number of new documents."""
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """The refused items."""
 
 
 class CollectionNotFound(CollectionsStoreError, KeyError):

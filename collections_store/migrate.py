@@ -36,7 +36,7 @@ from .engine.pool import (
     translate,
 )
 from .errors import DatabaseBusy, InvalidOption, SchemaOutdated, SchemaTooNew, shortened
-from .models.upgrades import UpgradeResult, Upgrades
+from .models.upgrades import Upgrades
 from .models.versioned import VersionedCodec
 from .operations import upgrades as procedures
 from .operations.catalogue import Catalogue, create_or_find, read_entry, read_options, read_revision
@@ -44,6 +44,7 @@ from .operations.connection import DriverConnection, SharedConnection
 from .operations.operation import follow
 from .operations.procedures import CallFunction, Pause
 from .options import Names, Options, VersionSettings, read_url
+from .results import UpgradeResult
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
 from .sql.schema import REVISION, catalogue_table, documents_table, feed_table

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from .changes import ChangeNotifier, notify_all
 from .codec import Codec
-from .document import CopiedCollection, CopyProgress, check_name, check_names
+from .document import check_name, check_names
 from .engine.archive import ArchiveSource
 from .engine.backend import (
     Backend,
@@ -70,6 +70,7 @@ from .options import (
     safe_url,
 )
 from .query.change import ChangePosition
+from .results import CopiedCollection, CopyProgress
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
 from .sql.dialects.protocols import Database

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, overload
 from .changes import ChangeNotifier
 from .codec import Codec
 from .collection import Collection, Runner, VersionedRunner
-from .document import SKILL_MEMORY, Body, CollectionInfo, Invalid, check_name
+from .document import SKILL_MEMORY, Body, check_name
 from .engine.executor import run_within, translated
 from .engine.lifecycle import make_ready
 from .engine.pool import PooledConnection
@@ -43,6 +43,7 @@ from .options import (
     check_flag,
 )
 from .query.index import Index
+from .results import CollectionInfo, Invalid
 from .sql.dialects.protocols import TableVanished
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, get
 import sqlalchemy as sa
 
 from ..collection import Collection
-from ..document import Body, CopiedCollection, CopyProgress, Invalid, check_name, check_names
+from ..document import Body, check_name, check_names
 from ..engine.backend import connection_limit
 from ..engine.copying import check_report
 from ..engine.group_commit import GroupCommit
@@ -48,6 +48,7 @@ from ..options import (
     check_flag,
     check_function,
 )
+from ..results import CopiedCollection, CopyProgress, Invalid
 from ..sql.schema import mapped_class
 from ..store import ATTEMPTS, EXIT_TIMEOUT, Store
 from ..transaction import sync_collection

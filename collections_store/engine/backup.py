@@ -15,7 +15,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from ..codec import Codec
-from ..document import CopiedCollection, CopyProgress, now
+from ..document import now
 from ..errors import (
     CollectionNotFound,
     CollectionsStoreError,
@@ -42,6 +42,7 @@ from ..operations.copying import (
 )
 from ..operations.operation import Work
 from ..options import Options
+from ..results import CopiedCollection, CopyProgress
 from ..sql.catalogue import CatalogueStatements
 from ..sql.dialects import backup_url, is_sealed, named
 from ..sql.dialects.protocols import Database

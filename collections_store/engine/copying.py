@@ -21,7 +21,7 @@ from hashlib import sha256
 from typing import Any, Protocol
 
 from ..codec import Codec
-from ..document import CopiedCollection, CopyProgress, now
+from ..document import now
 from ..errors import CollectionsStoreError, DatabaseError
 from ..operations.catalogue import STAGED
 from ..operations.copying import (
@@ -42,6 +42,7 @@ from ..operations.indexes import CreateIndex
 from ..operations.operation import Work
 from ..operations.read import BEFORE_ALL, FIRST_BATCH, next_limit
 from ..options import check_function
+from ..results import CopiedCollection, CopyProgress
 
 Run = Callable[[Any], Any]
 """Runs an operation, and returns its result."""

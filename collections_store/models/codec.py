@@ -24,9 +24,9 @@ from typing import Any, ClassVar, Protocol, cast, get_args, get_origin, is_typed
 from uuid import UUID
 
 from ..codec import BodySkipped, Codec, Extra, Unreadable, decode
-from ..document import Invalid
 from ..errors import CollectionsStoreError, InvalidBody, InvalidOption, MissingExtra, shortened
 from ..options import check_choice, check_flag
+from ..results import Invalid
 from .declared import MAX_CACHED, alternatives, declared_fields, is_pydantic, name_of, types_in
 from .shape import COMPUTED, Shape
 

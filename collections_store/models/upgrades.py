@@ -11,17 +11,14 @@ Rules:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import unified_diff
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from ..document import SCHEMA_VERSION
 from ..errors import (
-    CollectionsStoreError,
     DocumentTooNew,
     InvalidOption,
     UpgradeFailed,
@@ -123,56 +120,3 @@ def _steps(option: str, given: Any) -> Steps:
 def _is_row(versions: list[int]) -> bool:
     """Return whether each version is one more than the one before."""
     return all(second == first + 1 for first, second in pairwise(versions))
-
-
-# -- results of `upgrade_documents` ----------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class UpgradeFailure:
-    """A document that could not be upgraded, and why."""
-
-    id: str
-    error: CollectionsStoreError
-
-
-@dataclass(frozen=True, slots=True)
-class UpgradeSample:
-    """A document's stored bodies before and after an upgrade.
-
-    >>> print(UpgradeSample("ada", {"name": "Ada"}, {"schema_version": 2, "first": "Ada"}).diff())
-      {
-    -   "name": "Ada"
-    +   "first": "Ada",
-    +   "schema_version": 2
-      }
-    """
-
-    id: str
-    before: Any
-    after: Any
-
-    def diff(self) -> str:
-        """Return the difference, in lines of JSON with sorted keys."""
-        before, after = (
-            json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
-            for body in (self.before, self.after)
-        )
-        whole = len(before) + len(after)
-        lines = list(unified_diff(before, after, n=whole, lineterm=""))[3:]
-        return "\n".join(f"{line[0]} {line[1:]}" for line in lines)
-
-
-@dataclass(frozen=True, slots=True)
-class UpgradeResult:
-    """What `upgrade_documents` did, or a dry run would do.
-
-    `failed_count` documents stay as they are, and `quarantined_count` were moved; `failures` lists up to 1,000 of the
-    first. `samples` are up to 5 documents of a dry run.
-    """
-
-    upgraded_count: int
-    failed_count: int = 0
-    quarantined_count: int = 0
-    failures: tuple[UpgradeFailure, ...] = ()
-    samples: tuple[UpgradeSample, ...] = ()

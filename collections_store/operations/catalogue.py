@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import sqlalchemy as sa
 
-from ..document import CollectionInfo, moment, now
+from ..document import moment, now
 from ..errors import (
     CollectionExists,
     CollectionNotFound,
@@ -24,6 +24,7 @@ from ..errors import (
 )
 from ..expressions.classes import value_class
 from ..options import CollectionOptions, Feed, Settings
+from ..results import CollectionInfo
 from ..sql.catalogue import CatalogueStatements
 from ..sql.dialects.protocols import TableVanished
 from ..sql.schema import REVISION

@@ -20,7 +20,7 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ..codec import Codec, decode
-from ..document import Document, Invalid, moment, now
+from ..document import Document, moment, now
 from ..errors import (
     ChangesLost,
     DatabaseError,
@@ -31,6 +31,7 @@ from ..errors import (
 )
 from ..expressions.classes import value_class
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
+from ..results import Invalid
 from ..sql.by_id import PRUNED, FeedStatements
 from .operation import Operation
 
