@@ -16,12 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 
-from .errors import (
-    InvalidId,
-    InvalidName,
-    InvalidOption,
-    shortened,
-)
+from .errors import InvalidId, InvalidName, InvalidOption, shortened
 
 if TYPE_CHECKING:  # Python has defaults of type variables from 3.13 on
     import typing_extensions as later

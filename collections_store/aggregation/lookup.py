@@ -22,16 +22,7 @@ from ..expressions.budget import spend
 from ..expressions.evaluation import key_of
 from ..expressions.path import Path
 from ..expressions.values import MISSING
-from ..query.conditions import (
-    And,
-    Condition,
-    Equals,
-    Field,
-    Metadata,
-    Or,
-    Value,
-    values_of,
-)
+from ..query.conditions import And, Condition, Equals, Field, Metadata, Or, Value, values_of
 from ..query.filter import Filter, conjuncts
 from ..query.matcher import distinct_values, values_at
 from ..query.parser import one_of

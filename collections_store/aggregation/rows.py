@@ -14,13 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from ..document import Anonymous, Document, new_document
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..expressions.classes import value_class
-from ..expressions.evaluation import (
-    MEMORY_LIMIT,
-    OperandError,
-    Scope,
-    checked,
-    size_of,
-)
+from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, checked, size_of
 from ..expressions.nodes import Node, evaluate
 from ..expressions.values import MISSING
 from ..query.filter import Filter

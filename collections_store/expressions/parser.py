@@ -9,13 +9,7 @@ from typing import Any, Final, NoReturn
 from ..errors import InvalidFilter, shortened
 from . import nodes
 from .evaluation import OperandError
-from .nodes import (
-    Constant,
-    Node,
-    OperatorCall,
-    Reference,
-    nodes_of,
-)
+from .nodes import Constant, Node, OperatorCall, Reference, nodes_of
 from .operators import OPERATORS, UNSUPPORTED, Operator
 from .path import MAX_KEYS, Path
 from .strings import regex, type_named

@@ -18,12 +18,7 @@ from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from ..document import SCHEMA_VERSION
-from ..errors import (
-    DocumentTooNew,
-    InvalidOption,
-    UpgradeFailed,
-    shortened,
-)
+from ..errors import DocumentTooNew, InvalidOption, UpgradeFailed, shortened
 from ..options import check_flag, check_integer
 from .steps import Step
 

@@ -13,13 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from ..codec import Codec, decode
 from ..errors import InvalidFilter, shortened
-from ..expressions.path import (
-    FieldLike,
-    NamedField,
-    Path,
-    field_name,
-    path_or_text,
-)
+from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
 from .conditions import (
     And,
     Bits,

@@ -9,14 +9,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from .. import codec
 from ..errors import CollectionsStoreError, InvalidIndex, InvalidSort, cut, shortened
-from ..expressions.path import (
-    MAX_KEYS,
-    Path,
-    is_index,
-    path_or_text,
-    path_prefixes,
-    path_repr,
-)
+from ..expressions.path import MAX_KEYS, Path, is_index, path_or_text, path_prefixes, path_repr
 from .conditions import (
     TIMES,
     And,

@@ -29,14 +29,7 @@ from ..expressions.budget import spend
 from ..expressions.evaluation import NO_VARIABLES, Scope, key_of, truthy
 from ..expressions.nodes import evaluate
 from ..expressions.path import is_index, walk
-from ..expressions.values import (
-    MISSING,
-    RANKS,
-    TYPES,
-    compare,
-    equal,
-    is_number,
-)
+from ..expressions.values import MISSING, RANKS, TYPES, compare, equal, is_number
 from .conditions import (
     WHOLE_ARRAY_TESTS,
     And,

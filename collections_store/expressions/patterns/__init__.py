@@ -18,13 +18,7 @@ from typing import Any, Final
 
 from ..budget import spend
 from . import cost
-from .matchers import (
-    Automaton,
-    Backtracker,
-    Compiler,
-    Spans,
-    is_regular,
-)
+from .matchers import Automaton, Backtracker, Compiler, Spans, is_regular
 from .parser import Parser
 from .syntax import (
     EVERY,
