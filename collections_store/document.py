@@ -1,6 +1,6 @@
 """Documents, their ids and times, names of collections, and write requests.
 
-Times are microseconds. No method finds a document after its `expires_at`; `purge_expired` deletes its row later.
+Times are microseconds. No method finds a document after its `expires_at`; `purge_expired` deletes the row later.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Document(Generic[Body_co]):
-    """A document of a collection: id, body, version and times. The body is JSON, or an instance of the collection's model.
+    """A document of a collection: id, body, version and times. The body is JSON, or an instance of the collection's
+    model.
 
     `version` starts at 1, and every write increments it. A document unpacks as the pair that AEA's storage returns:
 
@@ -79,7 +80,7 @@ class Document(Generic[Body_co]):
 
 
 class _Unfrozen(Generic[Body_co]):
-    """The slots of a `Document`, which can be set."""
+    """The slots of a `Document`, without the freezing."""
 
     __slots__ = ("body", "created_us", "expires_us", "id", "updated_us", "version")
 
@@ -92,7 +93,7 @@ def new_document(  # noqa: PLR0917 - keywords take longer
 ) -> Document:
     """Return `Document(...)` in a fifth of the time.
 
-    A frozen class sets each slot by a call, which would be most of the cost of a row beside its body.
+    A frozen class sets each slot by a call, which would cost more than the rest of a row.
     """
     document: Any = _allocate(_Unfrozen)
     document.id, document.body, document.version = id, body, version
@@ -178,7 +179,7 @@ def check_id(id: object) -> str:
 
 
 def first_after(prefix: str) -> str:
-    """Return the first string after all ids that begin with `prefix`.
+    """Return the first string after all ids with the `prefix`.
 
     >>> first_after("users/")
     'users0'
@@ -192,13 +193,13 @@ def first_after(prefix: str) -> str:
 
 
 def is_plain_id(id: object) -> TypeGuard[str]:
-    """Return whether this is a string of ASCII without NUL, which every database stores and compares alike."""
+    """Return whether `id` is a string of ASCII without NUL: every database stores and compares such strings alike."""
     return type(id) is str and id.isascii() and "\0" not in id
 
 
 def new_id() -> str:
-    """Return a new id of 32 characters, greater than all that this process has made: 48 bits of milliseconds, 20 of
-    nanoseconds, and 60 random bits. So indexes grow at their end.
+    """Return a new id of 32 characters, greater than all ids of this process: 48 bits of milliseconds, 20 of
+    nanoseconds, and 60 random bits. Indexes grow at their end.
     """
     global _newest  # noqa: PLW0603
     with _ids_lock:
@@ -212,7 +213,7 @@ _ids_lock = threading.RLock()  # a signal handler may write, too
 
 
 def _after_fork() -> None:
-    """Replace a lock that another thread held."""
+    """Replace a lock of another thread."""
     global _ids_lock  # noqa: PLW0603
     _ids_lock = threading.RLock()
 
@@ -268,7 +269,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class InsertOne(Request):
-    """Insert a document, under a new id unless one is given: see `Collection.insert_one`."""
+    """Insert a document, under a new id by default: see `Collection.insert_one`."""
 
     body: Any
     id: str | None = field(default=None, kw_only=True)

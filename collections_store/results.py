@@ -1,4 +1,4 @@
-"""What methods return: pages, and the results of writes, copies and upgrades, by pymongo's names."""
+"""Results of methods: pages, and the results of writes, copies and upgrades, by pymongo's names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .errors import CollectionsStoreError, Refusal, missing_cursor, outcome_of
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Body_co]):
-    """A page of documents; `cursor` fetches the next page and is None after the last one.
+    """A page of documents; `cursor` fetches the next page, and is None on the last page.
 
     >>> [document.id for document in Page((Document("berlin", {}),))]
     ['berlin']
@@ -32,7 +32,7 @@ class Page(Generic[Body_co]):
 
 
 class FoundDocuments(list[Document[Body]]):
-    """The documents that `find` and `list` return: a list, whose errors say what to write in place of the methods of
+    """The list of documents that `find` and `list` return. Its errors name the replacements of the methods of
     pymongo's cursors.
     """
 
@@ -52,8 +52,8 @@ class FoundDocuments(list[Document[Body]]):
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """A stored body that does not fit the model of its collection, or is no value of a memory: the plain JSON, and why, at
-    the path of a field.
+    """A stored body that does not fit the model of its collection, or is not a value of a memory: the plain JSON, and
+    the problem at the path of a field.
 
     >>> Invalid({"age": "old"}, "age", "must be an integer").path
     'age'
@@ -94,10 +94,10 @@ class InsertManyResult:
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """The numbers of matched and of changed documents, and the id of an upserted one.
+    """The numbers of matched and of changed documents, and the id of an upserted document.
 
-    `version` is the new version after an update of one document, or of the upserted one; None after `update_many`, or if
-    none matched.
+    `version` is the new version after an update of one document, or after an upsert; None after `update_many`, or
+    without a match.
     """
 
     matched_count: int
@@ -115,7 +115,7 @@ class DeleteResult:
 
 @dataclass(frozen=True, slots=True)
 class PutManyResult:
-    """The numbers of new, of replaced and of unchanged documents (`mode="ignore"`), and the refused ones."""
+    """The numbers of new, of replaced and of unchanged documents (`mode="ignore"`), and the refused items."""
 
     inserted_count: int = 0
     replaced_count: int = 0
@@ -176,8 +176,8 @@ def in_order(result: R) -> R:
 
 
 def partial_result(error: BaseException) -> PutManyResult | BulkWriteResult | None:
-    """Return what `put_many`, `insert_many` or `bulk_write` had written when it was cancelled or failed between two
-    batches; None if `error` is not from such a call, or nothing was written.
+    """Return the result of the finished batches of a `put_many`, `insert_many` or `bulk_write` that was cancelled or
+    failed between two batches. None: `error` is not from such a call, or nothing was written.
 
     >>> partial_result(ValueError()) is None
     True
@@ -191,11 +191,11 @@ def partial_result(error: BaseException) -> PutManyResult | BulkWriteResult | No
 
 @dataclass(frozen=True, slots=True)
 class CopiedCollection:
-    """A collection that was copied: its name and the `count` of its documents.
+    """A copied collection: its name and the `count` of its documents.
 
-    `sha256` is the checksum of these in natural order, in hexadecimal: equal for equal documents on any database. Each
-    adds a line of canonical JSON (minified, keys sorted, -0.0 as 0.0) that ends in a line feed: the list of id, body,
-    version, and `created_at`, `updated_at`, `expires_at`, time to live in microseconds, or null.
+    `sha256` is the checksum of the documents in natural order, in hexadecimal: equal for equal documents on any
+    database. Each document adds a line of canonical JSON (minified, keys sorted, -0.0 as 0.0) with a line feed: the
+    list of id, body, version, and `created_at`, `updated_at`, `expires_at`, time to live in microseconds, or null.
     """
 
     name: str
@@ -205,10 +205,10 @@ class CopiedCollection:
 
 @dataclass(frozen=True, slots=True)
 class CopyProgress:
-    """The state of a copy: the collection that is being copied, and how many documents of how many are done in all.
+    """The state of a copy: the present collection, and how many documents are done, of all collections.
 
-    `total` is an estimate: it counts expired documents, which are not copied. For a backup that is a database file the
-    two count pages, and the collection is "".
+    `total` is an estimate: expired documents count, but are not copied. For a backup as a database file both numbers
+    are pages, and the collection is "".
     """
 
     collection: str
@@ -218,7 +218,7 @@ class CopyProgress:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeFailure:
-    """A document that could not be upgraded, and why."""
+    """A document without an upgrade, and the error."""
 
     id: str
     error: CollectionsStoreError
@@ -253,9 +253,9 @@ class UpgradeSample:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeResult:
-    """What `upgrade_documents` did, or a dry run would do.
+    """The result of `upgrade_documents`, or of a dry run.
 
-    `failed_count` documents stay as they are, and `quarantined_count` were moved; `failures` lists up to 1,000 of the
+    `failed_count` documents stay unchanged, and `quarantined_count` were moved; `failures` lists up to 1,000 of the
     first. `samples` are up to 5 documents of a dry run.
     """
 

@@ -90,6 +90,7 @@ class Sort:
         return cls(fields)
 
     def keys(self, document: Document, *, ordered: bool = True) -> tuple[Key, ...]:
+        """Return the key of each field, whatever its direction."""
         spend()
         keys = [_plain_key(document, field.target) for field in self.fields]
         if None in keys:
