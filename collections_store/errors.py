@@ -1,7 +1,7 @@
 """The errors of this library.
 
-Each is also the builtin exception beside it, so `except KeyError` and `except CollectionNotFound` both catch it, and
-has its facts as attributes::
+Each is also the builtin exception in parentheses: `except KeyError` catches a `CollectionNotFound`. The facts of an
+error are attributes::
 
     CollectionsStoreError
     ├── InvalidUrl (ValueError)
@@ -100,7 +100,7 @@ class InvalidUrl(CollectionsStoreError, ValueError):
 
 
 class InvalidOption(CollectionsStoreError, ValueError):
-    """The argument `option` is invalid: pass a value that the message asks for."""
+    """The argument `option` is invalid: pass a value as the message asks."""
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"option {option}: {problem}")
@@ -128,7 +128,7 @@ class InvalidId(CollectionsStoreError, ValueError):
 
 class InvalidBody(CollectionsStoreError, ValueError, TypeError):
     """A body has a value that JSON or its model cannot hold, at `path`, or is too large: change the value, or set the
-    store's `default`. Of a stored body, `collection` and `id` name the document.
+    store's `default`. For a stored body, `collection` and `id` name the document.
     """
 
     def __init__(
@@ -167,8 +167,8 @@ class DocumentTooNew(InvalidBody):
 
 
 class UpgradeFailed(InvalidBody):
-    """The step from schema version `found` to `wanted` fails for a document, which is unchanged: correct the function, or
-    the document. `__cause__` is what the function raised.
+    """The step from schema version `found` to `wanted` fails for a document, which is unchanged: correct the function,
+    or the document. `__cause__` is the error of the function.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ class InvalidPipeline(CollectionsStoreError, ValueError):
 
 
 class InvalidIndex(CollectionsStoreError, ValueError):
-    """An index is not possible because of `field`, a field or an option: change that."""
+    """An index is not possible because of `field`, a field or an option: change the field or the option."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(_at("index", field, problem))
@@ -278,8 +278,8 @@ class DocumentNotFound(CollectionsStoreError, KeyError):
 
 
 class DocumentsOutdated(CollectionsStoreError, RuntimeError):
-    """Some documents have the older schema version `found`, so a filter, a sort or a unique index over the fields of version
-    `expected` would be wrong: run `upgrade_documents` first. Reads and writes by id upgrade each document.
+    """Documents have the older schema version `found`, so a filter, a sort or a unique index over the fields of
+    version `expected` would be wrong: run `upgrade_documents` first. Reads and writes by id upgrade each document.
     """
 
     def __init__(self, collection: str, found: int, expected: int) -> None:
@@ -292,14 +292,16 @@ class DocumentsOutdated(CollectionsStoreError, RuntimeError):
 
 
 class VersionConflict(CollectionsStoreError, RuntimeError):
-    """The document `id` has the version `found`, not `expected` (None: no document), and was not written: read it again."""
+    """The document `id` has the version `found`, not `expected` (None: no document), and was not written: read the
+    document again.
+    """
 
     def __init__(self, collection: str, id: str, expected: int | None, found: int | None) -> None:
-        must = "not be there" if expected is None else f"have version {expected}"
-        has = "there is none" if found is None else f"it has version {found}"
+        must = "not exist" if expected is None else f"have version {expected}"
+        got = "no document" if found is None else f"version {found}"
         super().__init__(
-            f"collection {collection}: {shortened(id)} should {must}, but {has}: "
-            "read it again, and decide again"
+            f"collection {collection}: {shortened(id)} must {must}, got {got}: "
+            "read the document again, and decide again"
         )
         self.collection, self.id, self.expected, self.found = collection, id, expected, found
 
@@ -333,7 +335,9 @@ class UpdateRefused(CollectionsStoreError, ValueError):
 
 
 class BulkWriteError(CollectionsStoreError, RuntimeError):
-    """Some of many writes failed: `result` has these with their errors, and the counts of the others, which were written."""
+    """Some of many writes failed: `result` has the refused items with their errors, and the counts of the completed
+    writes.
+    """
 
     def __init__(self, collection: str, result: Any) -> None:
         first, count = result.refused[0], len(result.refused)
@@ -368,7 +372,7 @@ class PartialResult(Protocol):
 
 
 class CollectionNotFound(CollectionsStoreError, KeyError):
-    """No collection has the `name`: put a document into it first, or check the name."""
+    """No collection has the `name`: put a document into the collection first, or check the name."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         super().__init__(f"there is no collection {name!r}{did_you_mean(name, known)}")
@@ -384,8 +388,8 @@ class CollectionExists(CollectionsStoreError, ValueError):
 
 
 class CopyFailed(CollectionsStoreError, RuntimeError):
-    """A copy to the `collection` ended early: others write to it, or it does not hold what was written. Run the copy again
-    once nobody else uses the collection: it goes on where it ended.
+    """A copy to the `collection` ended early: other clients write to the collection, or its documents differ from the
+    copied ones. Run the copy again when nobody else uses the collection: the copy continues.
     """
 
     def __init__(self, collection: str, problem: str) -> None:
@@ -402,7 +406,7 @@ class InvalidBackup(CollectionsStoreError, ValueError):
 
 
 class IndexExists(CollectionsStoreError, ValueError):
-    """Another index has the `name`, or the same fields with other options: drop it first."""
+    """Another index has the `name`, or the same fields with other options: drop the other index first."""
 
     def __init__(self, name: str, existing: str) -> None:
         super().__init__(
@@ -479,7 +483,7 @@ class InvalidDialogueMessage(CollectionsStoreError, ValueError):
 
 
 class RepeatedMessage(InvalidDialogueMessage):
-    """The `message` was accepted before, and `dialogue` holds it: count it as delivered."""
+    """The `message` was accepted before, and `dialogue` holds it: count the message as delivered."""
 
     def __init__(self, message: Any, dialogue: Any) -> None:
         super().__init__(message, "it was accepted before")
@@ -487,7 +491,7 @@ class RepeatedMessage(InvalidDialogueMessage):
 
 
 class DialogueNotFound(CollectionsStoreError, KeyError):
-    """No dialogue has the `label`, or the message belongs to none: begin one with an initial message."""
+    """No dialogue has the `label`, or the message belongs to none: begin a dialogue with an initial message."""
 
     def __init__(self, label: Any, problem: str = "there is no such dialogue") -> None:
         super().__init__(f"{shortened(label, 200)}: {problem}")
@@ -508,7 +512,7 @@ class DialogueConflict(CollectionsStoreError, RuntimeError):
 
 
 class DialoguesNotSaved(CollectionsStoreError, RuntimeError):
-    """Some dialogues were not saved, for the reasons in `errors` by label: correct these, and save again."""
+    """Some dialogues were not saved, for the reasons in `errors` by label: correct the causes, and save again."""
 
     def __init__(self, errors: Any) -> None:
         (label, first), *others = errors.items()
@@ -534,11 +538,11 @@ class NotTheCreator(CollectionsStoreError, PermissionError):
 
 
 class StoreClosed(CollectionsStoreError, RuntimeError):
-    """The store was closed, or belongs to the process that this one was forked from: open another."""
+    """The store was closed, or belongs to the parent process of a fork: open another."""
 
 
 class TransactionEnded(CollectionsStoreError, RuntimeError):
-    """The transaction was committed or rolled back: begin another. `__cause__` is the error that rolled it back."""
+    """The transaction was committed or rolled back: begin another. `__cause__` is the error that caused the rollback."""
 
 
 class MissingExtra(CollectionsStoreError, ImportError):
@@ -584,7 +588,7 @@ class DatabaseUnavailable(DatabaseError, ConnectionError):
 
 
 class ReadOnlyDatabase(DatabaseUnavailable):
-    """The server cannot write, and wrote nothing: it is a standby, or was the primary before a failover."""
+    """The server cannot write, and wrote nothing: the server is a standby, or was the primary before a failover."""
 
 
 class DatabaseBusy(DatabaseError, TimeoutError):
@@ -599,7 +603,7 @@ class DatabaseBusy(DatabaseError, TimeoutError):
 
 
 class TransactionConflict(DatabaseError):
-    """Another transaction was in conflict with this one: run it again, as `Store.run_transaction` does."""
+    """Another transaction was in conflict with this one: run the transaction again, as `Store.run_transaction` does."""
 
 
 # -- what a cancelled call wrote -------------------------------------------------------------
@@ -610,7 +614,9 @@ _NOTE: Final = "collections_store "
 
 @dataclass(slots=True)
 class Outcome:
-    """What a call wrote that was cancelled, or failed between two batches. `is_final`: of the call, not of one batch."""
+    """The writes of a call that was cancelled, or failed between two batches. `is_final`: of the call, not of one
+    batch.
+    """
 
     committed: bool | None
     result: Any = None
@@ -618,7 +624,7 @@ class Outcome:
 
 
 def note_outcome(error: BaseException, outcome: Outcome, text: str) -> None:
-    """Attach an outcome to an exception, in place of that of a batch."""
+    """Attach an outcome to an exception, in place of the outcome of a batch."""
     notes = getattr(error, "__notes__", [])
     if hasattr(error, "collections_store_outcome"):
         notes[:] = [each for each in notes if not each.startswith(_NOTE)]
@@ -627,7 +633,7 @@ def note_outcome(error: BaseException, outcome: Outcome, text: str) -> None:
 
 
 def outcome_of(error: BaseException) -> Outcome | None:
-    """Return the outcome that is attached to an exception, or to one that caused it."""
+    """Return the outcome attached to an exception, or to a cause of the exception."""
     for link in _chain(error):
         outcome: Outcome | None = getattr(link, "collections_store_outcome", None)
         if outcome is not None:
@@ -638,9 +644,9 @@ def outcome_of(error: BaseException) -> Outcome | None:
 def was_committed(error: BaseException) -> bool | None:
     """Return whether a cancelled call wrote: True, everything; False, nothing.
 
-    None: some batches were written, and `partial_result` returns the counts; or it is not known, because the connection
-    was lost during the write; or `error` is not from a cancelled call of this library. The `TimeoutError` of
-    `asyncio.timeout` is as good as the cancellation.
+    None: some batches were written, and `partial_result` returns the counts; or the outcome is unknown, because the
+    connection was lost during the write; or `error` is not from a cancelled call of this library. The `TimeoutError`
+    of `asyncio.timeout` is as good as the cancellation.
 
     >>> was_committed(ValueError()) is None
     True
@@ -650,7 +656,8 @@ def was_committed(error: BaseException) -> bool | None:
 
 
 def _rebuilt(kind: type[CollectionsStoreError], args: tuple[Any, ...]) -> CollectionsStoreError:
-    """Return an error made without its `__init__`, whose arguments are not `args`; pickle restores its attributes.
+    """Return an error without a call of its `__init__`, whose arguments are not `args`; pickle restores the
+    attributes.
 
     >>> import pickle
     >>> pickle.loads(pickle.dumps(InvalidOption("prefix", "too long"))).option
@@ -722,19 +729,19 @@ _STORE_METHODS: Final = {
 
 
 def missing_method(kind: str, name: str) -> str:
-    """Return the message of an `AttributeError` of a collection, with the method to use where there is one."""
+    """Return the message of an `AttributeError` of a collection, with the method to use instead."""
     advice = f": use {_METHODS[name]}" if name in _METHODS else ""
     return f"{kind!r} object has no attribute {name!r}{advice}"
 
 
 def missing_cursor(name: str) -> str:
-    """Return the message of an `AttributeError` or a `TypeError` of what `find` returns, with what to use instead."""
+    """Return the message of an `AttributeError` or a `TypeError` of the results of `find`, with the replacement."""
     advice = f": use {_CURSOR_METHODS[name]}" if name in _CURSOR_METHODS else ""
     return f"find returns a list, which has no method {name}(…) of a cursor{advice}"
 
 
 def missing_collection(kind: str, name: str) -> str:
-    """Return the message of an `AttributeError` of a store or a transaction, with what to use instead."""
+    """Return the message of an `AttributeError` of a store or a transaction, with the replacement."""
     message, own = f"{kind!r} object has no attribute {name!r}", "tx" if "Tran" in kind else "store"
     if name in _STORE_METHODS:
         return f"{message}: use {_STORE_METHODS[name]}"
@@ -742,7 +749,7 @@ def missing_collection(kind: str, name: str) -> str:
 
 
 def refuse_pickling(handle: object) -> Never:
-    """Raise the `TypeError` of an object that belongs to its process; a class has this as `__reduce__`."""
+    """Raise the `TypeError` of an object that belongs to its process; a class has this function as `__reduce__`."""
     kind = type(handle).__name__
     raise TypeError(
         f"cannot pickle or copy {kind!r} object: it holds connections of this process: pass the URL, and open another "
@@ -755,7 +762,7 @@ def _at(what: str, place: str, problem: str) -> str:
 
 
 def shortened(value: object, limit: int = 80) -> str:
-    """Return `repr(value)` cut in the middle, so that a hostile value cannot flood a log."""
+    """Return `repr(value)`, without its middle if long: a hostile value must not flood a log."""
     try:
         text = repr(value)
     except RecursionError:
@@ -768,12 +775,12 @@ def shortened(value: object, limit: int = 80) -> str:
 
 
 def cut(text: str, limit: int = 80) -> str:
-    """Return text, without its middle if it is long."""
+    """Return text, without its middle if long."""
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 4 :]}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the nearest name, if one is near."""
+    """Return the end of an error about an unknown name: the nearest known name, if any is near."""
     from difflib import get_close_matches
 
     return "".join(f": did you mean {each!r}?" for each in get_close_matches(name, known, 1))
