@@ -21,32 +21,18 @@ if TYPE_CHECKING:
     from .changes import ChangeStream
     from .collection import Collection
     from .document import (
-        BulkWriteResult,
-        CollectionInfo,
-        CopiedCollection,
-        CopyProgress,
         DeleteMany,
         DeleteOne,
-        DeleteResult,
         Document,
-        Health,
-        InsertManyResult,
         InsertOne,
-        InsertOneResult,
-        Invalid,
-        Page,
-        PutManyResult,
-        Refusal,
         ReplaceOne,
         UpdateMany,
         UpdateOne,
-        UpdateResult,
-        partial_result,
     )  # fmt: skip
+    from .errors import Refusal
     from .expressions.path import Path
     from .models.fields import F
     from .models.indexes import Indexed
-    from .models.upgrades import UpgradeFailure, UpgradeResult, UpgradeSample
     from .operations.requests import ReturnDocument
     from .options import (
         ChangeSettings,
@@ -60,6 +46,24 @@ if TYPE_CHECKING:
     from .query.index import Explanation, Index
     from .query.projection import Projection
     from .query.sort import Sort
+    from .results import (
+        BulkWriteResult,
+        CollectionInfo,
+        CopiedCollection,
+        CopyProgress,
+        DeleteResult,
+        Health,
+        InsertManyResult,
+        InsertOneResult,
+        Invalid,
+        Page,
+        PutManyResult,
+        UpdateResult,
+        UpgradeFailure,
+        UpgradeResult,
+        UpgradeSample,
+        partial_result,
+    )  # fmt: skip
     from .store import Store
     from .transaction import Transaction
     from .update import Update
@@ -83,15 +87,10 @@ _MODULES = {
     "aio.transaction": "AsyncTransaction",
     "changes": "ChangeStream",
     "collection": "Collection",
-    "document": (
-        "BulkWriteResult CollectionInfo CopiedCollection CopyProgress DeleteMany DeleteOne DeleteResult Document "
-        "Health "
-        "InsertManyResult InsertOne InsertOneResult Invalid Page PutManyResult Refusal ReplaceOne "
-        "UpdateMany UpdateOne UpdateResult partial_result"
-    ),
+    "document": "DeleteMany DeleteOne Document InsertOne ReplaceOne UpdateMany UpdateOne",
+    "errors": "Refusal",
     "models.fields": "F",
     "models.indexes": "Indexed",
-    "models.upgrades": "UpgradeFailure UpgradeResult UpgradeSample",
     "operations.requests": "ReturnDocument",
     "options": "ChangeSettings CollectionSettings ModelSettings StoreOptions VersionSettings",
     "query.change": "Change",
@@ -100,6 +99,10 @@ _MODULES = {
     "expressions.path": "Path",
     "query.projection": "Projection",
     "query.sort": "Sort",
+    "results": (
+        "BulkWriteResult CollectionInfo CopiedCollection CopyProgress DeleteResult Health InsertManyResult InsertOneResult "
+        "Invalid Page PutManyResult UpdateResult UpgradeFailure UpgradeResult UpgradeSample partial_result"
+    ),
     "store": "Store",
     "transaction": "Transaction",
     "update": "Update",

@@ -1,13 +1,13 @@
-r"""Bodies to JSON text and back, and what a body may contain. The only module that uses orjson.
+r"""Bodies to JSON text and back, and the rules for bodies. The only module that uses orjson.
 
 Rules:
 
-1. What is read equals what was written, on every database; else it is rejected. The error names the dotted path of the
-   offending value, and nothing is written.
-2. The text is orjson's: minified, keys as they are, only `"`, `\` and control characters escaped. SQLite 3.40 compares
-   a key's spelling, not its meaning, so every text and every path must be spelled by this module.
-3. A float from 1e16 to 2**64 is written with all its digits (`10000000000000000.0`). Else PostgreSQL would return it as
-   an integer.
+1. Every database returns the written body, or the write is rejected: the error names the dotted path of the offending
+   value, and nothing is written.
+2. The text is orjson's: minified, keys unchanged, only `"`, `\` and control characters escaped. SQLite 3.40 compares a
+   key's spelling, not its meaning, so this module spells every text and every path.
+3. A float from 1e16 to 2**64 is written with all digits (`10000000000000000.0`). Else PostgreSQL would return an
+   integer.
 
 A plain body is walked once, and handed to orjson. Only a body with an unusual value takes the careful way, which knows
 paths.
@@ -50,25 +50,26 @@ decode: Final[Decode] = orjson.loads
 
 
 def is_larger(text: bytes, most: int) -> bool:
-    """Return whether the values of a JSON text take more than `most` bytes at least, spaces and escapes apart. It is not
-    decoded for that: an empty list, 3 bytes with its comma, takes 64 in memory.
+    """Return whether the values of a JSON text take more than `most` bytes, without spaces and escapes. The text is
+    not decoded: an empty list, 3 bytes with its comma, takes 64 in memory.
     """
     return len(text) > most and sum(map(text.count, _STRUCTURE)) > most
 
 
 class BodySkipped(InvalidBody):
-    """A stored body is not what its codec wants, and reads leave it out; a warning names the document."""
+    """A stored body does not fit its codec, and reads leave out the document; a warning names the document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How a store encodes bodies.
+    """The encoding of bodies in a store.
 
-    `max_bytes` limits the encoded body. `nul`: "error" rejects NUL characters, which PostgreSQL cannot store, "replace"
-    writes U+FFFD. `default` is called with each value that is not JSON, and returns one that is, as in `json.dumps`.
+    `max_bytes` limits the encoded body. `nul`: "error" rejects NUL characters, which PostgreSQL cannot store,
+    "replace" writes U+FFFD. `default` is called with each value that is not JSON, and returns JSON, as in
+    `json.dumps`.
 
-    `encode` serves filters and other plain JSON. The bodies of a collection pass `encode_body` and `decode_body`, which
-    a subclass overrides where they are not plain JSON.
+    `encode` serves filters and other plain JSON. The bodies of a collection pass `encode_body` and `decode_body`,
+    which a subclass overrides for bodies that are not plain JSON.
     """
 
     is_plain: ClassVar[bool] = True
@@ -107,7 +108,7 @@ class Codec:
     """Return the text of a stored body, as plain JSON, that an update has changed; raises `InvalidBody`."""
 
     def check_fields(self, parsed: object, what: str = "filter") -> None:
-        """Raise `UnknownField` if what a caller gave as `what` names a field that no body has."""
+        """Raise `UnknownField` if the argument `what` names a field of no body."""
 
     def current(self, document: Document) -> Any:
         """Return the body of a stored document, as plain JSON, for an update to change; raises `InvalidBody`."""
@@ -116,12 +117,12 @@ class Codec:
     if TYPE_CHECKING:
 
         def decode_body(self, text: str | bytes) -> Any:
-            """Return the body of a stored text; raise what `Decode` may raise."""
+            """Return the body of a stored text; raise the errors of `Decode`."""
     else:
         decode_body = staticmethod(decode)
 
     def _careful(self, value: Any, path: tuple[str, ...], depth: int) -> Any:
-        """Return `value` as orjson must spell it."""
+        """Return `value` in the spelling of rules 2 and 3."""
         match value:
             case None | bool():
                 return value
@@ -179,12 +180,12 @@ class Codec:
 
 
 def spell(value: Any) -> str:
-    """Return the one spelling of a string or a number that stored texts use."""
+    """Return a string or a number in the spelling of stored texts."""
     return orjson.dumps(_float(value, ()) if isinstance(value, float) else value).decode()
 
 
 def canonical(value: Any) -> bytes:
-    """Return the one spelling that equal JSON values of all databases have, for comparisons and checksums: minified, keys
+    """Return the only spelling of equal JSON values of all databases, for comparisons and checksums: minified, keys
     sorted by code point, and no minus zero, which PostgreSQL cannot store.
     """
     text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
@@ -202,10 +203,10 @@ def _without_minus_zero(value: Any) -> Any:
 
 
 def _bytes_left(values: Any, depth: int, remaining: int) -> int:
-    """Return what is left of so many bytes for the other values of a body; negative: it is too large, or orjson would
-    not spell a value as rule 1 demands, strings and keys aside.
+    """Return how many of the `remaining` bytes the values of a body leave. Negative: the body is too large, or orjson
+    would spell a value (strings and keys aside) against rule 1.
 
-    A value is a byte at least, and so is what follows it. The walk ends when none is left: a body that contains the
+    A value and its separator take a byte each at least. The walk ends when no byte is left: a body that contains the
     same list again and again may be far larger than the memory.
     """
     remaining -= 2 * len(values)
@@ -231,7 +232,7 @@ def _bytes_left(values: Any, depth: int, remaining: int) -> int:
 
 
 def _check_size(body: Any, most: int) -> None:
-    """Raise `InvalidBody` for a body of more than `most` bytes, as far as its values show, before it is encoded."""
+    """Raise `InvalidBody` for a body of more than `most` bytes, as far as its values show, before the encoding."""
     level, remaining = [(body,)], most + 2
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []

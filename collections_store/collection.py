@@ -12,19 +12,11 @@ from .changes import ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
     Body,
-    BulkWriteResult,
-    DeleteResult,
     Document,
-    FoundDocuments,
-    InsertManyResult,
-    InsertOneResult,
-    Page,
-    PutManyResult,
     ReplaceOne,
     Request,
     UpdateMany,
     UpdateOne,
-    UpdateResult,
     check_id,
     check_ids,
     read_ttl,
@@ -32,7 +24,6 @@ from .document import (
 from .engine.notifier import ChangeNotifier
 from .expressions.evaluation import MEMORY_LIMIT
 from .expressions.path import FieldLike
-from .models.upgrades import UpgradeResult
 from .models.versioned import VersionedCodec
 from .operations import by_id
 from .operations.bulk import Mode
@@ -47,6 +38,17 @@ from .query.change import ChangeKind
 from .query.filter import FilterLike
 from .query.index import Explanation, Index, read_index_name
 from .query.sort import SortLike
+from .results import (
+    BulkWriteResult,
+    DeleteResult,
+    FoundDocuments,
+    InsertManyResult,
+    InsertOneResult,
+    Page,
+    PutManyResult,
+    UpdateResult,
+    UpgradeResult,
+)
 from .update import UpdateLike
 
 T = TypeVar("T")

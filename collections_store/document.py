@@ -1,6 +1,6 @@
-"""What collections hold and methods return: documents, pages, expiry times, write requests and results.
+"""Documents, their ids and times, names of collections, and write requests.
 
-Times are microseconds. No method finds a document after its `expires_at`; `purge_expired` deletes its row later.
+Times are microseconds. No method finds a document after its `expires_at`; `purge_expired` deletes the row later.
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 
 from .errors import (
-    CollectionsStoreError,
     InvalidId,
     InvalidName,
     InvalidOption,
-    missing_cursor,
-    outcome_of,
     shortened,
 )
 from .forks import at_fork
@@ -45,7 +42,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Document(Generic[Body_co]):
-    """A document of a collection: id, body, version and times. The body is JSON, or an instance of the collection's model.
+    """A document of a collection: id, body, version and times. The body is JSON, or an instance of the collection's
+    model.
 
     `version` starts at 1, and every write increments it. A document unpacks as the pair that AEA's storage returns:
 
@@ -87,7 +85,7 @@ class Document(Generic[Body_co]):
 
 
 class _Unfrozen(Generic[Body_co]):
-    """The slots of a `Document`, which can be set."""
+    """The slots of a `Document`, without the freezing."""
 
     __slots__ = ("body", "created_us", "expires_us", "id", "updated_us", "version")
 
@@ -100,7 +98,7 @@ def new_document(  # noqa: PLR0917 - keywords take longer
 ) -> Document:
     """Return `Document(...)` in a fifth of the time.
 
-    A frozen class sets each slot by a call, which would be most of the cost of a row beside its body.
+    A frozen class sets each slot by a call, which would cost more than the rest of a row.
     """
     document: Any = _allocate(_Unfrozen)
     document.id, document.body, document.version = id, body, version
@@ -110,121 +108,10 @@ def new_document(  # noqa: PLR0917 - keywords take longer
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[Body_co]):
-    """A page of documents; `cursor` fetches the next page and is None after the last one.
-
-    >>> [document.id for document in Page((Document("berlin", {}),))]
-    ['berlin']
-    """
-
-    documents: tuple[Document[Body_co], ...]
-    cursor: str | None = None
-
-    def __iter__(self) -> Iterator[Document[Body_co]]:
-        return iter(self.documents)
-
-    def __len__(self) -> int:
-        return len(self.documents)
-
-
-class FoundDocuments(list[Document[Body]]):
-    """The documents that `find` and `list` return: a list, whose errors say what to write in place of the methods of
-    pymongo's cursors.
-    """
-
-    __slots__ = ()
-
-    def sort(self, *fields: Any, key: Any = None, reverse: bool = False) -> None:
-        """Sort the list by a function of a document, as `list.sort` does."""
-        if fields:
-            raise TypeError(missing_cursor("sort"))
-        super().sort(key=key, reverse=reverse)
-
-    if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
-
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(missing_cursor(name), name=name, obj=self)
-
-
-@dataclass(frozen=True, slots=True)
-class Invalid:
-    """A stored body that does not fit the model of its collection, or is no value of a memory: the plain JSON, and why, at
-    the path of a field.
-
-    >>> Invalid({"age": "old"}, "age", "must be an integer").path
-    'age'
-    """
-
-    body: Any
-    path: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
 class Anonymous:
     """A body outside a collection: an element of an array, or the result of a pipeline stage."""
 
     body: Any
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionInfo:
-    """A collection as `Store.collections` lists it.
-
-    `count` is exact. `size` is in bytes: table and indexes on disk if the database reports them, else the sum of the
-    bodies.
-    """
-
-    name: str
-    count: int
-    size: int
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """The state of a store's database, as `Store.health` finds it.
-
-    `is_healthy`: the database answers, and the store can use its tables. `latency`: the seconds until the answer.
-    `schema`: the revision of the tables; None before the first write, which creates them. `is_current`: this version's
-    schema. `is_read_only`: the file or the server accepts no write. `uses_replica`: reads run on a replica at present;
-    None without the option `replicas`. `error`: the reason if not healthy.
-    """
-
-    is_healthy: bool
-    latency: float
-    schema: str | None
-    is_current: bool
-    is_read_only: bool
-    uses_replica: bool | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CopiedCollection:
-    """A collection that was copied: its name and the `count` of its documents.
-
-    `sha256` is the checksum of these in natural order, in hexadecimal: equal for equal documents on any database. Each
-    adds a line of canonical JSON (minified, keys sorted, -0.0 as 0.0) that ends in a line feed: the list of id, body,
-    version, and `created_at`, `updated_at`, `expires_at`, time to live in microseconds, or null.
-    """
-
-    name: str
-    count: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class CopyProgress:
-    """The state of a copy: the collection that is being copied, and how many documents of how many are done in all.
-
-    `total` is an estimate: it counts expired documents, which are not copied. For a backup that is a database file the
-    two count pages, and the collection is "".
-    """
-
-    collection: str
-    done: int
-    total: int
 
 
 def metadatum(document: Document, name: str) -> Any:
@@ -297,7 +184,7 @@ def check_id(id: object) -> str:
 
 
 def first_after(prefix: str) -> str:
-    """Return the first string after all ids that begin with `prefix`.
+    """Return the first string after all ids with the `prefix`.
 
     >>> first_after("users/")
     'users0'
@@ -311,13 +198,13 @@ def first_after(prefix: str) -> str:
 
 
 def is_plain_id(id: object) -> TypeGuard[str]:
-    """Return whether this is a string of ASCII without NUL, which every database stores and compares alike."""
+    """Return whether `id` is a string of ASCII without NUL: every database stores and compares such strings alike."""
     return type(id) is str and id.isascii() and "\0" not in id
 
 
 def new_id() -> str:
-    """Return a new id of 32 characters, greater than all that this process has made: 48 bits of milliseconds, 20 of
-    nanoseconds, and 60 random bits. So indexes grow at their end.
+    """Return a new id of 32 characters, greater than all ids of this process: 48 bits of milliseconds, 20 of
+    nanoseconds, and 60 random bits. Indexes grow at their end.
     """
     global _newest  # noqa: PLW0603
     with _ids_lock:
@@ -331,7 +218,7 @@ _ids_lock = threading.RLock()  # a signal handler may write, too
 
 
 def _after_fork() -> None:
-    """Replace a lock that another thread held."""
+    """Replace a lock of another thread."""
     global _ids_lock  # noqa: PLW0603
     _ids_lock = threading.RLock()
 
@@ -386,7 +273,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class InsertOne(Request):
-    """Insert a document, under a new id unless one is given: see `Collection.insert_one`."""
+    """Insert a document, under a new id by default: see `Collection.insert_one`."""
 
     body: Any
     id: str | None = field(default=None, kw_only=True)
@@ -436,123 +323,3 @@ class DeleteMany(Request):
     """Delete all matching documents: see `Collection.delete_many`."""
 
     filter: Mapping[str, Any] | Any
-
-
-@dataclass(frozen=True, slots=True)
-class InsertOneResult:
-    """The id of the inserted document."""
-
-    inserted_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteResult:
-    """The number of deleted documents."""
-
-    deleted_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateResult:
-    """The numbers of matched and of changed documents, and the id of an upserted one.
-
-    `version` is the new version after an update of one document, or of the upserted one; None after `update_many`, or if
-    none matched.
-    """
-
-    matched_count: int
-    modified_count: int
-    upserted_id: str | None = None
-    version: int | None = field(default=None, compare=False, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A refused item and its error; `position` is its index in the input."""
-
-    position: int
-    id: str | None
-    error: CollectionsStoreError
-
-
-@dataclass(frozen=True, slots=True)
-class PutManyResult:
-    """The numbers of new, of replaced and of unchanged documents (`mode="ignore"`), and the refused ones."""
-
-    inserted_count: int = 0
-    replaced_count: int = 0
-    unchanged_count: int = 0
-    refused: tuple[Refusal, ...] = field(default=(), repr=False)
-
-    @property
-    def written_count(self) -> int:
-        """The number of written documents."""
-        return self.inserted_count + self.replaced_count
-
-    def __add__(self, other: PutManyResult) -> PutManyResult:
-        return PutManyResult(
-            self.inserted_count + other.inserted_count,
-            self.replaced_count + other.replaced_count,
-            self.unchanged_count + other.unchanged_count,
-            self.refused + other.refused,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class InsertManyResult:
-    """The ids of the inserted documents, in their order."""
-
-    inserted_ids: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BulkWriteResult:
-    """The total counts of write requests; `inserted_ids` and `upserted_ids` have ids by the positions of their requests,
-    `refused` the failed requests.
-    """
-
-    inserted_count: int = 0
-    matched_count: int = 0
-    modified_count: int = 0
-    deleted_count: int = 0
-    upserted_ids: dict[int, str] = field(default_factory=dict)
-    inserted_ids: dict[int, str] = field(default_factory=dict, repr=False)
-    refused: tuple[Refusal, ...] = field(default=(), repr=False)
-
-    @property
-    def upserted_count(self) -> int:
-        """The number of upserted documents."""
-        return len(self.upserted_ids)
-
-    def __add__(self, other: Any) -> BulkWriteResult:
-        return BulkWriteResult(
-            self.inserted_count + other.inserted_count,
-            self.matched_count + other.matched_count,
-            self.modified_count + other.modified_count,
-            self.deleted_count + other.deleted_count,
-            {**self.upserted_ids, **other.upserted_ids},
-            {**self.inserted_ids, **other.inserted_ids},
-            self.refused + other.refused,
-        )
-
-
-def partial_result(error: BaseException) -> PutManyResult | BulkWriteResult | None:
-    """Return what `put_many`, `insert_many` or `bulk_write` had written when it was cancelled or failed between two
-    batches; None if `error` is not from such a call, or nothing was written.
-
-    >>> partial_result(ValueError()) is None
-    True
-    """
-    outcome = outcome_of(error)
-    result = None if outcome is None else outcome.result
-    if isinstance(result, InsertManyResult):
-        return PutManyResult(len(result.inserted_ids))
-    return result if isinstance(result, PutManyResult | BulkWriteResult) else None
-
-
-R = TypeVar("R", PutManyResult, BulkWriteResult)
-
-
-def in_order(result: R) -> R:
-    """Return a result with refusals ordered by position."""
-    return replace(result, refused=tuple(sorted(result.refused, key=lambda each: each.position)))

@@ -1,7 +1,7 @@
 """The errors of this library.
 
-Each is also the builtin exception beside it, so `except KeyError` and `except CollectionNotFound` both catch it, and
-has its facts as attributes::
+Each is also the builtin exception in parentheses: `except KeyError` catches a `CollectionNotFound`. The facts of an
+error are attributes::
 
     CollectionsStoreError
     ├── InvalidUrl (ValueError)
@@ -58,10 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Never, Self, get_origin
-
-if TYPE_CHECKING:
-    from . import document
+from typing import Any, Final, Never, Protocol, Self, get_origin
 
 __all__ = [
     "BulkWriteError", "ChangesLost", "CollectionExists", "CollectionNotFound", "CollectionsStoreError",
@@ -103,7 +100,7 @@ class InvalidUrl(CollectionsStoreError, ValueError):
 
 
 class InvalidOption(CollectionsStoreError, ValueError):
-    """The argument `option` is invalid: pass a value that the message asks for."""
+    """The argument `option` is invalid: pass a value as the message asks."""
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"option {option}: {problem}")
@@ -124,9 +121,6 @@ class InvalidName(CollectionsStoreError, ValueError):
 class InvalidId(CollectionsStoreError, ValueError):
     """A document cannot have this `id`: pass a string of up to 2,000 bytes of UTF-8."""
 
-    id: object
-    problem: str
-
     def __init__(self, id: object, problem: str) -> None:
         super().__init__(f"{shortened(id)} cannot be a document's id: {problem}")
         self.id, self.problem = id, problem
@@ -134,13 +128,8 @@ class InvalidId(CollectionsStoreError, ValueError):
 
 class InvalidBody(CollectionsStoreError, ValueError, TypeError):
     """A body has a value that JSON or its model cannot hold, at `path`, or is too large: change the value, or set the
-    store's `default`. Of a stored body, `collection` and `id` name the document.
+    store's `default`. For a stored body, `collection` and `id` name the document.
     """
-
-    path: str
-    problem: str
-    collection: str | None
-    id: str | None
 
     def __init__(
         self, path: str, problem: str, collection: str | None = None, id: str | None = None
@@ -161,13 +150,6 @@ class DocumentTooNew(InvalidBody):
     a downgrade.
     """
 
-    found: int
-    expected: int
-    path: str
-    problem: str
-    collection: str | None
-    id: str | None
-
     def __init__(
         self, found: int, expected: int, collection: str | None = None, id: str | None = None
     ) -> None:
@@ -185,17 +167,9 @@ class DocumentTooNew(InvalidBody):
 
 
 class UpgradeFailed(InvalidBody):
-    """The step from schema version `found` to `wanted` fails for a document, which is unchanged: correct the function, or
-    the document. `__cause__` is what the function raised.
+    """The step from schema version `found` to `wanted` fails for a document, which is unchanged: correct the function,
+    or the document. `__cause__` is the error of the function.
     """
-
-    found: int
-    wanted: int
-    reason: str
-    path: str
-    problem: str
-    collection: str | None
-    id: str | None
 
     def __init__(
         self,
@@ -223,9 +197,6 @@ def _document(collection: str | None, id: str | None) -> str:
 class InvalidFilter(CollectionsStoreError, ValueError):
     """A filter is malformed at `place`: correct it there."""
 
-    place: str
-    problem: str
-
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(_at("filter", place, problem))
         self.place, self.problem = place, problem
@@ -236,9 +207,6 @@ class UnknownField(InvalidFilter, AttributeError):
     collection with `extra="allow"`.
     """
 
-    place: str
-    problem: str
-
     def __init__(self, place: str, problem: str, what: str = "filter") -> None:
         CollectionsStoreError.__init__(self, _at(what, place, problem))
         self.place, self.problem = place, problem
@@ -246,9 +214,6 @@ class UnknownField(InvalidFilter, AttributeError):
 
 class InvalidProjection(CollectionsStoreError, ValueError):
     """A projection is malformed at `place`, or does not fit its filter: correct it there."""
-
-    place: str
-    problem: str
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(_at("projection", place, problem))
@@ -258,9 +223,6 @@ class InvalidProjection(CollectionsStoreError, ValueError):
 class InvalidSort(CollectionsStoreError, ValueError):
     """A sort order is malformed at `field`: correct it there."""
 
-    field: str
-    problem: str
-
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(_at("sort", field, problem))
         self.field, self.problem = field, problem
@@ -268,9 +230,6 @@ class InvalidSort(CollectionsStoreError, ValueError):
 
 class InvalidUpdate(CollectionsStoreError, ValueError):
     """An update is malformed at `place`, whatever the document: correct it there."""
-
-    place: str
-    problem: str
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(_at("update", place, problem))
@@ -280,16 +239,13 @@ class InvalidUpdate(CollectionsStoreError, ValueError):
 class InvalidPipeline(CollectionsStoreError, ValueError):
     """A pipeline is malformed at `place`, which begins with the number of the stage: correct it there."""
 
-    place: str
-    problem: str
-
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(_at("pipeline", place, problem))
         self.place, self.problem = place, problem
 
 
 class InvalidIndex(CollectionsStoreError, ValueError):
-    """An index is not possible because of `field`, a field or an option: change that."""
+    """An index is not possible because of `field`, a field or an option: change the field or the option."""
 
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(_at("index", field, problem))
@@ -316,22 +272,15 @@ class InvalidToken(CollectionsStoreError, ValueError):
 class DocumentNotFound(CollectionsStoreError, KeyError):
     """No document has the `id`: put one, or pass a `default`."""
 
-    collection: str
-    id: str
-
     def __init__(self, collection: str, id: str) -> None:
         super().__init__(f"collection {collection}: there is no document {shortened(id)}")
         self.collection, self.id = collection, id
 
 
 class DocumentsOutdated(CollectionsStoreError, RuntimeError):
-    """Some documents have the older schema version `found`, so a filter, a sort or a unique index over the fields of version
-    `expected` would be wrong: run `upgrade_documents` first. Reads and writes by id upgrade each document.
+    """Documents have the older schema version `found`, so a filter, a sort or a unique index over the fields of
+    version `expected` would be wrong: run `upgrade_documents` first. Reads and writes by id upgrade each document.
     """
-
-    collection: str
-    found: int
-    expected: int
 
     def __init__(self, collection: str, found: int, expected: int) -> None:
         super().__init__(
@@ -343,18 +292,15 @@ class DocumentsOutdated(CollectionsStoreError, RuntimeError):
 
 
 class VersionConflict(CollectionsStoreError, RuntimeError):
-    """The document `id` has the version `found`, not `expected` (None: no document), and was not written: read it again."""
-
-    collection: str
-    id: str
-    expected: int | None
-    found: int | None
+    """The document `id` has the version `found`, not `expected` (None: no document), and was not written: read the
+    document again.
+    """
 
     def __init__(self, collection: str, id: str, expected: int | None, found: int | None) -> None:
-        must = "not be there" if expected is None else f"have version {expected}"
-        has = "there is none" if found is None else f"it has version {found}"
+        must = "not exist" if expected is None else f"have version {expected}"
+        got = "no document" if found is None else f"version {found}"
         super().__init__(
-            f"collection {collection}: {shortened(id)} should {must}, but {has}: "
+            f"collection {collection}: {shortened(id)} must {must}, got {got}: "
             "read the document again, then repeat the change"
         )
         self.collection, self.id, self.expected, self.found = collection, id, expected, found
@@ -362,11 +308,6 @@ class VersionConflict(CollectionsStoreError, RuntimeError):
 
 class DuplicateKey(CollectionsStoreError, ValueError):
     """A unique `index` prevents the write of `id`, because another document has the values `key`: change these."""
-
-    collection: str
-    index: str
-    key: dict[str, Any]
-    id: str | None
 
     def __init__(
         self,
@@ -388,17 +329,15 @@ class DuplicateKey(CollectionsStoreError, ValueError):
 class UpdateRefused(CollectionsStoreError, ValueError):
     """An update does not fit the value at `place` of the document `id`, which is unchanged: change either."""
 
-    id: str
-    place: str
-    problem: str
-
     def __init__(self, id: str, place: str, problem: str) -> None:
         super().__init__(_at(f"update of {shortened(id)}", place, problem))
         self.id, self.place, self.problem = id, place, problem
 
 
 class BulkWriteError(CollectionsStoreError, RuntimeError):
-    """Some of many writes failed: `result` has these with their errors, and the counts of the others, which were written."""
+    """Some of many writes failed: `result` has the refused items with their errors, and the counts of the completed
+    writes.
+    """
 
     def __init__(self, collection: str, result: Any) -> None:
         first, count = result.refused[0], len(result.refused)
@@ -408,11 +347,32 @@ class BulkWriteError(CollectionsStoreError, RuntimeError):
             f"({first.error}){more}: see `result` for what was written"
         )
         self.collection = collection
-        self.result: document.PutManyResult | document.BulkWriteResult = result
+        self.result: PartialResult = result
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refused item and its error; `position` is its index in the input."""
+
+    position: int
+    id: str | None
+    error: CollectionsStoreError
+
+
+class PartialResult(Protocol):
+    """The common attributes of `PutManyResult` and `BulkWriteResult`."""
+
+    @property
+    def inserted_count(self) -> int:
+        """The number of new documents."""
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """The refused items."""
 
 
 class CollectionNotFound(CollectionsStoreError, KeyError):
-    """No collection has the `name`: put a document into it first, or check the name."""
+    """No collection has the `name`: put a document into the collection first, or check the name."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         super().__init__(f"there is no collection {name!r}{did_you_mean(name, known)}")
@@ -428,8 +388,8 @@ class CollectionExists(CollectionsStoreError, ValueError):
 
 
 class CopyFailed(CollectionsStoreError, RuntimeError):
-    """A copy to the `collection` ended early: others write to it, or it does not hold what was written. Run the copy again
-    once nobody else uses the collection: it goes on where it ended.
+    """A copy to the `collection` ended early: other clients write to the collection, or its documents differ from the
+    copied ones. Run the copy again when nobody else uses the collection: the copy continues.
     """
 
     def __init__(self, collection: str, problem: str) -> None:
@@ -440,16 +400,13 @@ class CopyFailed(CollectionsStoreError, RuntimeError):
 class InvalidBackup(CollectionsStoreError, ValueError):
     """The `file` is no backup, or is damaged at `place`; nothing was restored."""
 
-    file: str
-    place: str
-
     def __init__(self, file: str, place: str, problem: str) -> None:
         super().__init__(f"{file!r}, {place}: {problem}" if place else f"{file!r}: {problem}")
         self.file, self.place = file, place
 
 
 class IndexExists(CollectionsStoreError, ValueError):
-    """Another index has the `name`, or the same fields with other options: drop it first."""
+    """Another index has the `name`, or the same fields with other options: drop the other index first."""
 
     def __init__(self, name: str, existing: str) -> None:
         super().__init__(
@@ -462,10 +419,6 @@ class ChangesLost(CollectionsStoreError, RuntimeError):
     """Changes after `token` were deleted, or recorded without the bodies that a filter needs: read the documents, and
     watch after `oldest` (None: the collection records no changes).
     """
-
-    collection: str
-    token: str
-    oldest: str | None
 
     def __init__(self, collection: str, token: str, oldest: str | None) -> None:
         advice = "changes are no longer recorded"
@@ -485,11 +438,6 @@ class InvalidOperand(CollectionsStoreError, ValueError):
     a pipeline, None in a filter.
     """
 
-    operator: str
-    problem: str
-    found: Any
-    place: str | None
-
     def __init__(
         self, operator: str, problem: str, found: Any = None, place: str | None = None
     ) -> None:
@@ -502,10 +450,6 @@ class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):
     """The stage `stage` of a pipeline at `place` (`""`: its result) holds more than `limit` bytes: reduce the documents
     before it, or pass a larger `memory_limit`.
     """
-
-    place: str
-    stage: str
-    limit: int
 
     def __init__(self, place: str, stage: str, limit: int) -> None:
         where = f", at {place!r}: {stage}" if place else ": the result"
@@ -533,16 +477,13 @@ class PatternLimitExceeded(CollectionsStoreError, RuntimeError):
 class InvalidDialogueMessage(CollectionsStoreError, ValueError):
     """The `message` is not valid in its dialogue, or not now, and was not saved: drop or correct it."""
 
-    message: Any
-    problem: str
-
     def __init__(self, message: Any, problem: str) -> None:
         super().__init__(f"{shortened(message, 200)}: {problem}")
         self.message, self.problem = message, problem
 
 
 class RepeatedMessage(InvalidDialogueMessage):
-    """The `message` was accepted before, and `dialogue` holds it: count it as delivered."""
+    """The `message` was accepted before, and `dialogue` holds it: count the message as delivered."""
 
     def __init__(self, message: Any, dialogue: Any) -> None:
         super().__init__(message, "it was accepted before")
@@ -550,7 +491,7 @@ class RepeatedMessage(InvalidDialogueMessage):
 
 
 class DialogueNotFound(CollectionsStoreError, KeyError):
-    """No dialogue has the `label`, or the message belongs to none: begin one with an initial message."""
+    """No dialogue has the `label`, or the message belongs to none: begin a dialogue with an initial message."""
 
     def __init__(self, label: Any, problem: str = "there is no such dialogue") -> None:
         super().__init__(f"{shortened(label, 200)}: {problem}")
@@ -571,7 +512,7 @@ class DialogueConflict(CollectionsStoreError, RuntimeError):
 
 
 class DialoguesNotSaved(CollectionsStoreError, RuntimeError):
-    """Some dialogues were not saved, for the reasons in `errors` by label: correct these, and save again."""
+    """Some dialogues were not saved, for the reasons in `errors` by label: correct the causes, and save again."""
 
     def __init__(self, errors: Any) -> None:
         (label, first), *others = errors.items()
@@ -585,10 +526,6 @@ class NotTheCreator(CollectionsStoreError, PermissionError):
     another policy.
     """
 
-    name: str
-    creator: str
-    skill: str
-
     def __init__(self, name: str, creator: str, skill: str) -> None:
         super().__init__(
             f"memory {shortened(name)}: skill {shortened(creator)} created it, so {shortened(skill)} cannot "
@@ -601,11 +538,11 @@ class NotTheCreator(CollectionsStoreError, PermissionError):
 
 
 class StoreClosed(CollectionsStoreError, RuntimeError):
-    """The store was closed, or belongs to the process that this one was forked from: open another."""
+    """The store was closed, or belongs to the parent process of a fork: open another."""
 
 
 class TransactionEnded(CollectionsStoreError, RuntimeError):
-    """The transaction was committed or rolled back: begin another. `__cause__` is the error that rolled it back."""
+    """The transaction was committed or rolled back: begin another. `__cause__` is the error that caused the rollback."""
 
 
 class MissingExtra(CollectionsStoreError, ImportError):
@@ -620,9 +557,6 @@ class MissingExtra(CollectionsStoreError, ImportError):
 
 class SchemaError(CollectionsStoreError, RuntimeError):
     """The database has the schema `found`, and this version of the library needs `expected`."""
-
-    found: str
-    expected: str
 
     def __init__(self, message: str, *, found: str, expected: str) -> None:
         super().__init__(message)
@@ -648,16 +582,13 @@ class DatabaseUnavailable(DatabaseError, ConnectionError):
     attempt cannot succeed, because the SQLite file was replaced, or was open when this process was forked.
     """
 
-    in_doubt: bool
-    is_final: bool
-
     def __init__(self, message: str, *, in_doubt: bool = False, is_final: bool = False) -> None:
         super().__init__(message)
         self.in_doubt, self.is_final = in_doubt, is_final
 
 
 class ReadOnlyDatabase(DatabaseUnavailable):
-    """The server cannot write, and wrote nothing: it is a standby, or was the primary before a failover."""
+    """The server cannot write, and wrote nothing: the server is a standby, or was the primary before a failover."""
 
 
 class DatabaseBusy(DatabaseError, TimeoutError):
@@ -672,7 +603,7 @@ class DatabaseBusy(DatabaseError, TimeoutError):
 
 
 class TransactionConflict(DatabaseError):
-    """Another transaction was in conflict with this one: run it again, as `Store.run_transaction` does."""
+    """Another transaction was in conflict with this one: run the transaction again, as `Store.run_transaction` does."""
 
 
 # -- what a cancelled call wrote -------------------------------------------------------------
@@ -683,7 +614,9 @@ _NOTE: Final = "collections_store "
 
 @dataclass(slots=True)
 class Outcome:
-    """What a call wrote that was cancelled, or failed between two batches. `is_final`: of the call, not of one batch."""
+    """The writes of a call that was cancelled, or failed between two batches. `is_final`: of the call, not of one
+    batch.
+    """
 
     committed: bool | None
     result: Any = None
@@ -691,7 +624,7 @@ class Outcome:
 
 
 def note_outcome(error: BaseException, outcome: Outcome, text: str) -> None:
-    """Attach an outcome to an exception, in place of that of a batch."""
+    """Attach an outcome to an exception, in place of the outcome of a batch."""
     notes = getattr(error, "__notes__", [])
     if hasattr(error, "collections_store_outcome"):
         notes[:] = [each for each in notes if not each.startswith(_NOTE)]
@@ -700,7 +633,7 @@ def note_outcome(error: BaseException, outcome: Outcome, text: str) -> None:
 
 
 def outcome_of(error: BaseException) -> Outcome | None:
-    """Return the outcome that is attached to an exception, or to one that caused it."""
+    """Return the outcome attached to an exception, or to a cause of the exception."""
     for link in _chain(error):
         outcome: Outcome | None = getattr(link, "collections_store_outcome", None)
         if outcome is not None:
@@ -711,9 +644,9 @@ def outcome_of(error: BaseException) -> Outcome | None:
 def was_committed(error: BaseException) -> bool | None:
     """Return whether a cancelled call wrote: True, everything; False, nothing.
 
-    None: some batches were written, and `partial_result` returns the counts; or it is not known, because the connection
-    was lost during the write; or `error` is not from a cancelled call of this library. The `TimeoutError` of
-    `asyncio.timeout` is as good as the cancellation.
+    None: some batches were written, and `partial_result` returns the counts; or the outcome is unknown, because the
+    connection was lost during the write; or `error` is not from a cancelled call of this library. The `TimeoutError`
+    of `asyncio.timeout` is as good as the cancellation.
 
     >>> was_committed(ValueError()) is None
     True
@@ -723,7 +656,8 @@ def was_committed(error: BaseException) -> bool | None:
 
 
 def _rebuilt(kind: type[CollectionsStoreError], args: tuple[Any, ...]) -> CollectionsStoreError:
-    """Return an error made without its `__init__`, whose arguments are not `args`; pickle restores its attributes.
+    """Return an error without a call of its `__init__`, whose arguments are not `args`; pickle restores the
+    attributes.
 
     >>> import pickle
     >>> pickle.loads(pickle.dumps(InvalidOption("prefix", "too long"))).option
@@ -795,19 +729,19 @@ _STORE_METHODS: Final = {
 
 
 def missing_method(kind: str, name: str) -> str:
-    """Return the message of an `AttributeError` of a collection, with the method to use where there is one."""
+    """Return the message of an `AttributeError` of a collection, with the method to use instead."""
     advice = f": use {_METHODS[name]}" if name in _METHODS else ""
     return f"{kind!r} object has no attribute {name!r}{advice}"
 
 
 def missing_cursor(name: str) -> str:
-    """Return the message of an `AttributeError` or a `TypeError` of what `find` returns, with what to use instead."""
+    """Return the message of an `AttributeError` or a `TypeError` of the results of `find`, with the replacement."""
     advice = f": use {_CURSOR_METHODS[name]}" if name in _CURSOR_METHODS else ""
     return f"find returns a list, which has no method {name}(…) of a cursor{advice}"
 
 
 def missing_collection(kind: str, name: str) -> str:
-    """Return the message of an `AttributeError` of a store or a transaction, with what to use instead."""
+    """Return the message of an `AttributeError` of a store or a transaction, with the replacement."""
     message, own = f"{kind!r} object has no attribute {name!r}", "tx" if "Tran" in kind else "store"
     if name in _STORE_METHODS:
         return f"{message}: use {_STORE_METHODS[name]}"
@@ -815,7 +749,7 @@ def missing_collection(kind: str, name: str) -> str:
 
 
 def refuse_pickling(handle: object) -> Never:
-    """Raise the `TypeError` of an object that belongs to its process; a class has this as `__reduce__`."""
+    """Raise the `TypeError` of an object that belongs to its process; a class has this function as `__reduce__`."""
     kind = type(handle).__name__
     raise TypeError(
         f"cannot pickle or copy {kind!r} object: it holds connections of this process: pass the URL, and open another "
@@ -828,7 +762,7 @@ def _at(what: str, place: str, problem: str) -> str:
 
 
 def shortened(value: object, limit: int = 80) -> str:
-    """Return `repr(value)` cut in the middle, so that a hostile value cannot flood a log."""
+    """Return `repr(value)`, without its middle if long: a hostile value must not flood a log."""
     try:
         text = repr(value)
     except RecursionError:
@@ -841,12 +775,12 @@ def shortened(value: object, limit: int = 80) -> str:
 
 
 def cut(text: str, limit: int = 80) -> str:
-    """Return text, without its middle if it is long."""
+    """Return text, without its middle if long."""
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 4 :]}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of an error about an unknown name: the nearest name, if one is near."""
+    """Return the end of an error about an unknown name: the nearest known name, if any is near."""
     from difflib import get_close_matches
 
     return "".join(f": did you mean {each!r}?" for each in get_close_matches(name, known, 1))

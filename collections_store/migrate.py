@@ -30,7 +30,7 @@ from .engine.executor import run_within, translated
 from .engine.pool import PooledConnection, check_driver
 from .engine.single_use import run_apart
 from .errors import InvalidOption, SchemaOutdated, SchemaTooNew, shortened
-from .models.upgrades import UpgradeResult, Upgrades
+from .models.upgrades import Upgrades
 from .models.versioned import VersionedCodec
 from .operations import upgrades as procedures
 from .operations.catalogue import Catalogue, read_options
@@ -40,6 +40,7 @@ from .operations.procedures import CallFunction, Pause
 from .operations.schema import create_or_find, read_revision
 from .operations.session import DriverSession, SharedSession
 from .options import Names, Options, VersionSettings, read_url
+from .results import UpgradeResult
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
 from .sql.schema import REVISION, catalogue_table, documents_table, feed_table

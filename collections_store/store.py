@@ -12,7 +12,7 @@ from typing import Any, Final, Self, TypeVar, Unpack, cast, get_args
 import sqlalchemy as sa
 
 from .collection import Runner
-from .document import CopiedCollection, CopyProgress, Health, check_name
+from .document import check_name
 from .engine.backup.backup import back_up, restore
 from .engine.backup.copying import copy_to
 from .engine.core import Core
@@ -22,6 +22,7 @@ from .errors import DatabaseUnavailable, InvalidOption, TransactionConflict, sho
 from .operations.collections import FindTable
 from .operations.operation import Operation
 from .options import Consistency, Isolation, StoreOptions, check_choice, check_flag, check_function
+from .results import CopiedCollection, CopyProgress, Health
 from .sql.schema import mapped_class
 from .transaction import Collections, StoreTransactionContext, Transaction, bound
 

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from .codec import Codec
 from .collection import Collection, Runner, VersionedRunner
-from .document import SKILL_MEMORY, Body, CollectionInfo, Invalid, check_name
+from .document import SKILL_MEMORY, Body, check_name
 from .engine.core import Core
 from .engine.executor import run_within, translated
 from .engine.inherited import protect
@@ -55,6 +55,7 @@ from .options import (
     check_flag,
 )
 from .query.index import Index
+from .results import CollectionInfo, Invalid
 from .sql.dialects.protocols import TableVanished
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ PACKAGE = PROJECT / "collections_store"
 LAYERS = (
     "errors forks",
     "expressions.classes expressions.values expressions.path expressions.budget expressions.patterns",
-    "document codec",
+    "document codec results",
     "expressions",
     "query.json_schema",
     "query",
@@ -44,7 +44,7 @@ LAYERS = (
 )
 """Rows from the bottom up: a module imports only modules of rows below, or of its own row."""
 
-PURE = {"errors", "document", "codec", "expressions", "query", "aggregation", "update"}
+PURE = {"errors", "document", "codec", "results", "expressions", "query", "aggregation", "update"}
 PUBLIC = (
     "collections_store",
     "collections_store.memory",

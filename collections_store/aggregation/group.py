@@ -19,7 +19,7 @@ _OVERHEAD: Final = 200
 
 
 class State:
-    """The state of one accumulator in one group. This one is `$sum`."""
+    """The state of an accumulator in a group. The base class is `$sum`."""
 
     __slots__ = ("_total",)
 
@@ -27,7 +27,7 @@ class State:
         self._total = Total()
 
     def add(self, value: Any, times: int) -> None:
-        """Add a value that occurs so many times."""
+        """Add a value that occurs `times` times."""
         if is_number(value):
             self._total.add(value, times)
 
@@ -44,7 +44,7 @@ class _Average(State):
 
 
 class _Last(State):
-    """Holds one value. `_size` is 0 before the first."""
+    """Holds a value. `_size` is 0 before the first."""
 
     __slots__ = ("_memory", "_ordered", "_size", "_value")
 
@@ -133,7 +133,7 @@ _STATES: Final[dict[AccumulatorName, Callable[[StageMemory, bool], State]]] = {
 def grouped(
     stage: Group, rows: Iterable[tuple[Row, int]], context: Context, place: str
 ) -> Iterator[Row]:
-    """Yield a body for each group, once all rows are read; a row occurs so many times."""
+    """Yield a body for each group after reading all rows, with their numbers of occurrences."""
     memory = StageMemory(place, context.memory_limit)
     groups = dict[Hashable, tuple[Any, list[State]]]()
     with placed(place):
@@ -160,9 +160,9 @@ def grouped(
 
 
 def paths_of(stage: Group) -> tuple[Keys, ...] | None:
-    """Return the fields that a group reads; None: it reads whole documents, or their order.
+    """Return the fields that a group reads; None: the group reads whole documents, or their order.
 
-    Of two fields, one within the other, the outer one is enough.
+    A field within another field of the group is left out.
     """
     if any(each.operator in {"$first", "$last", "$push"} for _, each in stage.fields):
         return None

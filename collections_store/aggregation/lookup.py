@@ -1,12 +1,12 @@
 """`$lookup`: the documents of another collection for each row.
 
-Rows are read in batches: one filter fetches the documents for a batch, and they are assigned to its rows here. The rules
+Rows are read in batches: one filter fetches the documents for a batch, and this module assigns them to rows. The rules
 for equal fields are those of MongoDB's server up to 8.2:
 
 * An array in the row's field stands for its elements, a missing value and an empty array for null.
-* The other field is compared as in a filter: a row finds what `find` does for one of its values.
+* The other field is compared as in a filter: a row finds the same documents as `find` for each of its values.
 
-Metadata (`$id`) is compared as it is.
+Metadata (`$id`) is compared unchanged.
 """
 
 from __future__ import annotations
@@ -22,16 +22,7 @@ from ..expressions.budget import spend
 from ..expressions.evaluation import key_of
 from ..expressions.path import Path
 from ..expressions.values import MISSING
-from ..query.conditions import (
-    And,
-    Condition,
-    Equals,
-    Field,
-    Metadata,
-    Or,
-    Value,
-    values_of,
-)
+from ..query.conditions import And, Condition, Equals, Field, Metadata, Or, Value, values_of
 from ..query.filter import Filter, conjuncts
 from ..query.matcher import distinct_values, values_at
 from ..query.parser import one_of
@@ -139,7 +130,7 @@ class _Join:
 
 
 def _searched(row: Row, local: Side) -> list[Any]:
-    """Return the values that a row searches for; null, if its field has none."""
+    """Return the values that a row searches for; null for a missing or empty field."""
     if not isinstance(local, str):
         return list(distinct_values(row.body, local)) or [None]
     return [metadatum(row, local) if isinstance(row, Document) else None]
@@ -154,7 +145,7 @@ def _foreign_values(document: Document, foreign: Side) -> Iterator[Any]:
 
 
 def _any_of(foreign: Side, searched: list[list[Any]]) -> Filter:
-    """Return the filter that finds the documents for all rows of a batch."""
+    """Return the filter for the documents of all rows of a batch."""
     distinct = {key_of(each): each for values in searched for each in values}
     values = [Value.of(each) for each in distinct.values()]
     if isinstance(foreign, str):  # ids are strings, other metadata numbers or null
@@ -171,7 +162,7 @@ def _any_of(foreign: Side, searched: list[list[Any]]) -> Filter:
 
 
 def _first_filter(steps: tuple[PlacedStage, ...]) -> tuple[Filter, tuple[PlacedStage, ...]]:
-    """Split off the conditions of a first `$match` that have no variables: a database may evaluate them."""
+    """Split off the conditions of a first `$match` without variables: a database may evaluate them."""
     if not steps or not isinstance(steps[0].stage, Match):
         return Filter(), steps
     conditions = conjuncts(steps[0].stage.filter.condition)
@@ -186,7 +177,7 @@ def _first_filter(steps: tuple[PlacedStage, ...]) -> tuple[Filter, tuple[PlacedS
 
 
 def _fresh(document: Document, position: int, used: set[int]) -> Document:
-    """Return the document; from its second use on a copy, so that no two rows share one."""
+    """Return the document; from its second use on a copy, because rows must not share documents."""
     if position in used:
         return replace(document, body=_copied(document.body))
     used.add(position)

@@ -1,4 +1,4 @@
-"""Pipeline parser: accepts what MongoDB's server accepts. An error names the place of everything else."""
+"""Pipeline parser: accepts the pipelines of MongoDB's server; an error names the place of anything else."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class PipelineParser:
             raise InvalidPipeline(where, error.problem) from error
 
     def _project(self, operand: Any, place: str) -> Stage:
-        """Parse `$project`: either included and computed fields, or excluded ones. `_id` is included by default."""
+        """Parse `$project`: either included and computed fields, or excluded fields. `_id` is included by default."""
         leaves = list(self._leaves(_fields(operand, place), (), place, flags=True))
         others = [leaf for keys, leaf, _ in leaves if keys != ("_id",)]
         id_leaf = next((leaf for keys, leaf, _ in leaves if keys == ("_id",)), None)
@@ -314,7 +314,7 @@ def _makes_id(stage: Mapping[str, Any]) -> bool:
 
 
 def _side(dotted: Any, place: str, names_id: bool) -> Side:
-    """Parse a field that `$lookup` compares: a path, or metadata such as `$id`."""
+    """Parse a field of `$lookup`: a path, or metadata such as `$id`."""
     special = ("$", "_id") if names_id else ("$",)
     if not isinstance(dotted, str) or not dotted.startswith(special):
         return _path(dotted, place)
@@ -333,7 +333,7 @@ def _fields(operand: Any, place: str) -> dict[str, Any]:
 
 
 def _tree(leaves: Iterable[tuple[Keys, Entry, str]]) -> Tree:
-    """Return the leaves as a tree; two for one field are an error."""
+    """Return the leaves as a tree; two for the same field are an error."""
     root: dict[str, Any] = {}
     for keys, entry, place in leaves:
         *above, last = keys

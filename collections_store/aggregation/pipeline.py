@@ -1,7 +1,7 @@
-"""Pipelines, and how their stages run over rows.
+"""Pipelines, and how stages run over rows.
 
-Stages run lazily: rows that only pass through take no memory, and `$limit` ends the reading. `Pipeline.leading` returns
-what a database can do first.
+Stages run lazily: rows that only pass through take no memory, and `$limit` ends the reading. `Pipeline.leading`
+returns the part for the database.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SLACK = 100
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Stages, one after the other. An empty pipeline returns every body unchanged.
+    """Stages in their order. An empty pipeline returns every body unchanged.
 
     >>> people = [{"city": "Rome"}, {"city": "Oslo"}, {"city": "Rome"}]
     >>> pipeline = Pipeline.parse([{"$sortByCount": "$city"}])
@@ -62,7 +62,7 @@ class Pipeline:
 
     @classmethod
     def parse(cls, pipeline: Any, codec: Codec = Codec()) -> Pipeline:  # noqa: B008
-        """Parse a list of stages, or return a `Pipeline`; raises `InvalidPipeline`, which names the place."""
+        """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place."""
         if isinstance(pipeline, Pipeline):
             return pipeline
         return cls(PipelineParser(codec).steps(pipeline))
@@ -83,21 +83,21 @@ class Pipeline:
         return (row.body for row in run(self.steps, rows, context))
 
     def fields(self) -> tuple[Keys, ...] | None:
-        """Return the fields that the pipeline reads if it begins with a `$group`; None: it does not, or reads whole
-        documents or their order.
+        """Return the fields that a pipeline with a leading `$group` reads. None: no leading `$group`, or the pipeline
+        reads whole documents or their order.
         """
         stage = self.steps[0].stage if self.steps else None
         return paths_of(stage) if isinstance(stage, Group) else None
 
     def run_counted(self, rows: Iterable[tuple[Row, int]], context: Context) -> Iterator[Any]:
-        """Run a pipeline that begins with a `$group` over rows that occur so many times each."""
+        """Run a pipeline with a leading `$group` over rows and their numbers of occurrences."""
         first, *others = self.steps
         assert isinstance(first.stage, Group)
         groups = grouped(first.stage, rows, context, first.place)
         return (row.body for row in run(tuple(others), groups, context))
 
     def collections(self) -> Iterator[str]:
-        """Yield the collections that `$lookup` reads."""
+        """Yield the collections of `$lookup`."""
         for step in self.steps:
             if isinstance(step.stage, stages.Lookup):
                 yield step.stage.collection
@@ -110,7 +110,7 @@ class Pipeline:
         return filter, Pipeline(self.steps[len(filters) :])
 
     def computing(self) -> str | None:
-        """Return the place of the first of the stages in `filtered` that has an expression."""
+        """Return the place of the first stage in `filtered` with an expression."""
         return next((place for place, match in self._matches() if match.computes()), None)
 
     def _matches(self) -> Iterator[tuple[str, stages.Match]]:
@@ -119,7 +119,7 @@ class Pipeline:
                 yield step.place, step.stage
 
     def leading(self) -> Leading:
-        """Return what a database can do first, and the rest of the pipeline."""
+        """Return the part of the pipeline for the database, and the rest."""
         filter, behind = self.filtered()
         sort, skip, limit, number, place = None, 0, None, 0, ""
         for step in behind.steps:
@@ -143,8 +143,8 @@ class Pipeline:
 class Leading:
     """The beginning of a pipeline, in this order: a filter, a sort, a window.
 
-    `count` is the field of a `$count` directly behind the filter: then there is no sort and no window. `rest` is the rest
-    of the pipeline, `place` that of the sort.
+    `count` is the field of a `$count` directly behind the filter: then sort and window are empty. `rest` is the rest
+    of the pipeline, `place` the place of the sort.
     """
 
     filter: Filter
@@ -160,7 +160,7 @@ class Leading:
 
 
 def run(steps: tuple[PlacedStage, ...], rows: Iterable[Row], context: Context) -> Iterator[Row]:
-    """Return the rows that the last step returns."""
+    """Return the rows of the last step."""
     rows = iter(rows)
     for number, step in enumerate(steps):
         rows = _stepped(step, rows, context, steps[number + 1 :])
@@ -296,7 +296,7 @@ def _new_body(stage: stages.Change, body: Any, scope: Scope, place: str) -> Any:
 
 
 def _included(tree: Tree, value: Any, scope: Scope) -> Any:
-    """Return a value with the named and the computed fields; `MISSING`: it has none. Arrays: for each element."""
+    """Return a value with the named and the computed fields, or `MISSING` without any. Arrays: for each element."""
     if isinstance(value, list):
         found = [_included(tree, each, scope) for each in value]
         return [each for each in found if each is not MISSING]

@@ -1,7 +1,7 @@
-"""Rows, which pass from stage to stage, and the memory that stages hold.
+"""Rows, which pass from stage to stage, and the memory of stages.
 
-A row is a body. As long as it stems from one document of the collection it is that `Document` with its present body, so
-that `$id` and `{"$meta": "version"}` have a value; a `$group` creates `Anonymous` bodies.
+A row is a body. While a row stems from one document of the collection, the row is the `Document` with the present
+body, and `$id` and `{"$meta": "version"}` have a value. A `$group` creates `Anonymous` bodies.
 """
 
 from __future__ import annotations
@@ -14,13 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from ..document import Anonymous, Document, new_document
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..expressions.classes import value_class
-from ..expressions.evaluation import (
-    MEMORY_LIMIT,
-    OperandError,
-    Scope,
-    checked,
-    size_of,
-)
+from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, checked, size_of
 from ..expressions.nodes import Node, evaluate
 from ..expressions.values import MISSING
 from ..query.filter import Filter
@@ -33,7 +27,7 @@ class Source(Protocol):
     """Provides the documents of other collections to `$lookup`."""
 
     def find(self, collection: str, filter: Filter) -> Iterable[Document]:
-        """Return the documents that match, in natural order; none, if there is no such collection."""
+        """Return the matching documents in natural order; none without a collection of that name."""
 
 
 class NoCollections:
@@ -60,7 +54,7 @@ class Context:
 
 
 class StageMemory:
-    """The memory that one stage holds, in bytes."""
+    """The memory of one stage, in bytes."""
 
     __slots__ = ("_limit", "_place", "_seen", "held")
 
@@ -71,13 +65,13 @@ class StageMemory:
         self._seen: set[int] = set()
 
     def hold(self, size: int) -> None:
-        """Hold so many bytes more; raises `MemoryLimitExceeded`."""
+        """Hold more bytes; raise `MemoryLimitExceeded`."""
         self.held += size
         if self.held > self._limit:
             raise MemoryLimitExceeded(self._place, name_at(self._place), self._limit)
 
     def measure(self, value: Any) -> int:
-        """Return the size of a value; raises `MemoryLimitExceeded` if it alone exceeds the limit."""
+        """Return the size of a value; raise `MemoryLimitExceeded` for a value larger than the limit."""
         try:
             size = size_of(value, self._limit)
         except OperandError as error:
@@ -87,17 +81,17 @@ class StageMemory:
         return size
 
     def hold_value(self, value: Any) -> int:
-        """Hold a value; returns its size."""
+        """Hold a value; return its size."""
         size = self.measure(value)
         self.hold(size)
         return size
 
     def hold_shared(self, value: Any) -> None:
-        """Hold a value that is never released: parts that such values share are held once."""
+        """Hold a value that is never released. Parts shared by such values are held once."""
         self.hold(size_of(value, self._limit, self._seen))
 
     def release(self, size: int) -> None:
-        """Hold so many bytes less."""
+        """Hold fewer bytes."""
         self.held -= size
 
 
@@ -119,7 +113,7 @@ def placed(place: str | None) -> Iterator[None]:
 
 
 def computed(expression: Node, scope: Scope) -> Any:
-    """Return the value of an expression; raises `InvalidOperand` if it is too large."""
+    """Return the value of an expression; raise `InvalidOperand` for a value that is too large."""
     value = evaluate(expression, scope)
     if not isinstance(value, list | dict):
         return value
@@ -138,7 +132,9 @@ def with_body(row: Row, body: Any) -> Row:
 
 
 def with_value(body: Any, keys: Keys, value: Any) -> Any:
-    """Return the body with a value at a path, or without one (`MISSING`). Objects replace other values on the path."""
+    """Return the body with a value at a path, or without a value there (`MISSING`). Objects replace other values on
+    the path.
+    """
     if not keys:
         return value
     key, *rest = keys

@@ -1,4 +1,4 @@
-"""The classes of which a pipeline consists: one for each stage, immutable, parsed from MongoDB's documents.
+"""The classes of a pipeline: one for each stage, immutable, parsed from MongoDB's documents.
 
 Some stages are parsed as others: `$set` is `$addFields`, `$unset` a `$project` that excludes fields, `$sortByCount` a
 `$group` and a `$sort`, `{"$count": {}}` in a `$group` is `{"$sum": 1}`.
@@ -29,7 +29,7 @@ class Named:
 
 @value_class(eq=True)
 class Tree:
-    """The fields of an object that a stage names or computes."""
+    """The fields of an object, named or computed."""
 
     entries: tuple[tuple[str, Entry], ...]
 
@@ -46,7 +46,7 @@ Entry: TypeAlias = Tree | Named | Node
 
 @value_class(eq=True)
 class Match:
-    """Select the rows that match (`$match`)."""
+    """Select the matching rows (`$match`)."""
 
     filter: Filter
 
@@ -57,7 +57,7 @@ class Match:
 
 @value_class(eq=True)
 class Project:
-    """Include the named fields and add the computed ones (`$project`)."""
+    """Include named fields and add computed fields (`$project`)."""
 
     fields: Tree
 
@@ -92,14 +92,14 @@ class Skip:
 
 @value_class(eq=True)
 class Limit:
-    """End after so many rows (`$limit`)."""
+    """End after `count` rows (`$limit`)."""
 
     count: int
 
 
 @value_class(eq=True)
 class CountRows:
-    """One document with the number of rows; none, if there are none (`$count`)."""
+    """A document with the number of rows, or nothing without rows (`$count`)."""
 
     field: str
 
@@ -114,7 +114,7 @@ class Accumulator:
 
 @value_class(eq=True)
 class Group:
-    """One document for each value of `key` (`$group`)."""
+    """A document for each value of `key` (`$group`)."""
 
     key: Node
     fields: tuple[tuple[str, Accumulator], ...]
@@ -122,7 +122,7 @@ class Group:
 
 @value_class(eq=True)
 class Unwind:
-    """One document for each element of an array (`$unwind`)."""
+    """A document for each element of an array (`$unwind`)."""
 
     path: Keys
     index: Keys | None = None
@@ -140,7 +140,7 @@ class ReplaceRoot:
 class Lookup:
     """Add an array of the documents found in another collection (`$lookup`).
 
-    `local` and `foreign` are the fields that must be equal; `steps` run over the documents found, with `variables`.
+    The fields `local` and `foreign` must be equal; `steps` run over the documents found, with `variables`.
     """
 
     collection: str
@@ -158,7 +158,7 @@ Stage: TypeAlias = Match | Change | SortRows | Skip | Limit | CountRows | Group 
 
 @value_class(eq=True)
 class PlacedStage:
-    """A stage and its place in the pipeline, by which errors name it: `2.$group`."""
+    """A stage and its place in the pipeline, as in errors: `2.$group`."""
 
     place: str
     stage: Stage

@@ -24,19 +24,11 @@ from ..codec import Codec
 from ..collection import Bodies, Default, Documents, Indexes, Prefixes, Results, Untyped, Values
 from ..document import (
     Body,
-    BulkWriteResult,
-    DeleteResult,
     Document,
-    FoundDocuments,
-    InsertManyResult,
-    InsertOneResult,
-    Page,
-    PutManyResult,
     ReplaceOne,
     Request,
     UpdateMany,
     UpdateOne,
-    UpdateResult,
     check_id,
     check_ids,
     read_ttl,
@@ -44,7 +36,6 @@ from ..document import (
 from ..engine.notifier import ChangeNotifier
 from ..expressions.evaluation import MEMORY_LIMIT
 from ..expressions.path import FieldLike
-from ..models.upgrades import UpgradeResult
 from ..operations import by_id
 from ..operations.bulk import Mode
 from ..operations.editing import EDIT_ATTEMPTS, Editing
@@ -58,6 +49,17 @@ from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike
 from ..query.index import Explanation, read_index_name
 from ..query.sort import SortLike
+from ..results import (
+    BulkWriteResult,
+    DeleteResult,
+    FoundDocuments,
+    InsertManyResult,
+    InsertOneResult,
+    Page,
+    PutManyResult,
+    UpdateResult,
+    UpgradeResult,
+)
 from ..update import UpdateLike
 from .bridge import compute, follow
 from .runners import AsyncDeclaringRunner, AsyncRunner

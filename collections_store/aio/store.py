@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, get
 import sqlalchemy as sa
 
 from ..collection import Collection
-from ..document import (
-    Body,
-    CopiedCollection,
-    CopyProgress,
-    Health,
-    Invalid,
-    check_name,
-    check_names,
-)
+from ..document import Body, check_name, check_names
 from ..engine.backup.backup import back_up, restore
 from ..engine.backup.copying import check_report, copy_to
 from ..engine.core import EXIT_TIMEOUT, Core
@@ -58,6 +50,7 @@ from ..options import (
     check_flag,
     check_function,
 )
+from ..results import CopiedCollection, CopyProgress, Health, Invalid
 from ..sql.schema import mapped_class
 from ..store import ATTEMPTS
 from ..transaction import bound, sync_collection

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 import sqlalchemy as sa
 
 from ..codec import Codec
-from ..document import SKILL_MEMORY, Body, CollectionInfo, Invalid, check_name
+from ..document import SKILL_MEMORY, Body, check_name
 from ..engine.jobs import Job
 from ..engine.notifier import ChangeNotifier
 from ..engine.transactions import TransactionResources
@@ -40,6 +40,7 @@ from ..options import (
     VersionSettings,
     check_flag,
 )
+from ..results import CollectionInfo, Invalid
 from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, opened, remove_savepoint
 from .bridge import abandon, is_cancelled, note_job, wait_uncancellably
 from .collection import AsyncCollection

@@ -18,8 +18,8 @@ from .output import Exit, Failure, counted, emit, one_line
 
 if TYPE_CHECKING:
     from .. import Collection, Store
-    from ..models.upgrades import UpgradeResult
     from ..options import VersionSettings
+    from ..results import UpgradeResult
 
 documents = Group("documents", help="Upgrade the documents of a collection.")
 

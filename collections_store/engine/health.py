@@ -15,11 +15,11 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from ..document import Health
 from ..errors import CollectionsStoreError, DatabaseError
 from ..operations.diagnosis import DatabaseState, Diagnose, Finding, FindState
 from ..operations.servers import IdentifyServer
 from ..options import Options, check_seconds, safe_url
+from ..results import Health
 from ..sql.dialects import named
 from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION

@@ -1,11 +1,11 @@
 """MongoDB's aggregation expressions: parsed once, evaluated for each document.
 
-Pure: knows JSON values only. Must not know filters, pipelines or a database. Begin with `operators` (the
-table of operators) and `nodes` (what an expression consists of, and how it is evaluated), then `parser`. `numbers`,
-`strings` and `arrays` are the functions of the operators; `evaluation` has what all of them need, and the limits.
+Pure: knows JSON values only. Must not know filters, pipelines or a database. Begin with `operators` (the table of
+operators) and `nodes` (the parts of an expression, and their evaluation), then `parser`. `numbers`, `strings` and
+`arrays` are the functions of the operators; `evaluation` has their common checks, and the limits.
 
-`values`, `path`, `patterns` and `budget` know no expression: documents, filters and updates use them too. `classes` has the
-decorator of value classes.
+`values`, `path`, `patterns` and `budget` know no expression: documents, filters and updates use them too. `classes`
+has the decorator of value classes.
 """
 
 from __future__ import annotations

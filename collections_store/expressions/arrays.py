@@ -1,4 +1,4 @@
-"""Arrays, sets (arrays in which neither order nor repetition counts) and objects."""
+"""Arrays, sets (arrays without order and repetition) and objects."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def concatenate(scope: Scope, *operands: list[Any]) -> list[Any]:
 
 
 def extended(scope: Scope, values: list[Any] | None, more: list[Any]) -> list[Any] | None:
-    """Add the elements of arrays to an array; None: one of them is null."""
+    """Add the elements of arrays to an array; None: an array is null."""
     if values is None or any(map(is_null, more)):
         return None
     length = sum(len(array(each)) for each in more)
@@ -137,20 +137,20 @@ def equal_sets(scope: Scope, *operands: list[Any]) -> bool:
 
 
 def intersection(scope: Scope, *operands: list[Any]) -> list[Any]:
-    """Return the values that all have, in MongoDB's order."""
+    """Return the values in all sets, in MongoDB's order."""
     sets = [as_set(scope, each) for each in operands]
     common = [v for k, v in sets[0].items() if all(k in other for other in sets)] if sets else []
     return sorted(common, key=sort_key(scope.ordered))
 
 
 def union(scope: Scope, *operands: list[Any]) -> list[Any]:
-    """Return the values that one has, in MongoDB's order."""
+    """Return the values in any set, in MongoDB's order."""
     values = as_set(scope, concatenate(scope, *operands)).values()
     return sorted(values, key=sort_key(scope.ordered))
 
 
 def difference(scope: Scope, left: list[Any], right: list[Any]) -> list[Any]:
-    """Return the values that only the first has, in its order."""
+    """Return the values in the first set only, in its order."""
     others = as_set(scope, right)
     return [v for k, v in as_set(scope, left).items() if k not in others]
 
@@ -167,7 +167,7 @@ def as_set(scope: Scope, values: list[Any]) -> dict[Hashable, Any]:
 
 
 def merge(*operands: Any) -> dict[str, Any]:
-    """Return one object, of a single array that of its elements; of fields that come twice, the last."""
+    """Return an object with the fields of all; of repeated fields, the last. A single array stands for its elements."""
     merged: dict[str, Any] = {}
     for each in operands_or_elements(operands):
         if not is_null(each):

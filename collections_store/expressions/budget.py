@@ -1,7 +1,7 @@
 """Interruption of long computations in Python.
 
-Code that may compute for long calls `spend`. The thread that runs an operation sets a function that is called every
-`STEPS` steps, and raises if the operation must end. Without one, nothing happens.
+Long computations call `spend`. The thread that runs an operation sets a function, called every `STEPS` steps, which
+raises if the operation must end. Without such a function, nothing happens.
 """
 
 from __future__ import annotations

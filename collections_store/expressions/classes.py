@@ -28,12 +28,12 @@ def value_class(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
 def value_class(
     cls: type[T] | None = None, /, *, eq: bool = False
 ) -> type[T] | Callable[[type[T]], type[T]]:
-    """Make a dataclass with slots that the type checker treats as frozen; with `eq`, its objects compare and hash
-    by their fields. All print their fields, for errors.
+    """Make a dataclass with slots, frozen for the type checker. With `eq`, objects compare and hash by their fields.
+    All print their fields, for errors.
 
     Freezing at run time as well makes the import of a class take four times as long and the creation of an object
-    three times (measured). There are a hundred such classes, and every call creates objects of some. What users
-    keep is frozen at run time too: `dataclass(frozen=True, slots=True)`.
+    three times (measured). A hundred such classes exist, and every call creates objects. Classes of users' objects are
+    frozen at run time too: `dataclass(frozen=True, slots=True)`.
 
     >>> @value_class(eq=True)
     ... class Point:

@@ -1,8 +1,8 @@
-"""What operators need to be evaluated: checks of operands, comparison, the scope, and limits.
+"""Checks of operands, comparison, the scope, and limits, for the evaluation of operators.
 
-A short expression can exhaust a machine: `$range` to a billion, or an array that contains another one twice, which contains
-another one twice, and so on. The latter takes little memory until it is written as JSON, so there are two limits: on the bytes
-of memory, and on the characters of JSON of one computed value.
+A short expression can exhaust a machine: `$range` to a billion, or an array that contains another array twice, which
+contains a third array twice, and so on. The nested arrays take little memory until written as JSON. Therefore two
+limits exist: on the bytes of memory, and on the characters of JSON of one computed value.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EXACT_PART: Final = 64
 
 
 class OperandError(Exception):
-    """A value that an operator cannot take. The node that evaluates the operator adds its name."""
+    """An operator does not take the value. The node that evaluates the operator adds its name."""
 
     problem: str
     found: Any | None
@@ -73,14 +73,14 @@ def truthy(value: Any) -> bool:
 
 
 def number(value: Any) -> Any:
-    """Return a number as it is."""
+    """Return a number unchanged."""
     if not is_number(value):
         raise OperandError(f"requires a number, got {named(value)}", value)
     return value
 
 
 def integer(value: Any, low: int = MIN_INTEGER, high: int = MAX_INTEGER) -> int:
-    """Return an integer within bounds; a float without a fraction, such as 2.0, is one."""
+    """Return an integer within bounds; 2.0, a float without a fraction, is an integer."""
     if not is_number(value) or value != value // 1 or not low <= value <= high:
         bounds = "" if (low, high) == (MIN_INTEGER, MAX_INTEGER) else f" from {low} to {high}"
         raise OperandError(f"requires an integer{bounds}, got {named(value)}", value)
@@ -89,7 +89,7 @@ def integer(value: Any, low: int = MIN_INTEGER, high: int = MAX_INTEGER) -> int:
 
 def _required(kind: type[T], name: str) -> Callable[[Any], T]:
     def check(value: Any) -> T:
-        """Return a value of this type as it is."""
+        """Return a value of the type unchanged."""
         if not isinstance(value, kind):
             raise OperandError(f"requires {name}, got {named(value)}", value)
         return value
@@ -103,7 +103,7 @@ mapping: Callable[[Any], dict[str, Any]] = _required(dict, "an object")
 
 
 def result(value: float) -> float:
-    """Return the result of a calculation as JSON holds it: an integer beyond 64 bit as a float."""
+    """Return the result of a calculation as JSON holds numbers: an integer beyond 64 bit as a float."""
     if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
         value = float(value)
     if not math.isfinite(value):
@@ -112,7 +112,7 @@ def result(value: float) -> float:
 
 
 def named(value: Any) -> str:
-    """Return a value as an error names it."""
+    """Return a value as errors name the value."""
     return "a missing value" if value is MISSING else shortened(value)
 
 
@@ -127,12 +127,12 @@ def order(left: Any, right: Any, *, ordered: bool = True) -> int:
 
 
 def sort_key(ordered: bool) -> Callable[[Any], Any]:
-    """Return the key function that sorts values by `order`."""
+    """Return the key function for a sort by `order`."""
     return cmp_to_key(partial(order, ordered=ordered))
 
 
 def key_of(value: Any, *, ordered: bool = True) -> Hashable:
-    """Return a hashable that is the same for equal values only: for 1 and 1.0, but not for true."""
+    """Return a hashable, the same for equal values only: for 1 and 1.0, but not for true."""
     match value:
         case bool():
             return (bool, value)
@@ -146,7 +146,7 @@ def key_of(value: Any, *, ordered: bool = True) -> Hashable:
 
 
 def distinct(values: Iterable[Any], *, ordered: bool = True) -> dict[Hashable, Any]:
-    """Return the values by their keys, the first of those that are equal."""
+    """Return the values by their keys, the first of equal values."""
     found: dict[Hashable, Any] = {}
     for value in values:
         found.setdefault(key_of(value, ordered=ordered), value)
@@ -159,8 +159,8 @@ def distinct(values: Iterable[Any], *, ordered: bool = True) -> dict[Hashable, A
 class Scope:
     """The document, the variables, and the memory that the expressions of one document hold, in bytes.
 
-    `held` counts created values, without small ones. It counts discarded values too, until `settle` replaces the
-    charges for a value by the value's exact size. `ordered`: the order of an object's keys counts.
+    `held` counts created values, without small ones. Discarded values count too, until `settle` replaces the charges
+    for a value by its exact size. `ordered`: the order of an object's keys counts.
     """
 
     __slots__ = ("_most", "_unsettled", "held", "limit", "ordered", "row", "variables")
@@ -184,13 +184,13 @@ class Scope:
         self._unsettled = memory_limit // _EXACT_PART
 
     def hold(self, size: int) -> None:
-        """Charge so many bytes, before they are taken; raises `OperandError` beyond the limit."""
+        """Charge bytes before allocation; raise `OperandError` beyond the limit."""
         self.held += size
         if self.held > self._most:
             self._check()
 
     def settle(self, before: int, value: Any) -> None:
-        """Charge a value that was created while `held` grew from `before`: all else that was charged is discarded."""
+        """Charge a value created while `held` grew from `before`: all other charges since then are discarded."""
         kind = type(value)
         if kind is list or kind is dict:
             self.held += getsizeof(value)
@@ -200,10 +200,10 @@ class Scope:
             self.held = before + getsizeof(value) if kind is str else before
 
     def each(self, values: list[Any], results: list[Any]) -> Iterator[Any]:
-        """Yield values; of all that is created for the previous ones, only `results` is still needed.
+        """Yield values; of everything created for the previous values, only `results` is still needed.
 
-        The exact size is computed when the charges have grown by a quarter: of the results that were added, each once. One
-        result alone may be replaced, and is counted again.
+        The exact size is computed when the charges have grown by a quarter. Each added result is counted once; a
+        single result that may be replaced is counted again.
         """
         before, mark = self.held, self.held + self._unsettled
         size, counted, seen = 0, 0, set[int]()
@@ -237,9 +237,10 @@ class Scope:
 
 
 def size_of(value: Any, enough: int, seen: set[int] | None = None) -> int:
-    """Return the bytes of memory that a value takes; the count ends where it exceeds `enough`.
+    """Return the bytes of memory of a value; the count ends beyond `enough`.
 
-    `seen` has the ids of arrays and objects that are counted already, while these exist: shared values count once. Raises `OperandError` for a value nested deeper than a body may be.
+    `seen` has the ids of arrays and objects already counted, while these exist: shared values count once. Raise
+    `OperandError` for a value nested deeper than a body may be.
     """
     total, level = 0, [value]
     for _ in range(MAX_DEPTH + 3):
@@ -261,9 +262,9 @@ def size_of(value: Any, enough: int, seen: set[int] | None = None) -> int:
 
 
 def json_size(value: Any) -> int:
-    """Return about the characters of a value's JSON; the count ends where it exceeds `MAX_SIZE`.
+    """Return about the characters of a value's JSON; the count ends beyond `MAX_SIZE`.
 
-    Raises `OperandError` for a value nested deeper than a body may be.
+    Raise `OperandError` for a value nested deeper than a body may be.
     """
     total, level = 0, [value]
     for _ in range(MAX_DEPTH + 1):
@@ -291,12 +292,12 @@ def _too_deep() -> OperandError:
 
 
 def checked(value: Any) -> Any:
-    """Return a computed value; raises `OperandError` if its JSON is too large."""
+    """Return a computed value; raise `OperandError` if its JSON is too large."""
     check_size(json_size(value))
     return value
 
 
 def check_size(characters: int) -> None:
-    """Raise `OperandError` if a value of so many characters of JSON is too large."""
+    """Raise `OperandError` if a value of `characters` of JSON is too large."""
     if characters > MAX_SIZE:
         raise OperandError(f"gives a value of more than {MAX_SIZE:,} characters")

@@ -1,14 +1,14 @@
 """The nodes of an expression. Each evaluates itself.
 
-Nodes are immutable, comparable and hashable. An operator that needs only the values of its operands is an `OperatorCall`;
-operators that choose what is evaluated, or define variables, have nodes of their own. The rules:
+Nodes are immutable, comparable and hashable. An operator on the values of its operands is an `OperatorCall`; operators
+that choose what to evaluate, or define variables, have nodes of their own. The rules:
 
-1. `$a.b` reads the fields of objects. If `a` is an array, the value is an array of the fields of its objects. A number in a
-   path is a key, never an index. A body that is not an object has no fields.
-2. A path without a value is `MISSING`, which is not null: it sorts before null, a missing field is left out, a missing
+1. `$a.b` reads the fields of objects. If `a` is an array, the value is an array of the fields of its objects. A number
+   in a path is a key, never an index. A body that is not an object has no fields.
+2. A path without a value is `MISSING`, not null: `MISSING` sorts before null, a missing field is left out, a missing
    element becomes null.
-3. Most operators return null for null and missing. An operand that an operator cannot take raises `InvalidOperand` when it
-   is evaluated.
+3. Most operators return null for null and missing. Evaluation raises `InvalidOperand` for an operand that an operator
+   cannot take.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ def evaluate(expression: Node, scope: Scope) -> Any:
 
 @value_class(eq=True)
 class Constant(Node):
-    """A JSON value; `text` is its JSON, which makes it comparable and distinguishes 1, 1.0 and true."""
+    """A JSON value; `text` is its JSON, makes it comparable, and distinguishes 1, 1.0 and true."""
 
     text: str
     value: Any = field(compare=False, repr=False)
 
     @classmethod
     def of(cls, value: Any) -> Constant:
-        """Take a JSON value as `codec` decodes it."""
+        """Take a decoded JSON value."""
         return cls(codec.spell(value), value)
 
     def evaluate(self, scope: Scope) -> Any:
@@ -88,7 +88,7 @@ class Constant(Node):
 
 
 def _copied(value: Any) -> Any:
-    """Copy a constant, so that a caller cannot change the expression through its result."""
+    """Copy a constant, so that a caller cannot change the expression through a result."""
     if isinstance(value, list):
         return [_copied(each) for each in value]
     return {k: _copied(v) for k, v in value.items()} if isinstance(value, dict) else value
@@ -145,7 +145,7 @@ class Meta(Node):
 
 @value_class(eq=True)
 class ArrayOf(Node):
-    """An array; an element that is missing becomes null."""
+    """An array; a missing element becomes null."""
 
     elements: tuple[Node, ...]
 
@@ -160,7 +160,7 @@ class ArrayOf(Node):
 
 @value_class(eq=True)
 class ObjectOf(Node):
-    """An object; a field that is missing is left out."""
+    """An object; a missing field is left out."""
 
     fields: tuple[tuple[str, Node], ...]
 
@@ -275,7 +275,7 @@ class Let(Node):
 
 
 class _ForEach(Node):
-    """Base class of the nodes that evaluate something for each element of `input`."""
+    """Base class of the nodes that evaluate an expression for each element of `input`."""
 
     __slots__ = ()
     NAME: ClassVar[str]
@@ -321,7 +321,7 @@ class Map(_ForEach):
 
 @value_class(eq=True)
 class FilterElements(_ForEach):
-    """The elements for which a condition is true, up to `limit` of them (`$filter`)."""
+    """The elements for which a condition is true, up to `limit` (`$filter`)."""
 
     NAME: ClassVar[str] = "$filter"
     input: Node
@@ -344,9 +344,9 @@ class FilterElements(_ForEach):
 
 @value_class(eq=True)
 class Reduce(_ForEach):
-    """`inside` for each element, where `$$value` is the result so far (`$reduce`).
+    """`inside` for each element, where `$$value` is the result of the previous elements (`$reduce`).
 
-    `in_place`: `inside` is one of `IN_PLACE` and adds to `$$value`, which it needs for nothing else.
+    `in_place`: `inside` is an operator of `IN_PLACE`, and its only use of `$$value` is to add to `$$value`.
     """
 
     NAME: ClassVar[str] = "$reduce"

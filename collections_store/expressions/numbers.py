@@ -16,9 +16,9 @@ _EXACT: Final = Context(prec=800)
 
 
 class Total:
-    """A sum of numbers, exact until it is read: the order of the numbers does not matter.
+    """A sum of numbers, exact until read: the order of the numbers does not matter.
 
-    What floats cannot hold on the way, and floats that come many times, are summed as fractions.
+    Sums beyond floats, and floats that come many times, are fractions.
     """
 
     __slots__ = ("_floats", "_fractions", "_integers", "_partials", "count")
@@ -31,7 +31,7 @@ class Total:
         self._fractions = Fraction(0)
 
     def add(self, value: Any, times: int = 1) -> None:
-        """Add a number, so many times."""
+        """Add a number `times` times."""
         self.count += times
         if isinstance(value, int):
             self._integers += value * times
@@ -44,7 +44,7 @@ class Total:
             self._partials = partials
 
     def total(self) -> float:
-        """Return the sum; a float if one of the numbers was."""
+        """Return the sum; a float if any number was a float."""
         return self._rounded() if self._floats else result(self._integers)
 
     def average(self) -> float | None:
@@ -120,7 +120,7 @@ def absolute(value: Any) -> Any:
 
 
 def rounded(value: Any, digits: int = 0) -> Any:
-    """Return the number with so many digits after the point; half is rounded to even."""
+    """Return the number rounded to `digits` places, half to even."""
     found = round(value, digits)
     if isinstance(found, int) and not MIN_INTEGER <= found <= MAX_INTEGER:
         raise OperandError(f"gives {found}, an integer beyond 64 bit", found)
@@ -128,7 +128,7 @@ def rounded(value: Any, digits: int = 0) -> Any:
 
 
 def truncated(value: Any, digits: int = 0) -> Any:
-    """Return the number cut off after so many digits."""
+    """Return the number cut off after `digits` places."""
     if isinstance(value, int) and digits >= 0:
         return value
     step = Decimal(1).scaleb(-digits)
@@ -137,7 +137,7 @@ def truncated(value: Any, digits: int = 0) -> Any:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Return a power; an integer of integers if it has 64 bits at most."""
+    """Return a power; an integer of integers if the result has 64 bits at most."""
     if base == 0 and exponent < 0:
         raise OperandError("cannot raise 0 to a negative power", exponent)
     small = abs(base) <= 1 or 0 <= exponent <= 64
@@ -175,14 +175,14 @@ def logarithm(value: Any, base: Any = math.e) -> Any:
 
 
 def positive(value: Any) -> Any:
-    """Return a number above 0 as it is."""
+    """Return a number above 0 unchanged."""
     if value <= 0:
         raise OperandError(f"requires a number above 0, got {value}", value)
     return value
 
 
 def total(*operands: Any) -> Total:
-    """Return the total of the numbers among the operands, or among the elements of a single one."""
+    """Return the total of the numbers among the operands, or among the elements of a single operand."""
     found = Total()
     for each in operands_or_elements(operands):
         if is_number(each):
@@ -191,6 +191,6 @@ def total(*operands: Any) -> Total:
 
 
 def operands_or_elements(operands: tuple[Any, ...]) -> Iterable[Any]:
-    """Return the operands, or the elements of a single one that is an array."""
+    """Return the operands, or the elements of a single array."""
     single = len(operands) == 1 and isinstance(operands[0], list)
     return operands[0] if single else operands

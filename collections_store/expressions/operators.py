@@ -1,6 +1,6 @@
-"""The operators that need only the values of their operands.
+"""The operators on the values of their operands alone.
 
-To add one, write a plain function in `numbers`, `strings` or `arrays`, and its row here.
+To add an operator, write a plain function in `numbers`, `strings` or `arrays`, and a row here.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ ALL: Final = 100
 class Operator:
     """An operator: its function, and the types of its operands, such as `"array, int?"`.
 
-    `?` marks an optional operand, `*` one that is repeated any number of times. Operands with names,
-    as in `"input: string, chars: string?"`, are written as a document. The result is null if one of the first
-    `null` operands is null or missing. The first argument of a `scoped` function is the `Scope`: it compares
-    (`scope.ordered`), or creates large values (`scope.hold`).
+    `?` marks an optional operand, `*` an operand that may be repeated. Operands with names, as in `"input: string,
+    chars: string?"`, are written as a document. The result is null if any of the first `null` operands is null or
+    missing. The first argument of a `scoped` function is the `Scope`, which compares (`scope.ordered`) or charges
+    large values (`scope.hold`).
     """
 
     __slots__ = ("_checks", "_null", "_scoped", "function", "least", "most", "names")

@@ -9,13 +9,7 @@ from typing import Any, Final, NoReturn
 from ..errors import InvalidFilter, shortened
 from . import nodes
 from .evaluation import OperandError
-from .nodes import (
-    Constant,
-    Node,
-    OperatorCall,
-    Reference,
-    nodes_of,
-)
+from .nodes import Constant, Node, OperatorCall, Reference, nodes_of
 from .operators import OPERATORS, UNSUPPORTED, Operator
 from .path import MAX_KEYS, Path
 from .strings import regex, type_named
@@ -44,7 +38,7 @@ class ExpressionParser:
         self._error, self._variables = error, variables
 
     def parse(self, what: Any, place: str) -> Node:
-        """Parse an expression that is not nested too deep (`check_nesting`)."""
+        """Parse an expression, checked by `check_nesting`."""
         match what:
             case str() if what.startswith("$"):
                 return self._reference(what, place)
@@ -76,7 +70,7 @@ class ExpressionParser:
     def named(
         self, operand: Any, place: str, required: Names, optional: Names = ()
     ) -> Mapping[str, Any]:
-        """Return a document that has the required keys, and no others than these and the optional ones."""
+        """Return a document with all required keys, and no keys besides these and the optional ones."""
         known = ", ".join((*required, *optional))
         if not isinstance(operand, Mapping):
             self._refuse(place, f"must be a document of {known}, got {shortened(operand)}")
@@ -137,7 +131,7 @@ class ExpressionParser:
         return OperatorCall(name, self._operands(operator.least, operator.most, operand, place))
 
     def _operands(self, least: int, most: int | None, operand: Any, place: str) -> tuple[Node, ...]:
-        """Parse a list of operands, or the only one."""
+        """Parse a list of operands, or a single operand."""
         found = (
             self._each(operand, place)
             if isinstance(operand, list)
@@ -148,7 +142,7 @@ class ExpressionParser:
         return found
 
     def _by_name(self, operator: Operator, operand: Any, place: str) -> tuple[Node, ...]:
-        """Parse a document of operands. Optional ones come last."""
+        """Parse a document of operands, optional operands last."""
         names = operator.names
         given = self.named(operand, place, names[: operator.least], names[operator.least :])
         pattern = given.get("regex"), given.get("options") or ""
@@ -157,7 +151,7 @@ class ExpressionParser:
         return tuple([self._field(given, name, place) for name in names if name in given])
 
     def _check(self, function: Callable[..., Any], *operands: Any, place: str) -> None:
-        """Refuse constants that a function does not take."""
+        """Reject constants that a function does not take."""
         try:
             function(*operands)
         except OperandError as error:
@@ -309,13 +303,13 @@ def check_keys(keys: Sequence[str], place: str, error: ErrorMaker) -> None:
 
 
 def _constant(expressions: Sequence[Node]) -> Constant | None:
-    """Return an array of constants as one; None: something is computed."""
+    """Return an array of constants as a single constant; None: an element is computed."""
     values = [each.value for each in expressions if isinstance(each, Constant)]
     return Constant.of(values) if len(values) == len(expressions) else None
 
 
 def _only_adds(inside: Node) -> bool:
-    """Return whether a `$reduce` adds to `$$value` and needs it for nothing else."""
+    """Return whether a `$reduce` uses `$$value` only to add to it."""
     if not isinstance(inside, OperatorCall) or inside.operator not in nodes.IN_PLACE:
         return False
     first, *others = inside.operands or (None,)

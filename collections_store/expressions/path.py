@@ -19,8 +19,8 @@ MAX_KEYS = 200
 class Path:
     """The keys from the top of a body down to one field.
 
-    `Path.parse` splits at dots; the constructor takes each key as it is, and so can name a key that
-    holds a dot or starts with `$`:
+    `Path.parse` splits at dots. The constructor takes each key unchanged, and so can name a key that holds a dot or
+    starts with `$`:
 
     >>> Path.parse("address.city") == Path("address", "city")
     True
@@ -39,7 +39,7 @@ class Path:
 
     @classmethod
     def parse(cls, dotted: str) -> Path:
-        """Read a dotted path. Every string is one; an empty part names the empty key."""
+        """Read a dotted path. Every string is a path; an empty part names the empty key."""
         if not isinstance(dotted, str):
             raise InvalidFilter("", f"a path must be a string, got {shortened(dotted)}")
         return parsed(dotted)
@@ -58,7 +58,7 @@ def parsed(dotted: str) -> Path:
 
 
 class NamedField:
-    """The base of `F("name")` and `F(Person).name`, which stand for a path wherever a field is named."""
+    """The base of `F("name")` and `F(Person).name`, which name a path wherever a field is named."""
 
     __slots__ = ("_path",)
     _path: str | Path
@@ -69,24 +69,24 @@ FieldLike: TypeAlias = str | Path | NamedField
 
 
 def field_name(field: Any) -> Any:
-    """Return the string or the `Path` that names a field of `F`, and anything else as it is."""
+    """Return the string or the `Path` of a field of `F`, and anything else unchanged."""
     return field._path if isinstance(field, NamedField) else field
 
 
 def path_or_text(path: Path) -> Path | str:
-    """Return the string that filters and sorts read as a path, or the path if there is none."""
+    """Return the string that filters and sorts read as the path, or the path without such a string."""
     text = str(path)
     is_other = text.startswith("$") or path.keys[:1] == ("_id",)  # metadata
     return path if is_other or parsed(text) != path else text
 
 
 def path_repr(keys: Iterable[str]) -> str:
-    """Return the Python expression of the path of some keys."""
+    """Return the Python expression of the path."""
     return f"Path({', '.join(map(repr, keys))})"
 
 
 def path_prefixes(keys: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the prefixes of a path, itself included; the only one of no keys is the body itself."""
+    """Return the prefixes of a path, itself included; the only prefix of no keys is the body itself."""
     return [keys[:depth] for depth in range(min(1, len(keys)), len(keys) + 1)]
 
 
@@ -99,8 +99,8 @@ def is_index(key: str) -> bool:
 
 
 def walk(value: Any, keys: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
-    """Return the value at the end of a path, `MISSING` if there is none, and no keys; or the first array whose elements
-    the path goes on in, and the keys that remain. A number leads into an array's one element.
+    """Return the value at the end of a path (or `MISSING`) and no keys, or else the first array on the path and the
+    remaining keys. A number leads into the element at that index.
     """
     for depth, key in enumerate(keys):
         if isinstance(value, dict):
@@ -115,7 +115,7 @@ def walk(value: Any, keys: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
 
 
 def element_index(key: str) -> int | None:
-    """Return the index of the element that `key` names in an update, 1 for "1" and "01"; None: it names none."""
+    """Return the index of the element that `key` names in an update, 1 for "1" and "01"; None: no index."""
     digits = key.lstrip("0") or key[:1]
     return int(digits) if is_index(digits) else None
 

@@ -1,6 +1,6 @@
 """Strings, regular expressions as in filters, and conversions between types.
 
-Operators that count bytes count them in UTF-8; upper and lower case are those of ASCII.
+Operators on bytes count in UTF-8; upper and lower case are those of ASCII.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SMALL: Final = 256
 
 
 def in_words(value: Any) -> str:
-    """Return a string or number as a string; null and missing as an empty one."""
+    """Return a string or number as a string; null and missing as an empty string."""
     if isinstance(value, str):
         return value
     if is_null(value):
@@ -66,7 +66,7 @@ def in_short(value: Any) -> str:
 
 
 def concatenate(scope: Scope, *operands: Any) -> Any:
-    """Return one string; null, if an operand is null."""
+    """Return a single string; null, if an operand is null."""
     length = 0
     for each in operands:
         if isinstance(each, str):
@@ -88,7 +88,7 @@ def compare_case(left: Any, right: Any) -> int:
 
 
 def part_of_bytes(value: Any, start: float, length: float) -> str:
-    """Return a part, counted in bytes; a negative length means all that follows. Fractions are cut off."""
+    """Return a part, counted in bytes; a negative length means the rest. Fractions are cut off."""
     encoded, first, count = in_short(value).encode(), integer(int(start), 0), int(length)
     part = encoded[first:] if count < 0 else encoded[first : first + count]
     try:
@@ -108,7 +108,7 @@ def split(scope: Scope, value: str, separator: str) -> list[str]:
 
 
 def index_of_characters(value: str, searched: str, start: int = 0, end: int | None = None) -> int:
-    """Return the position in characters, or -1; the occurrence begins before `end`, and may end behind it."""
+    """Return the position in characters, or -1; the occurrence begins before `end`, and may end behind `end`."""
     if value == searched == "":
         return 0
     found = value.find(searched, start)
@@ -144,7 +144,7 @@ def regex(pattern: str, options: str) -> Pattern:
 
 
 def _regex(value: Any, pattern: Any, options: Any) -> Pattern | None:
-    """Return the pattern; None: there is none, or no string to search."""
+    """Return the pattern; None: no pattern, or no string to search."""
     flags = "" if is_null(options) else string(options)
     return None if is_null(value) or is_null(pattern) else regex(string(pattern), flags)
 
@@ -192,7 +192,7 @@ def type_of(value: Any) -> str:
 
 
 def type_named(wanted: Any) -> str:
-    """Return the type that a name or a number stands for; raises `OperandError`."""
+    """Return the type of a name or a number; raise `OperandError`."""
     name = None if isinstance(wanted, bool | list | dict) else TYPES.get(wanted)
     if name is None:
         known = ", ".join(sorted(set(TYPES.values())))
@@ -201,7 +201,7 @@ def type_named(wanted: Any) -> str:
 
 
 def convert(value: Any, name: str) -> Any:
-    """Return a value that is not null in another type; raises `OperandError`."""
+    """Return a value that is not null in another type; raise `OperandError`."""
     if isinstance(value, list | dict) and name != "bool":
         raise OperandError(f"cannot convert {named(value)} to {name}", value)
     match name:

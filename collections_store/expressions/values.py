@@ -103,7 +103,7 @@ def _sign(left: Any, right: Any) -> int:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a JSON value is a number, which a boolean is not."""
+    """Return whether a JSON value is a number; a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

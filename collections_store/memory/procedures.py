@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from ..changes import ChangeReader
 from ..codec import Codec
-from ..document import Document, Invalid, now, read_ttl
+from ..document import Document, now, read_ttl
 from ..errors import DatabaseError, InvalidBody, InvalidOption, shortened
 from ..operations.by_id import Get, GetDocument, GetMany, RemoveMany, Touch
 from ..operations.collections import AS_IT_IS, Configure
@@ -31,6 +31,7 @@ from ..query.change import Change, ChangeFilter
 from ..query.filter import Filter
 from ..query.parser import check_equals
 from ..query.sort import Sort
+from ..results import Invalid
 from .encoding import Space, body_of, document_of, from_json, missing, to_json, value_of
 
 LOG: Final = logging.getLogger("collections_store")

@@ -2,13 +2,13 @@
 
 Rules:
 
-1. A write stores only what a read can validate: the text of an instance is decoded before it is written, and so is what an
-   update makes of a stored body.
-2. A datetime has one spelling, so that strings sort and compare as the times do: in UTC, with six digits and a `Z`. A
-   datetime without a time zone has no `Z`. Values of filters and updates are spelled alike.
+1. A write stores only what a read can validate. The text of an instance is decoded before the write, and so is the
+   result of an update.
+2. A datetime has one spelling, so strings sort and compare as times do: in UTC, with six digits and a `Z`. A datetime
+   without a time zone has no `Z`. Values of filters and updates are spelled alike.
 3. pydantic serves its own models and dataclasses; msgspec serves its structs, the standard library's dataclasses,
-   `TypedDict` and attrs. What else is installed makes no difference.
-4. An update changes what it names: the fields that a model does not declare stay as they are.
+   `TypedDict` and attrs. Other installed packages make no difference.
+4. An update changes only the fields it names: fields that a model does not declare stay unchanged.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from typing import Any, ClassVar, Protocol, cast, get_args, get_origin, is_typed
 from uuid import UUID
 
 from ..codec import BodySkipped, Codec, Extra, Unreadable, decode
-from ..document import Invalid
 from ..errors import CollectionsStoreError, InvalidBody, InvalidOption, MissingExtra, shortened
 from ..options import check_choice, check_flag
+from ..results import Invalid
 from .declared import MAX_CACHED, alternatives, declared_fields, is_pydantic, name_of, types_in
 from .shape import COMPUTED, Shape
 
 
 class Library(Protocol):
-    """What a library does for one type: an adapter of it."""
+    """The adapter of a library for a type."""
 
     def to_json(self, value: Any) -> Any:
         """Return a value as JSON, with datetimes by rule 2. The value may be of another type."""
 
     def from_text(self, text: str | bytes) -> Any:
-        """Return the value of a JSON text; raise what `problem` translates."""
+        """Return the value of a JSON text; raise an error for `problem`."""
 
     @property
     def from_trusted_text(self) -> Callable[[str | bytes], Any]:
-        """Returns the value of a JSON text that was validated before it was stored."""
+        """Returns the value of a JSON text that was validated before the write."""
 
     def from_python(self, value: Any) -> Any:
-        """Return an instance from a dict, or the instance; raise what `problem` translates."""
+        """Return an instance from a dict, or the instance; raise an error for `problem`."""
 
     def check_schema(self) -> None:
         """Raise an error if JSON cannot hold the type."""
 
     @property
     def shape(self) -> Shape:
-        """The fields that are stored; raise an error if JSON cannot hold the type."""
+        """The stored fields; raise an error if JSON cannot hold the type."""
 
     def problem(self, error: Exception) -> tuple[str, str] | None:
-        """Return the path and the reason of an error; None: it is not the library's."""
+        """Return the path and the reason of an error of the library; None for other errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCodec(Codec):
-    """Bodies of a collection that are instances of a model; everything else is encoded as by `Codec`."""
+    """Bodies of a collection that are instances of a model; all other values are encoded as by `Codec`."""
 
     is_plain: ClassVar[bool] = False
     model: Any
@@ -81,7 +81,7 @@ class ModelCodec(Codec):
             self.shape.check(parsed, what)
 
     def encode_body(self, body: Any) -> str:
-        """Return the text of an instance, or of a dict that is one; raise `InvalidBody`."""
+        """Return the text of an instance, or of a dict with its fields; raise `InvalidBody`."""
         try:
             value = self.library.to_json(self.library.from_python(body))
         except Exception as error:  # noqa: BLE001 - validators may raise anything
@@ -95,12 +95,12 @@ class ModelCodec(Codec):
         return text
 
     def encode_updated(self, body: Any) -> str:
-        """Return the text of plain JSON as the model spells it, see rule 4; raise `InvalidBody`."""
+        """Return the text of plain JSON in the model's spelling, see rule 4; raise `InvalidBody`."""
         instance = self._validated(Codec.encode(self, body))
         return Codec.encode(self, _spelled_as(self.library.to_json(instance), body))
 
     def decode_body(self, text: str | bytes) -> Any:
-        """Return the instance; of a body that does not fit, what `invalid` says."""
+        """Return the instance; `invalid` decides on a body that does not fit."""
         try:
             if self.trusted:
                 return self.library.from_trusted_text(text)
@@ -115,7 +115,7 @@ class ModelCodec(Codec):
         raise BodySkipped(found.path, found.problem)
 
     def _is_other(self, body: Any) -> bool:
-        """Return whether a body is of a class that no class of the model is, nor a dict."""
+        """Return whether a body is of a class that is neither of the model nor a dict."""
         kinds = [get_origin(each) or each for each in alternatives(self.model)]
         kinds = [dict if is_typeddict(each) else each for each in kinds]
         is_declared = all(each is dict or declared_fields(each) is not None for each in kinds)
@@ -128,13 +128,13 @@ class ModelCodec(Codec):
             raise self._invalid(error) from self._foreign(error)
 
     def _invalid(self, error: Exception) -> InvalidBody:
-        """Return the error of a body that a library, or a validator, refuses."""
+        """Return the error for a body that a library, or a validator, refuses."""
         raised = f"its model raised {type(error).__name__}"
         path, reason = self.library.problem(error) or ("", raised)
         return InvalidBody(path, f"{reason}: it must be a {name_of(self.model)}")
 
     def _foreign(self, error: Exception) -> Exception | None:
-        """Return the error if it is the model's: that of a library has the values of the body in its text."""
+        """Return the error if it is the model's own: a library's error shows values of the body."""
         return error if self.library.problem(error) is None else None
 
 
@@ -169,7 +169,7 @@ def library_of(model: Any) -> Library:
 
 
 def adapter_of(model: Any) -> Callable[[Any], Library]:
-    """Return the function that makes the adapters of a model and of the types in it."""
+    """Return the function that makes the adapters of a model and of its inner types."""
     every = [
         *types_in(model)
     ]  # also those behind the first of pydantic's: reading them checks their fields
@@ -177,7 +177,7 @@ def adapter_of(model: Any) -> Callable[[Any], Library]:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value of a filter or an update as models spell it; raise `TypeError`."""
+    """Return a value of a filter or an update in the models' spelling; raise `TypeError`."""
     match value:
         case datetime():
             return spelled(value)
@@ -204,11 +204,11 @@ def spelled(moment: datetime) -> str:
 
 
 class _Masked(Exception):
-    """A value would not be written as it is."""
+    """A value would be stored changed."""
 
 
 class _Pydantic:
-    """pydantic's adapter. Rule 2 needs the Python values beside the JSON ones, if the type can hold a datetime."""
+    """pydantic's adapter. Rule 2 needs the Python values beside the JSON values, if the type can hold a datetime."""
 
     def __init__(self, model: Any) -> None:
         try:
@@ -222,7 +222,7 @@ class _Pydantic:
 
     @cached_property
     def from_trusted_text(self) -> Callable[[str | bytes], Any]:
-        """Validates without the functions of the model: a validator of its own, made when it is first used."""
+        """Validates without the functions of the model, by a validator made on first use."""
         from pydantic_core import SchemaValidator
 
         schema = _without_after_validators(self._adapter.core_schema)
@@ -256,13 +256,13 @@ class _Pydantic:
         from pydantic.json_schema import GenerateJsonSchema
 
         class Stored(GenerateJsonSchema):
-            """The schema of what `to_json` returns."""
+            """The schema of the results of `to_json`."""
 
             def computed_field_schema(self, schema: Any) -> Any:
                 return {**super().computed_field_schema(schema), COMPUTED: True}
 
             def ser_schema(self, schema: Any) -> Any:
-                """Leave open what a function without a return type returns."""
+                """Leave open the results of a function without a return type."""
                 is_open = "function" in schema and schema.get("return_schema") is None
                 return {} if is_open else super().ser_schema(schema)
 
@@ -329,7 +329,7 @@ _msgspec: Callable[[Any], Library] = lru_cache(MAX_CACHED)(_Msgspec)
 
 
 def _unencodable(model: Any) -> str:
-    """Return what `model` lacks, by the first field with a type that JSON cannot hold."""
+    """Return the reason why `model` has no JSON, by the first field with a type that JSON cannot hold."""
     for name, declared in (declared_fields(model) or {}).items():
         try:
             adapter_of(model)(declared.type).check_schema()
@@ -354,7 +354,7 @@ def _either(default: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _spelled_as(stored: Any, body: Any) -> Any:
-    """Return a body with the values that are stored in their place, and with those that are not stored."""
+    """Return a body with stored values in place of the same fields, and all other fields unchanged."""
     if isinstance(stored, dict) and isinstance(body, dict):
         return {k: _spelled_as(stored[k], v) if k in stored else v for k, v in body.items()}
     if isinstance(stored, list) and isinstance(body, list) and len(stored) == len(body):
@@ -363,7 +363,7 @@ def _spelled_as(stored: Any, body: Any) -> Any:
 
 
 def _can_hold_datetimes(schema: Any) -> bool:
-    """Return whether a type of pydantic's can hold a datetime, which only its core schema tells."""
+    """Return whether a type of pydantic's can hold a datetime, by its core schema."""
     if isinstance(schema, dict):
         if schema.get("type") in {"datetime", "any"}:
             return True
@@ -395,7 +395,7 @@ def _without_after_validators(schema: Any) -> Any:
 
 
 def _is_pydantics(function: Any) -> bool:
-    """Return whether a function is one of pydantic's own: it converts values."""
+    """Return whether a function is pydantic's own, and converts values."""
     return str(getattr(function, "__module__", "pydantic")).startswith("pydantic")
 
 

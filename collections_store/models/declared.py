@@ -1,4 +1,4 @@
-"""What a model declares: its fields, the keys that they are stored under, and their types.
+"""The declarations of a model: fields, their stored keys, and their types.
 
 Only annotations are read, so no library of models is imported.
 """
@@ -20,7 +20,7 @@ MAX_CACHED = 1024
 
 @dataclass(frozen=True, slots=True)
 class DeclaredField:
-    """A field of a model: its key in the body, its type, and what `Annotated` adds to it."""
+    """A field of a model: its key in the body, its type, and its metadata from `Annotated`."""
 
     key: str
     type: Any
@@ -48,7 +48,7 @@ def alternatives(annotation: Any) -> Iterator[Any]:
 
 
 def metadata_within(annotation: Any) -> Iterator[Any]:
-    """Yield what each `Annotated` around one of the `alternatives` adds to it.
+    """Yield the metadata of each `Annotated` around an alternative.
 
     >>> [*metadata_within(Annotated[int, "years"] | None)]
     ['years']
@@ -64,7 +64,7 @@ def metadata_within(annotation: Any) -> Iterator[Any]:
 
 
 def types_in(annotation: Any) -> Iterator[Any]:
-    """Yield the types that an annotation allows, and those inside them."""
+    """Yield the types that an annotation allows, and all inner types."""
     seen: list[Any] = []  # some types have no hash
     left = [annotation]
     while left:
@@ -79,7 +79,7 @@ def types_in(annotation: Any) -> Iterator[Any]:
 
 
 def declared_fields(model: Any) -> dict[str, DeclaredField] | None:
-    """Return the fields of a class by the names of their attributes; None if it is not a model."""
+    """Return the fields of a class by the names of their attributes; None for a class that is no model."""
     model = get_origin(model) or model
     return _declared_fields(model) if isinstance(model, type) else None
 
@@ -124,7 +124,7 @@ def _declared_fields(model: type) -> dict[str, DeclaredField] | None:
 
 
 def _check_aliases(model: Any, fields: dict[str, Any]) -> None:
-    """Refuse a field of pydantic's that is written under one key and read under another: it would be lost."""
+    """Reject a field of pydantic's that is written under one key and read under another: its values would be lost."""
     config = getattr(model, "model_config", None) or getattr(model, "__pydantic_config__", None)
     options = config or {}
     by_name = options.get("populate_by_name") or options.get("validate_by_name")
@@ -157,7 +157,7 @@ def name_of(model: Any) -> str:
 
 
 def collection_of(model: Any) -> str:
-    """Return the name of a model's collection: its `__collection__`, or that of the class."""
+    """Return the name of a model's collection: `__collection__`, or the name of the class."""
     return str(getattr(model, "__collection__", None) or name_of(model))
 
 

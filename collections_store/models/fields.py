@@ -1,4 +1,4 @@
-"""`F(Person)`: the fields of a model, checked against it when a filter is written.
+"""`F(Person)`: the fields of a model, checked when a filter is written.
 
 `F(Person).address.city == "Berlin"` is `{"address.city": "Berlin"}`. A field that the model lacks, or a value that its
 type cannot equal, is an error at once.
@@ -34,7 +34,7 @@ _OBJECTS = dict, collections.abc.Mapping, collections.abc.MutableMapping
 
 
 class ModelField(ComparableField):
-    """A field of a model. A field whose name is that of a method is an item: `F(Person)["exists"]`."""
+    """A field of a model. A field with the name of a method is an item: `F(Person)["exists"]`."""
 
     __slots__ = ("_adapter", "_inside", "_keys", "_model", "_type")
 
@@ -61,7 +61,7 @@ class ModelField(ComparableField):
         return found
 
     def _declared(self, name: str) -> DeclaredField:
-        """Return a field, whose type is a union if several models of a union declare it; raise `UnknownField`."""
+        """Return a field, whose type is a union if several models of a union declare the field; raise `UnknownField`."""
         known: list[str] = []
         found: list[DeclaredField] = []
         for each in _with_elements(self._type):
@@ -84,7 +84,7 @@ class ModelField(ComparableField):
         raise UnknownField(path, f"{self._model} has no such field: {advice}")
 
     def _value(self, value: Any) -> Any:
-        """Return a value as the model stores it; raise `InvalidFilter` if the field cannot equal it."""
+        """Return a value in the model's stored form; raise `InvalidFilter` if the field cannot equal the value."""
         if value is None:
             return None
         for each in _with_elements(self._type):
@@ -123,7 +123,7 @@ def _stored(type_: Any, value: Any, adapter: Callable[[Any], Library]) -> Any:
 
 
 def _with_elements(type_: Any) -> Iterator[Any]:
-    """Yield the alternatives of a type, and those of the elements of arrays: a filter matches an array by these too."""
+    """Yield the alternatives of a type, and of the elements of arrays, by which a filter matches an array too."""
     for each in alternatives(type_):
         yield each
         if get_origin(each) in _ARRAYS:

@@ -1,4 +1,4 @@
-"""Indexes that a model declares: `Annotated[str, Indexed(unique=True)]`, or a list of them in `__indexes__`."""
+"""Indexes that a model declares: `Annotated[str, Indexed(unique=True)]`, or a list in `__indexes__`."""
 
 from __future__ import annotations
 
@@ -33,9 +33,7 @@ class Indexed:
 
 
 def declared_indexes(model: Any) -> list[Index]:
-    """Return the indexes of a model's fields, those of nested models included, and of its `__indexes__`; raise
-    `InvalidIndex`.
-    """
+    """Return the indexes of a model's fields, of nested models, and of `__indexes__`; raise `InvalidIndex`."""
     found = [
         Index.parse(
             [(path, -1 if each.descending else 1)],
@@ -60,7 +58,7 @@ def declared_indexes(model: Any) -> list[Index]:
 def _annotated(
     model: Any, keys: tuple[str, ...], seen: tuple[Any, ...]
 ) -> Iterator[tuple[Path, tuple[Any, ...]]]:
-    """Yield the path and the metadata of each field; a model within itself ends there."""
+    """Yield the path and the metadata of each field. A model within itself is skipped."""
     for each in alternatives(model):
         for field in (declared_fields(each) or {}).values() if each not in seen else ():
             path = (*keys, field.key)

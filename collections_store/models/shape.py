@@ -1,11 +1,10 @@
-"""The fields that a model stores, and the check that filters, sort orders, indexes and updates name no others.
+"""The stored fields of a model, and the check that filters, sort orders, indexes and updates name only these.
 
-They are read from the model's JSON schema, which has what is stored: aliases, tags of unions, the results of serializers.
-Rules:
+The model's JSON schema has the stored fields: aliases, tags of unions, the results of serializers. Rules:
 
-1. What a schema leaves open, such as `Any`, a dict or a serializer without a return type, has every field.
-2. Of a union, one alternative must have the field.
-3. A key leads through an array into its elements, as it does in filters; so do an index, `$`, `$[]` and `$[name]`.
+1. Open parts of a schema, such as `Any`, a dict or a serializer without a return type, have every field.
+2. An alternative of a union must have the field.
+3. A key leads through an array into its elements, as in filters; so do an index, `$`, `$[]` and `$[name]`.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _STATEMENTS: Final = ("type", "properties", "enum", "const")
 
 
 class ArrayElement(str):
-    """A part of a path that stands for elements of an array: `$`, `$[]`, `$[name]`, or `$elemMatch` of a filter."""
+    """A part of a path for elements of an array: `$`, `$[]`, `$[name]`, or `$elemMatch` of a filter."""
 
     __slots__ = ()
 
@@ -56,8 +55,8 @@ class Shape:
         self._check = lru_cache(MAX_CACHED)(self._check_keys)
 
     def check(self, parsed: object, what: str) -> None:
-        """Raise `UnknownField` if a filter, a sort order, an index, an update or a path names a field that is not stored, or
-        if a body that was written has a new one. `what` is the argument that it was.
+        """Raise `UnknownField` if a filter, a sort order, an index, an update or a path names a field that is not
+        stored, or if a written body has a new field. `what` is the name of the argument.
         """
         match parsed:
             case Filter(condition):
@@ -136,7 +135,7 @@ class Shape:
             yield schema
 
     def _inside(self, schema: Schema, key: str) -> Iterator[Schema]:
-        """Yield the schemas of what a key leads to."""
+        """Yield the schemas at a key."""
         kind = schema.get("type", ())
         if not any(word in schema for word in _STATEMENTS):
             yield _OPEN
@@ -205,7 +204,7 @@ def _fields_in(value: Any, above: Keys = ()) -> Iterator[Keys]:
 
 
 def _filtered(update: Update, filter: ArrayFilter) -> Iterator[Keys]:
-    """Yield the paths of the elements that an array filter is for."""
+    """Yield the paths of the elements of an array filter."""
     for change in update.changes:
         for number, piece in enumerate(change.path):
             if isinstance(piece, Elements) and piece.name == filter.name:
@@ -213,7 +212,7 @@ def _filtered(update: Update, filter: ArrayFilter) -> Iterator[Keys]:
 
 
 def _paths(condition: Condition) -> Iterator[Keys]:
-    """Yield the paths of a condition, and those within the elements of arrays."""
+    """Yield the paths of a condition, and of conditions on elements of arrays."""
     for each in leaves(condition):
         if isinstance(each, Field):
             yield each.path.keys

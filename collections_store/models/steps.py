@@ -1,6 +1,6 @@
-"""Steps between schema versions: functions of a caller's, and what is checked of their results.
+"""Steps between schema versions: functions of the user, and the check of their results.
 
-The first argument and the result of a function are bodies, or instances of the models that it is annotated with.
+The first argument and the result of a function are bodies, or instances of models in the annotations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IDS: Final = ("id", "_id")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A function, and the codecs of what it takes and returns."""
+    """A function, and the codecs of its argument and result."""
 
     function: Callable[[Any], Any]
     takes: Codec = field(default=_CODEC, repr=False)
@@ -49,9 +49,9 @@ class Step:
         return getattr(self.function, "__name__", None) or type(self.function).__name__
 
     def run(self, body: dict[str, Any], found: int, wanted: int, id: str | None) -> dict[str, Any]:
-        """Return what the function makes of a body of version `found`, checked. It may change `body`.
+        """Return the checked result for a body of version `found`. The function may change `body`.
 
-        A body with the document's `id` in its field `id` or `_id` must keep that. Raise `UpgradeFailed`.
+        A field `id` or `_id` with the document's id must stay unchanged. Raise `UpgradeFailed`.
         """
         own = {key: id for key in _IDS if id is not None and body.get(key) == id}
         try:
@@ -80,7 +80,7 @@ class Step:
 
 
 def _codec_of(annotation: Any) -> Codec:
-    """Return the codec of the model that an annotation names; without one, that of plain JSON."""
+    """Return the codec of the model in an annotation; without a model, the codec of plain JSON."""
     from .declared import alternatives, declared_fields
 
     if not any(declared_fields(each) is not None for each in alternatives(annotation)):
@@ -91,7 +91,7 @@ def _codec_of(annotation: Any) -> Codec:
 
 
 def _problem(new: Any, wanted: int, own: Mapping[str, str]) -> str:
-    """Return what is wrong with the result of a step, which must keep the ids `own`; "": nothing."""
+    """Return the problem with the result of a step, "" for none. The result must keep the ids `own`."""
     if not isinstance(new, dict):
         return f"must return a JSON object, got {type(new).__name__}"
     if new.get(SCHEMA_VERSION, wanted) != wanted:

@@ -1,32 +1,24 @@
-"""Schema versions of documents, and the functions that lead from one to the next.
+"""Schema versions of documents, and the functions from each version to the next.
 
 Rules:
 
-1. The version is the field `schema_version` at the top of a body, an integer from 1 on. A body without it has version 1.
-   The codec of the collection writes it and removes it: functions and callers see bodies without it.
-2. A step leads from one version to the next one only. What it returns is checked: a JSON object, of at most the size of a
-   body, that has no other `schema_version`, and the same `id` or `_id` if that field held the id of the document.
-3. A step receives a copy. If it fails, nothing is written, and `UpgradeFailed` names the document and the step.
+1. The version is the field `schema_version` at the top of a body, an integer from 1 on. A body without the field has
+   version 1. The codec of the collection writes and removes the field: functions and callers never see it.
+2. A step leads from one version to the next. The result must be a JSON object of at most the size of a body, without
+   another `schema_version`, and with the same `id` or `_id` if the field held the id of the document.
+3. A step receives a copy. If the step fails, nothing is written, and `UpgradeFailed` names the document and the step.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import unified_diff
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from ..document import SCHEMA_VERSION
-from ..errors import (
-    CollectionsStoreError,
-    DocumentTooNew,
-    InvalidOption,
-    UpgradeFailed,
-    shortened,
-)
+from ..errors import DocumentTooNew, InvalidOption, UpgradeFailed, shortened
 from ..options import check_flag, check_integer
 from .steps import Step
 
@@ -38,9 +30,9 @@ _OPTIONS: Final = (SCHEMA_VERSION, "upgrades", "downgrades", "write_back")
 
 @dataclass(frozen=True, slots=True)
 class Upgrades:
-    """The schema version that a program declares for a collection, and the steps that lead to it from others.
+    """The schema version that a program declares for a collection, and the steps from other versions.
 
-    `write_back`: `get`, `document` and `get_many` write what they upgrade.
+    `write_back`: `get`, `document` and `get_many` write upgraded bodies.
     """
 
     version: int
@@ -52,7 +44,7 @@ class Upgrades:
     def parse(
         cls, version: Any, upgrades: Any = None, downgrades: Any = None, write_back: Any = False
     ) -> Self:
-        """Validate what a caller declares; raise `InvalidOption`."""
+        """Validate the declaration of a caller; raise `InvalidOption`."""
         wanted = check_integer("schema_version", version, most=MAX_VERSION)
         up, down = _steps("upgrades", upgrades), _steps("downgrades", downgrades)
         if up and (any(n >= wanted for n in up) or not _is_row([*up, wanted])):
@@ -69,7 +61,7 @@ class Upgrades:
 
     @classmethod
     def taken(cls, settings: Mapping[str, Any]) -> tuple[Self | None, dict[str, Any]]:
-        """Return what the arguments of `collection` declare, and the other arguments; raise `InvalidOption`."""
+        """Return the declaration in the arguments of `collection`, and all other arguments; raise `InvalidOption`."""
         given = {name: settings[name] for name in _OPTIONS if name in settings}
         others = {name: value for name, value in settings.items() if name not in given}
         if SCHEMA_VERSION in given:
@@ -121,58 +113,5 @@ def _steps(option: str, given: Any) -> Steps:
 
 
 def _is_row(versions: list[int]) -> bool:
-    """Return whether each version is one more than the one before."""
+    """Return whether each version is the predecessor plus 1."""
     return all(second == first + 1 for first, second in pairwise(versions))
-
-
-# -- results of `upgrade_documents` ----------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class UpgradeFailure:
-    """A document that could not be upgraded, and why."""
-
-    id: str
-    error: CollectionsStoreError
-
-
-@dataclass(frozen=True, slots=True)
-class UpgradeSample:
-    """A document's stored bodies before and after an upgrade.
-
-    >>> print(UpgradeSample("ada", {"name": "Ada"}, {"schema_version": 2, "first": "Ada"}).diff())
-      {
-    -   "name": "Ada"
-    +   "first": "Ada",
-    +   "schema_version": 2
-      }
-    """
-
-    id: str
-    before: Any
-    after: Any
-
-    def diff(self) -> str:
-        """Return the difference, in lines of JSON with sorted keys."""
-        before, after = (
-            json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
-            for body in (self.before, self.after)
-        )
-        whole = len(before) + len(after)
-        lines = list(unified_diff(before, after, n=whole, lineterm=""))[3:]
-        return "\n".join(f"{line[0]} {line[1:]}" for line in lines)
-
-
-@dataclass(frozen=True, slots=True)
-class UpgradeResult:
-    """What `upgrade_documents` did, or a dry run would do.
-
-    `failed_count` documents stay as they are, and `quarantined_count` were moved; `failures` lists up to 1,000 of the
-    first. `samples` are up to 5 documents of a dry run.
-    """
-
-    upgraded_count: int
-    failed_count: int = 0
-    quarantined_count: int = 0
-    failures: tuple[UpgradeFailure, ...] = ()
-    samples: tuple[UpgradeSample, ...] = ()

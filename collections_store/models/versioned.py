@@ -1,7 +1,7 @@
-"""The codec of a collection with a schema version: it writes the version, and upgrades what it reads.
+"""The codec of a collection with a schema version: writes the version, and upgrades on reading.
 
-The version is the first field of a written body. SQLite keeps the order of the fields, so a body of the declared version
-is recognized by the beginning of its text, and a model is decoded from the rest of the same text. PostgreSQL sorts the
+The version is the first field of a written body. SQLite keeps the order of fields, so the beginning of a text shows
+whether the body has the declared version, and a model is decoded from the rest of the text. PostgreSQL sorts the
 fields: there the text is decoded to find the version, and encoded again for a model.
 """
 
@@ -22,7 +22,7 @@ _QUOTED: Final = f'"{SCHEMA_VERSION}"'
 
 @dataclass(frozen=True, slots=True)
 class UpgradedBody:
-    """What `VersionedCodec.decode_noting` returns of a body that it upgraded: for the caller, and as it is to be stored."""
+    """An upgraded body from `VersionedCodec.decode_noting`: for the caller, and for the store."""
 
     body: Any
     stored: Any
@@ -31,7 +31,7 @@ class UpgradedBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionedCodec(Codec):
-    """Bodies with a schema version around those of `inner`, the codec that the collection would have without one."""
+    """Bodies with a schema version around those of `inner`, the codec of the collection without a version."""
 
     is_plain: ClassVar[bool] = False
 
@@ -41,7 +41,7 @@ class VersionedCodec(Codec):
 
     @classmethod
     def of(cls, inner: Codec, upgrades: Upgrades) -> Self:
-        """Return the codec around another one."""
+        """Return the codec around another codec."""
         prefix = f'{{"{SCHEMA_VERSION}":{upgrades.version}'
         parts = inner.max_bytes, inner.nul, inner.default
         return cls(*parts, inner=inner, upgrades=upgrades, prefix=prefix)
@@ -60,7 +60,7 @@ class VersionedCodec(Codec):
         return self._with_version(self.inner.encode_body(body))
 
     def encode_updated(self, body: Any) -> str:
-        """Return the text of a stored body that an update changed, with the version."""
+        """Return the text of an updated body, with the version."""
         if isinstance(body, dict) and SCHEMA_VERSION in body:
             if body[SCHEMA_VERSION] != self.upgrades.version:
                 raise InvalidBody(SCHEMA_VERSION, "an update must not change the schema version")
@@ -80,7 +80,9 @@ class VersionedCodec(Codec):
         return self.inner.decode_body(_UNLIMITED.encode(self.upgrades.apply(decode(text))))
 
     def decode_noting(self, id: str, text: str | bytes) -> Any:
-        """Return what `decode_body` does; of an older body that can be written, an `UpgradedBody`. It has kept the id."""
+        """Return the result of `decode_body`, or an `UpgradedBody` of an older body that can be written and kept its
+        id.
+        """
         stored = decode(text)
         if self.upgrades.version_of(stored) >= self.upgrades.version:
             return self.decode_body(text)

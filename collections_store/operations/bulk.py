@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from ..document import BulkWriteResult, DeleteResult, PutManyResult, Refusal, UpdateResult
-from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
+from ..errors import CollectionsStoreError, Refusal, TransactionConflict, VersionConflict
 from ..expressions.classes import value_class
+from ..results import (
+    BulkWriteResult,
+    DeleteResult,
+    PutManyResult,
+    UpdateResult,
+)
 from ..sql.dialects.protocols import UniqueViolated
 from .by_id import AtomicWrite, Insert, Purge, Put, id_taken
 from .catalogue import CollectionAbsent

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import Any, Final
 
 from ..codec import Codec, decode
-from ..document import Document, Invalid, moment
+from ..document import Document, moment
 from ..errors import (
     ChangesLost,
     DatabaseError,
@@ -18,6 +18,7 @@ from ..errors import (
 )
 from ..expressions.classes import value_class
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
+from ..results import Invalid
 from ..sql.by_id import PRUNED, FeedStatements
 from .connection import Row
 from .operation import Operation

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from ..document import CollectionInfo, moment, now
+from ..document import moment, now
 from ..errors import CollectionExists, CollectionNotFound, InvalidOption
 from ..expressions.classes import value_class
 from ..options import CollectionOptions, Feed, Settings
+from ..results import CollectionInfo
 from ..sql.dialects.protocols import TableVanished
 from ..sql.select import Statements
 from .catalogue import CollectionAbsent, jsonb_problem, read_options

@@ -14,7 +14,14 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from ..codec import Codec, Decode, decode
-from ..document import Document, Page, check_id, first_after, is_plain_id, metadatum, now
+from ..document import (
+    Document,
+    check_id,
+    first_after,
+    is_plain_id,
+    metadatum,
+    now,
+)
 from ..errors import (
     CollectionNotFound,
     InvalidFilter,
@@ -33,6 +40,7 @@ from ..query.index import Explanation, Index, Ordered, Plan, creation, indexable
 from ..query.matcher import distinct_values
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
+from ..results import Page
 from ..sql.select import Query, Statements
 from .by_id import as_document
 from .connection import Inexact

@@ -23,16 +23,9 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
 from ..codec import Codec, decode
 from ..document import (
-    BulkWriteResult,
     Document,
-    InsertManyResult,
     InsertOne,
-    Invalid,
-    PutManyResult,
-    R,
-    Refusal,
     check_id,
-    in_order,
     new_id,
 )
 from ..errors import (
@@ -43,6 +36,7 @@ from ..errors import (
     InvalidBody,
     InvalidId,
     Outcome,
+    Refusal,
     VersionConflict,
     note_outcome,
     shortened,
@@ -50,6 +44,14 @@ from ..errors import (
 from ..expressions.classes import value_class
 from ..options import Settings, check_choice, check_version
 from ..query.index import Index
+from ..results import (
+    BulkWriteResult,
+    InsertManyResult,
+    Invalid,
+    PutManyResult,
+    R,
+    in_order,
+)
 from .bulk import MAX_ROWS, BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, written_body
 from .changes import HasPrunable, Prune

@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..codec import Codec
 from ..document import (
-    BulkWriteResult,
     DeleteMany,
     DeleteOne,
     Document,
-    InsertManyResult,
     InsertOne,
-    PutManyResult,
     ReplaceOne,
     Request,
     UpdateMany,
     UpdateOne,
-    UpdateResult,
     check_id,
     new_id,
     now,
@@ -38,6 +34,12 @@ from ..query.conditions import read_target
 from ..query.filter import Filter
 from ..query.index import Index
 from ..query.sort import NATURAL, Sort
+from ..results import (
+    BulkWriteResult,
+    InsertManyResult,
+    PutManyResult,
+    UpdateResult,
+)
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
 from .editing import Editing

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ..codec import Codec, Decode, decode
 from ..document import (
-    DeleteResult,
     Document,
-    UpdateResult,
     check_id,
     new_id,
     now,
@@ -36,6 +34,7 @@ from ..query.filter import Filter
 from ..query.matcher import values_at
 from ..query.projection import Projection
 from ..query.sort import Sort
+from ..results import DeleteResult, UpdateResult
 from ..sql.select import Query
 from ..update import PipelineResult, Update
 from ..update.apply import seed, seed_id

@@ -26,9 +26,9 @@ from ..errors import (
     VersionConflict,
 )
 from ..expressions.classes import value_class
-from ..models.upgrades import UpgradeFailure, UpgradeResult, UpgradeSample
 from ..models.versioned import UpgradedBody, VersionedCodec
 from ..options import check_flag, check_function
+from ..results import UpgradeFailure, UpgradeResult, UpgradeSample
 from .by_id import Get, GetDocument, GetMany, Rewrite
 from .indexes import CreateIndex, DeclareVersion
 from .operation import Operation, Steps

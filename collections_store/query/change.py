@@ -1,8 +1,8 @@
 """Recorded changes, filters on them, and the tokens of positions in a feed.
 
-A token is an opaque string. Format 1: base64 (URL-safe) of the byte 1, the 4 bytes of the feed's key, 4
-bytes of SHA-256 over the collection's name, the position in the feed as 8 bytes, and 4 bytes of SHA-256
-over all these. It is neither secret nor signed: its holder may read every change.
+A token is an opaque string. Format 1: base64 (URL-safe) of the byte 1, the 4 bytes of the feed's key, 4 bytes of
+SHA-256 over the collection's name, the position in the feed as 8 bytes, and 4 bytes of SHA-256 over all these. A token
+is neither secret nor signed: the holder may read every change.
 """
 
 from __future__ import annotations
@@ -34,11 +34,10 @@ _SIZE: Final = 21
 class Change(Generic[Body_co]):
     """A change of a document.
 
-    `kind` is "insert", "update", "remove" or "expire". `version` is the one that was written or, of a
-    removed document, its last. `time` is when its writer wrote it, in UTC and by the writer's clock.
-    `body` is the document's body after the change and `before` the one before it; null is a body, so
-    `has_body` and `has_before` are true if they were recorded. `watch(after=token)` returns the changes
-    after this one.
+    `kind` is "insert", "update", "remove" or "expire". `version` is the written version or, of a removed document, the
+    last. `time` is the time of the write, in UTC and by the writer's clock. `body` is the document's body after the
+    change, `before` the body before; null is a body, so `has_body` and `has_before` are true for recorded bodies.
+    `watch(after=token)` returns the changes after this change.
     """
 
     kind: ChangeKind
@@ -100,12 +99,12 @@ class ChangeFilter:
             raise InvalidFilter("", problem)
 
     def is_open(self, change: Change) -> bool:
-        """Return whether the change was recorded without the body that decides whether it matches."""
+        """Return whether the change was recorded without the body on which the filter depends."""
         known = change.has_before if change.kind in REMOVALS else change.has_body
         return self._needs_bodies and change.kind in self.kinds and not known
 
     def matches(self, change: Change, *, ordered: bool) -> bool:
-        """Return whether a change matches: the document after it or, of a removed one, before it."""
+        """Return whether a change matches: the document after the change or, of a removed document, before."""
         if change.kind not in self.kinds:
             return False
         body = change.before if change.kind in REMOVALS else change.body
@@ -129,7 +128,7 @@ class ChangePosition:
 
 
 def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
-    """Return the position of a token, and whether it belongs to a collection of that name; raises `InvalidToken`."""
+    """Return the position of a token, and whether the token belongs to the collection; raise `InvalidToken`."""
     if not isinstance(token, str):
         problem = f'must be the `token` of a change, or "oldest", got {shortened(token)}'
         raise InvalidToken(problem)
@@ -149,7 +148,6 @@ def _digest(part: bytes) -> bytes:
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield a condition or an expression, and all parts of it."""
     yield value
     if isinstance(value, tuple | list):
         for each in value:

@@ -1,8 +1,8 @@
-"""The values that a filter consists of.
+"""The parts of a filter.
 
-A `Condition` applies to a document, a `Test` to one JSON value. `Field` joins the two: some value that a path
-reaches passes a test. All compare and hash. What the user gave stands in `Value`s. The *shape* of a filter, which
-decides its SQL, has `Parameter`s in their place.
+A `Condition` applies to a document, a `Test` to one JSON value. `Field` joins the two: a value at a path passes a
+test. All compare and hash. Values of the user stand in `Value`s. The *shape* of a filter, on which the SQL depends,
+has `Parameter`s instead.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _is_plain: Final = re.compile(rf"[ !#-\[\]-~]{{0,{_PLAIN_LENGTH}}}").fullmatch
 
 @value_class(eq=True)
 class Value:
-    """A value of a filter. `kind` separates 1 from true; `text` is its JSON, by which it compares."""
+    """A value of a filter. `kind` separates 1 from true. Values compare by `text`, their JSON."""
 
     kind: Kind
     text: str
@@ -90,14 +90,14 @@ class Value:
 
     @classmethod
     def of_list(cls, kind: Kind, values: list[Value]) -> Value:
-        """Return scalars of one kind, whose number is no part of a shape."""
+        """Return scalars of a kind; a shape does not depend on their number."""
         text = ",".join([value.text for value in values])
         return cls(kind, f"[{text}]", [value.value for value in values])
 
 
 @value_class(eq=True)
 class Parameter:
-    """A parameter of a shape. `sql` is what stands for it, once that is compiled."""
+    """A parameter of a shape, with the compiled `sql`."""
 
     kind: Kind
     sql: tuple[str, ...] = ()
@@ -111,14 +111,14 @@ Operand: TypeAlias = Value | Parameter
 
 @value_class(eq=True)
 class Equals:
-    """It equals `value` (`$eq`); null also equals what is missing."""
+    """The value equals `value` (`$eq`); null also equals a missing field."""
 
     value: Operand
 
 
 @dataclass(frozen=True)
 class OneOf:
-    """It equals one of the scalars (`$in`), given as a list for each type. `many`: more than `MAX_INLINE_VALUES`."""
+    """The value equals a scalar (`$in`) in a list for each type. `many`: more than `MAX_INLINE_VALUES`."""
 
     lists: tuple[Operand, ...]
     many: bool = field(default=False, repr=False)
@@ -131,7 +131,7 @@ class OneOf:
 
 @value_class(eq=True)
 class Compare:
-    """It has the type of `value`, and is less or greater."""
+    """The value has the type of `value`, and is less or greater."""
 
     operator: Comparison
     value: Operand
@@ -139,21 +139,21 @@ class Compare:
 
 @value_class(eq=True)
 class HasType:
-    """It is of one of the types (`$type`)."""
+    """The value has a type of the list (`$type`)."""
 
     types: tuple[TypeName, ...]
 
 
 @value_class(eq=True)
 class Matches:
-    """It is a string in which the pattern is found (`$regex`)."""
+    """The value is a string in which the pattern is found (`$regex`)."""
 
     pattern: Operand
 
 
 @value_class(eq=True)
 class Modulo:
-    """It is a number with that remainder, both truncated toward zero (`$mod`)."""
+    """The value is a number with the remainder, both truncated toward zero (`$mod`)."""
 
     divisor: Operand
     remainder: Operand
@@ -161,7 +161,7 @@ class Modulo:
 
 @value_class(eq=True)
 class Bits:
-    """It is an integer with those bits set or clear."""
+    """The value is an integer with the bits set or clear."""
 
     operator: BitsOperator
     mask: Operand
@@ -169,40 +169,40 @@ class Bits:
 
 @value_class(eq=True)
 class Exists:
-    """It exists (`$exists`), be it null."""
+    """The value exists (`$exists`), be it null."""
 
 
 @value_class(eq=True)
 class HasSize:
-    """It is an array of that size (`$size`)."""
+    """The value is an array of the size (`$size`)."""
 
     size: Operand
 
 
 @value_class(eq=True)
 class HasElement:
-    """It is an array with an element that passes every test (`$elemMatch` with operators)."""
+    """The value is an array with an element for which all tests pass (`$elemMatch` with operators)."""
 
     tests: tuple[Test, ...]
 
 
 @value_class(eq=True)
 class HasObject:
-    """It is an array with an object for which the condition holds (`$elemMatch`)."""
+    """The value is an array with an object for which the condition holds (`$elemMatch`)."""
 
     condition: Condition
 
 
 @value_class(eq=True)
 class Fails:
-    """It does not pass every one of the tests."""
+    """The value fails at least a test."""
 
     tests: tuple[Test, ...]
 
 
 @value_class(eq=True)
 class Passes:
-    """It passes one of the tests."""
+    """The value passes at least a test."""
 
     tests: tuple[Test, ...]
     lookup: Any = field(default=None, init=False, compare=False, repr=False)
@@ -222,7 +222,7 @@ WHOLE_ARRAY_TESTS: Final = (Exists, HasSize, HasElement, HasObject)
 
 @value_class(eq=True)
 class Field:
-    """Some value that `path` reaches in the body passes the test; the empty path is `$body`."""
+    """A value at `path` in the body passes the test; the empty path is `$body`."""
 
     path: Path
     test: Test
@@ -247,9 +247,9 @@ class And:
 
 @value_class(eq=True)
 class Or:
-    """Some condition holds; without any, never.
+    """A condition of several holds; without any, never.
 
-    `single`: it is one test of one field (`$in` of more than scalars), each part of which is SQL of its own.
+    `single`: the conditions are a test of a single field (`$in` with more than scalars), and each is SQL of its own.
     """
 
     conditions: tuple[Condition, ...]
@@ -258,7 +258,7 @@ class Or:
     """The matcher's cache."""
 
     def as_one(self) -> Field | Metadata:
-        """Return the field with the one test."""
+        """Return the field with all tests."""
         parts = [each for each in self.conditions if isinstance(each, Field | Metadata)]
         return replace(parts[0], test=Passes(tuple(each.test for each in parts)))
 
@@ -291,8 +291,8 @@ _WITHOUT_EXPRESSION: Final = frozenset({Field, Metadata, FitsSchema})
 
 
 def expressions_last(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    """Return the conditions, those that hold an expression behind the others: so the documents for which one raises an error
-    do not depend on the conditions that a database can decide, and decides before.
+    """Return the conditions, with those that hold an expression last. Then the documents for which an expression
+    raises an error do not depend on which conditions the database decides.
     """
     given = tuple(conditions)
     if _WITHOUT_EXPRESSION.issuperset(map(type, given)):
@@ -313,13 +313,13 @@ PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex"})
 
 
 def prefix_range(pattern: Value) -> tuple[str, str]:
-    """Return the first string with the prefix of a "prefix regex", and the first one after all of them."""
+    """Return the first string with the prefix of a "prefix regex", and the first string behind all with the prefix."""
     prefix: str = pattern.value.pattern.removeprefix("^")
     return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def takes_missing(test: Test) -> bool:
-    """Return whether a missing field passes a test, which may be that of a shape."""
+    """Return whether a missing field passes a test, also a test of a shape."""
     match test:
         case Equals(value):
             return value.kind == "null"
@@ -349,7 +349,7 @@ _KNOWN: Final = ", ".join(f"${name}" for name in sorted((*METADATA, "body")))
 def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Target:
     """Read a dotted field, a `Path`, `$body` with or without a field, or `$id` and other metadata; `_id` is `$id`.
 
-    Raises what `error` makes, at `position` or else at the key.
+    Raise the result of `error`, at `position` or else at the key.
     """
     key = field_name(key)
     if isinstance(key, Path):
@@ -406,8 +406,8 @@ def shape_of(condition: Condition) -> Condition:
 
 
 def with_sql(node: T, sql: Callable[[Any], tuple[str, ...]]) -> T:
-    """Return a condition or a test with the SQL of its operands in parameters; `sql` is called for each value or
-    parameter, in the order of `values_of`.
+    """Return a condition or a test with the SQL of its operands in parameters. `sql` is called in the order of
+    `values_of`.
     """
     return with_operands(node, lambda operand: Parameter(operand.kind, sql(operand)))
 

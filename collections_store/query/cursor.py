@@ -1,11 +1,11 @@
 """Cursors of pages: a position in an order as an opaque string, sealed with the collection's own key.
 
-A cursor cannot be changed, nor used for another collection, filter or order. It is base64 (URL-safe, unpadded) of a
-byte, the format, 16 bytes of HMAC-SHA256 over query and position, and the position as JSON: `k`, a pair of rank and
-value for each field of the order, and `s`, the position in natural order.
+A cursor cannot be changed, nor used for another collection, filter or order. A cursor is base64 (URL-safe, unpadded)
+of a byte, the format, 16 bytes of HMAC-SHA256 over query and position, and the position as JSON: `k`, a pair of rank
+and value for each field of the order, and `s`, the position in natural order.
 
-The query is JSON: the filter as a document, and the fields of the sort. Format 1, which is still read, has it
-as Python printed the classes of version 0.1: `_NAMES_1` has these names, whatever classes and fields are called now.
+The query is JSON: the filter as a document, and the fields of the sort. Format 1, which is still read, has the query
+as Python printed the classes of version 0.1: `_NAMES_1` has these names, whatever the names of the classes are now.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _as_text(sealed: bytes) -> str:
 
 
 def _from_text(cursor: str) -> bytes:
-    """Return the sealed bytes, or none: Python's decoder ignores characters outside its alphabet, and the last bits."""
+    """Return the sealed bytes, or none: Python's decoder ignores characters outside the alphabet, and the last bits."""
     try:
         sealed = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
     except ValueError:
@@ -86,7 +86,7 @@ def _query(filter: Filter, sort: Sort) -> str:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a part of a filter document as JSON. A path and a pattern begin with a NUL, which no key holds."""
+    """Return a part of a filter document as JSON. A path and a pattern begin with a NUL, as no key does."""
     match value:
         case Path(keys=keys):
             return f"\0{json.dumps(keys)}"

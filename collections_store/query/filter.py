@@ -1,7 +1,7 @@
 """Filters: MongoDB's filter language as values, and `F`, the same in Python.
 
-`F("age") >= 30` is `{"age": {"$gte": 30}}`. A filter has a *shape* and *values*: the shape decides the SQL, and is what
-compiled statements are cached under; the values are their parameters.
+`F("age") >= 30` is `{"age": {"$gte": 30}}`. A filter has a *shape* and *values*: the shape decides the SQL and is the
+key of the cache of compiled statements; the values are their parameters.
 """
 
 from __future__ import annotations
@@ -13,13 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from ..codec import Codec, decode
 from ..errors import InvalidFilter, shortened
-from ..expressions.path import (
-    FieldLike,
-    NamedField,
-    Path,
-    field_name,
-    path_or_text,
-)
+from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
 from .conditions import (
     And,
     Bits,
@@ -84,10 +78,10 @@ class Filter:
 
     @classmethod
     def parse(cls, what: Any = None, equals: Any = ..., codec: Codec = _CODEC) -> Filter:
-        """Read what a caller may pass as a filter; raises `InvalidFilter` naming the position.
+        """Read the filter of a caller; raise `InvalidFilter`, which names the position.
 
-        `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or
-        `Path`) that `equals` a value.
+        `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or `Path`) that `equals` a
+        value.
         """
         if equals is ... and (type(what) is dict or isinstance(what, Mapping)):
             return cls(FilterParser(codec).document(what))
@@ -138,7 +132,6 @@ class Filter:
 
     @classmethod
     def _nested(cls, condition: Condition, levels: int) -> Filter:
-        """Return a filter of other filters, so many levels deep; raises `InvalidFilter`."""
         check_levels(levels)
         filter = cls(condition)
         object.__setattr__(filter, "_levels", levels)
@@ -151,7 +144,7 @@ class Filter:
         )
 
     def to_json(self) -> dict[Any, Any]:
-        """Return the filter document. A field whose keys hold a dot or begin with `$` is a `Path`, others are strings."""
+        """Return the filter document. Keys are strings; a field whose keys hold a dot or begin with `$` is a `Path`."""
         return to_json(self.condition)
 
     def __str__(self) -> str:
@@ -162,19 +155,19 @@ class Filter:
 
 
 def conjuncts(condition: Condition) -> tuple[Condition, ...]:
-    """Return the conditions that must all hold."""
+    """Return the conditions of a conjunction."""
     return condition.conditions if isinstance(condition, And) else (condition,)
 
 
 def disjuncts(condition: Condition) -> tuple[Condition, ...]:
-    """Return the conditions of which one must hold."""
+    """Return the conditions of a disjunction."""
     if isinstance(condition, Or) and not condition.single:
         return condition.conditions
     return (condition,)
 
 
 def leaves(condition: Condition) -> Iterator[Condition]:
-    """Yield the conditions that AND, OR and NOT join."""
+    """Yield the conditions under AND, OR and NOT."""
     match condition:
         case And(inner) | Or(inner):
             for each in inner:
@@ -195,9 +188,9 @@ FilterLike: TypeAlias = Filter | Mapping[Any, Any] | FieldLike
 
 
 class ComparableField(NamedField):
-    """A field of the body, or `$id` and the other metadata.
+    """A field of the body, `$id` or other metadata.
 
-    Every comparison is a `Filter`; `&`, `|` and `~` join them.
+    Every comparison is a `Filter`; `&`, `|` and `~` join filters.
 
     >>> print((F("address.city") == "Berlin") & F("age").between(30, 40))
     {'address.city': 'Berlin', 'age': {'$gte': 30, '$lte': 40}}
@@ -247,7 +240,7 @@ class ComparableField(NamedField):
         return self._operators({"$gte": self._value(low), "$lte": self._value(high)})
 
     def contains(self, value: Any) -> Filter:
-        """Equal to `value`, or an array with an element that is: the same as `==`."""
+        """Equal to `value`, or an array with an equal element: the same as `==`."""
         return self._equal(value)
 
     def contains_all(self, values: Iterable[Any]) -> Filter:
@@ -255,7 +248,7 @@ class ComparableField(NamedField):
         return self._operator("$all", self._listed(values, "$all"))
 
     def is_in(self, values: Iterable[Any]) -> Filter:
-        """Equal to one of the values (`$in`)."""
+        """Equal to a value in `values` (`$in`)."""
         return self._operator("$in", self._listed(values, "$in"))
 
     def not_in(self, values: Iterable[Any]) -> Filter:
@@ -272,22 +265,22 @@ class ComparableField(NamedField):
         return self._operators({"$regex": pattern, **chosen})
 
     def has_type(self, *types: str) -> Filter:
-        """Of one of MongoDB's types: "string", "number", "array" … (`$type`)."""
+        """Of a type of MongoDB's: "string", "number", "array" … (`$type`)."""
         return self._operator("$type", list(types))
 
     def has_size(self, size: int) -> Filter:
-        """An array of that size (`$size`)."""
+        """An array of `size` elements (`$size`)."""
         return self._operator("$size", size)
 
     def modulo(self, divisor: int, remainder: int) -> Filter:
-        """A number that divided by `divisor` leaves `remainder` (`$mod`)."""
+        """A number with the `remainder` after division by `divisor` (`$mod`)."""
         return self._operator("$mod", [divisor, remainder])
 
     def any(self, what: Filter | Mapping[str, Any]) -> Filter:
-        """An array with one element that meets all of `what` (`$elemMatch`).
+        """An array with an element for which all of `what` holds (`$elemMatch`).
 
-        A `Filter` applies to elements that are objects, a document of operators to the elements
-        themselves: `F("scores").any({"$gt": 10, "$lt": 20})`.
+        A `Filter` applies to elements that are objects, a document of operators to the elements themselves:
+        `F("scores").any({"$gt": 10, "$lt": 20})`.
         """
         if not isinstance(what, Filter):
             return self._operator("$elemMatch", what)
@@ -299,7 +292,7 @@ class ComparableField(NamedField):
         return Filter(FilterParser(_CODEC).field(self._path, self._value(value), str(self._path)))
 
     def _value(self, value: Any) -> Any:
-        """Return a value that the field is compared with as JSON."""
+        """Return a value to compare with as JSON."""
         return value
 
     def _listed(self, values: Any, operator: str) -> list[Any]:
@@ -320,7 +313,7 @@ class ComparableField(NamedField):
 
 
 def to_json(condition: Condition) -> dict[Any, Any]:
-    """Return the filter document of a condition; its keys are strings, or a `Path` that no string names."""
+    """Return the filter document of a condition; keys are strings, or a `Path` that no string names."""
     match condition:
         case Field(test=Equals(Value(value=value))) | Metadata(test=Equals(Value(value=value))):
             return {_name(condition): {"$eq": value} if holds_operators(value) else value}
@@ -352,7 +345,6 @@ def to_json(condition: Condition) -> dict[Any, Any]:
 
 
 def _name(field: Field | Metadata) -> str | Path:
-    """Return the string that is read as the field, or the path if there is none."""
     if isinstance(field, Metadata):
         return f"${field.field}"
     if not field.path.keys:
@@ -361,7 +353,7 @@ def _name(field: Field | Metadata) -> str | Path:
 
 
 def _together(documents: list[dict[Any, Any]]) -> dict[Any, Any]:
-    """Join documents: in one if no key appears twice, else by `$and`."""
+    """Join documents in a single document if no key appears twice, else by `$and`."""
     merged: dict[Any, Any] = {}
     for document in documents:
         for key, value in document.items():
@@ -376,7 +368,7 @@ def _together(documents: list[dict[Any, Any]]) -> dict[Any, Any]:
 
 
 def _operators(tests: tuple[Test, ...]) -> dict[str, Any]:
-    """Return the operators of several tests of one value; none replaces another."""
+    """Return the operators of several tests of a value; none replaces another."""
     if Passes(()) in tests:  # no value passes, whatever the other tests are
         return {"$in": []}
     result: dict[str, Any] = {}
@@ -431,7 +423,7 @@ def _operator(test: Test) -> dict[str, Any]:
 
 
 def _listed_values(test: Test) -> Iterator[Any]:
-    """Yield the values of a list operator that a test accepts."""
+    """Yield the values of a list operator."""
     match test:
         case OneOf(lists):
             for one in lists:

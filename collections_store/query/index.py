@@ -9,14 +9,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 from .. import codec
 from ..errors import CollectionsStoreError, InvalidIndex, InvalidSort, cut, shortened
-from ..expressions.path import (
-    MAX_KEYS,
-    Path,
-    is_index,
-    path_or_text,
-    path_prefixes,
-    path_repr,
-)
+from ..expressions.path import MAX_KEYS, Path, is_index, path_or_text, path_prefixes, path_repr
 from .conditions import (
     TIMES,
     And,
@@ -61,7 +54,7 @@ _KEYS: Final = ("name", "fields", "unique", "where", "arrays", "physical")
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index of a collection: its fields, and which documents it covers.
+    """An index of a collection: its fields, and the documents in the index.
 
     >>> with Store("sqlite://") as store:
     ...     name = store["cities"].create_index([("country", 1), ("population", -1)])
@@ -116,7 +109,7 @@ class Index:
         return index
 
     def check(self) -> None:
-        """Raise `InvalidIndex`, or `InvalidFilter`, for an index that `from_json` returns and `parse` never does."""
+        """Raise `InvalidIndex` or `InvalidFilter` for an index that only `from_json` returns, never `parse`."""
         options: Any = {"unique": self.unique, "where": self.where, "arrays": self.arrays}
         if Index.parse(self.sort, **options, name=self.name) != self:
             raise InvalidIndex("where", "must have conditions, or be null")
@@ -166,7 +159,7 @@ class Index:
 
 
 def unknown_keys(entry: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Return the entries of a stored document under other keys than the known ones."""
+    """Return the entries of a stored document whose keys are not known."""
     return {key: value for key, value in entry.items() if key not in known}
 
 
@@ -186,7 +179,7 @@ def partial_conditions(where: Filter | None) -> tuple[Field, ...]:
 
 
 def every_conjunct(condition: Condition) -> Iterator[Condition]:
-    """Yield the conditions that must all hold, those of nested conjunctions too."""
+    """Yield the parts of a conjunction, also of nested conjunctions."""
     if isinstance(condition, And):
         for each in condition.conditions:
             yield from every_conjunct(each)
@@ -195,7 +188,7 @@ def every_conjunct(condition: Condition) -> Iterator[Condition]:
 
 
 def is_indexable(condition: Condition, indexed: Collection[tuple[str, ...]]) -> bool:
-    """Return whether a condition is about scalars in fields that an index goes over."""
+    """Return whether a condition is about scalars in `indexed` fields."""
     match condition:
         case Field(path, Equals(value) | Compare(_, value)):
             return path.keys in indexed and value.kind in SCALARS
@@ -209,7 +202,7 @@ def is_indexable(condition: Condition, indexed: Collection[tuple[str, ...]]) -> 
 
 
 def is_in_arrays(field: Field, indexed: Collection[tuple[str, ...]]) -> bool:
-    """Return whether a condition is about scalars that an index of arrays holds, which null is not."""
+    """Return whether a condition is about scalars in an index of arrays; null is not in the index."""
     match field.test:
         case Equals(value) | Compare(_, value):
             return field.path.keys in indexed and value.kind in SCALARS - {"null"}
@@ -227,7 +220,7 @@ def can_open(keys: tuple[str, ...]) -> bool:
 
 
 def implied_by(condition: Condition) -> Iterator[Field]:
-    """Yield what must hold for values in arrays where an `$elemMatch` does."""
+    """Yield the conditions on values in arrays that an `$elemMatch` implies."""
     match condition:
         case Field(path, HasElement(tests)):
             yield from (Field(path, test) for test in tests)
@@ -238,7 +231,7 @@ def implied_by(condition: Condition) -> Iterator[Field]:
 
 
 def _check_names(keys: Any) -> None:
-    """Raise `InvalidIndex` for dotted paths that are likely to mean something else than the keys in them."""
+    """Raise `InvalidIndex` for dotted paths that are unlikely to mean their keys."""
     for name, _ in () if keys is None or isinstance(keys, Sort) else field_pairs(keys):
         if not isinstance(name, str):
             continue
@@ -332,7 +325,7 @@ def _as_stored(document: Mapping[str | Path, Any]) -> dict[str, Any]:
 
 
 def _stored_filter(document: Any) -> Filter:
-    """Return the filter of a catalogue's entry; older versions wrote the field `_id` so."""
+    """Return the filter of a catalogue's entry; older versions wrote the field `_id` as a plain field."""
     return Filter(FilterParser(_CODEC, names_id=False).document(document))
 
 
@@ -356,7 +349,7 @@ Ordered: TypeAlias = Literal["natural", "index", "database", "python"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of a database: its lines, the indexes it uses and those it reads from end to end, and whether it scans
+    """The plan of a database: lines, the indexes used, the indexes read from end to end, and whether the plan scans
     the table or sorts.
     """
 
@@ -369,14 +362,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a `find`, which prints as text.
+    """The explanation of a `find`; prints as text.
 
     `sql` runs with `parameters`. `in_sql` is the part of the filter that runs in the database, `in_matcher` the part
-    that runs in Python, on the rows that the database returns. `indexes` are the names of the indexes used: "$body"
-    is the index of whole bodies, "$id" that of the ids. `scans`: the query may read all documents, be it in an
-    index's order. `order` names what sorts: an index, the database, Python, or nothing ("natural"). `arrays`:
-    indexed fields hold arrays, so the exact form was used. `plan` is the database's own, in lines. `missing_index` is
-    an index that would help, and `advice` the call that creates that index; both may be None.
+    that runs in Python, on the rows of the database. `indexes` are the names of the indexes used: "$body" is the index
+    of whole bodies, "$id" the index of the ids. `scans`: the query may read all documents, be it in the order of an
+    index. `order` names the sorter: an index, the database, Python, or nothing ("natural"). `arrays`: indexed fields
+    hold arrays, so the exact form was used. `plan` is the database's own, in lines. `missing_index` is an index that
+    would help, and `advice` the call that creates that index; both may be None.
 
     >>> with Store("sqlite://") as store:
     ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -421,10 +414,9 @@ _ORDERS: Final[dict[Ordered, str]] = {
 def missing_index(
     filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: bool
 ) -> Index | None:
-    """Return an index for a query; None: there is one, or none would help.
+    """Return an index that would help a query; None: such an index exists, or none would help.
 
-    The fields of equalities come first, those of the order next, ranges last.
-    `arrays`: the one field needs an index of arrays.
+    The order: fields of equalities, fields of the sort, ranges. `arrays`: the field needs an index of arrays.
     """
     fields = _scalars_in(filter)
     equal = [each.path for each in fields if isinstance(each.test, Equals | OneOf)]
@@ -457,8 +449,8 @@ def creation(index: Index) -> str:
 
 
 def plan_order(condition: Condition, indexes: Iterable[Index]) -> Sort | None:
-    """Return the order in which an index yields what matches, from the index that the condition narrows most, that of the
-    ids included; None if no index yields an order, or the index yields natural order: all fields are equal to values.
+    """Return the order of the matching documents in the index that the condition narrows most, or in the index of the
+    ids. None: no index yields an order, or the order is natural, because all fields are equal to values.
     """
     equal, bounded = set(equal_targets(condition)), set(_bounded_targets(condition))
     best, order = (0, False), None
@@ -471,12 +463,12 @@ def plan_order(condition: Condition, indexes: Iterable[Index]) -> Sort | None:
 
 
 def free_fields(fields: Fields, equal: Collection[Target]) -> Fields:
-    """Return the fields by which an index orders what is equal to values in some fields."""
+    """Return the fields that still order the entries of an index when the `equal` fields have a value."""
     return tuple(dropwhile(lambda each: each.target in equal, fields))
 
 
 def equal_targets(condition: Condition) -> Iterator[Target]:
-    """Yield the fields that must be equal to a value that an index holds."""
+    """Yield the fields that must equal a value in the index."""
     for each in every_conjunct(condition):
         match each:
             case Field(path, Equals()) if is_indexable(each, {path.keys}):
@@ -493,7 +485,7 @@ def _bounded_targets(condition: Condition) -> Iterator[Target]:
 
 
 def indexable_keys(filter: Filter) -> Iterator[tuple[str, ...]]:
-    """Yield the keys of the fields that an index could cover."""
+    """Yield the keys of the fields for which an index is possible."""
     yield from (each.path.keys for each in _scalars_in(filter))
 
 

@@ -1,8 +1,8 @@
-"""JSON schemas of bodies: `$jsonSchema` in MongoDB's dialect, which is draft 4 with `bsonType`.
+"""JSON schemas of bodies: `$jsonSchema` in MongoDB's dialect, draft 4 with `bsonType`.
 
-The package `jsonschema` does most of it; it is imported when the first schema is read. This module accepts
-and rejects what MongoDB does. Keywords that compare values do so as everywhere in this library: 1 equals 1.0,
-neither equals true. Nothing is ever fetched: there is no `$ref`, and the registry of schemas is empty.
+The package `jsonschema` does most of the work; the first schema imports the package. This module accepts and rejects
+as MongoDB does. Keywords compare values as everywhere in this library: 1 equals 1.0, neither equals true. Nothing is
+ever fetched: `$ref` is rejected, and the registry of schemas is empty.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BSON_TYPES: Final = frozenset({*TYPES, *NON_JSON_TYPES})
 
 @value_class(eq=True)
 class Schema:
-    """A compiled schema; `read` returns one."""
+    """A compiled schema."""
 
     _validator: Any = field(repr=False)
 
@@ -57,7 +57,7 @@ class Schema:
 
 
 def read(schema: Any, position: str = "$jsonSchema") -> Schema:
-    """Read a schema of JSON values; raises `InvalidFilter`, which names the position, and `MissingExtra`."""
+    """Read a schema of JSON values; raise `InvalidFilter`, which names the position, and `MissingExtra`."""
     kind, kind_of_schemas = _dialect()
     from jsonschema.exceptions import best_match
 
@@ -76,8 +76,8 @@ def read(schema: Any, position: str = "$jsonSchema") -> Schema:
 
 
 def _schemas(schema: Any, path: SchemaPath) -> Iterator[tuple[SchemaPath, Mapping[str, Any]]]:
-    """Yield a schema and those within it. A value that is no document is skipped: the schema of schemas rejects it, or
-    it is a boolean that may stand there.
+    """Yield a schema and all nested schemas. Other values than documents are skipped: the schema of schemas rejects
+    them, or they are valid booleans.
     """
     if not isinstance(schema, Mapping):
         return
@@ -95,7 +95,7 @@ def _schemas(schema: Any, path: SchemaPath) -> Iterator[tuple[SchemaPath, Mappin
 
 
 def _check(schema: Mapping[str, Any], position: str) -> None:
-    """Check what the schema of schemas does not."""
+    """Check the rules that the schema of schemas lacks."""
     for keyword in schema:
         if keyword in _LEFT_OUT:
             raise InvalidFilter(f"{position}.{keyword}", "this keyword is not supported")
@@ -130,7 +130,7 @@ def _check_pattern(pattern: Any, position: str) -> None:
 
 
 def _on(kind: Any, schema: Any) -> Any:
-    """Return the validator of a schema; its registry is empty, so that nothing is fetched."""
+    """Return the validator of a schema. The registry is empty, so nothing is fetched."""
     from referencing import Registry
 
     return kind(schema, registry=Registry())
@@ -138,7 +138,7 @@ def _on(kind: Any, schema: Any) -> Any:
 
 @cache
 def _dialect() -> tuple[Any, Any]:
-    """Return the class of validators, and the one of those that read schemas."""
+    """Return the classes of validators of values and of schemas."""
     try:
         from jsonschema import Draft4Validator, validators
     except ImportError as error:
@@ -225,7 +225,7 @@ def _key(value: Any) -> Any:
 
 
 def _fraction(number: float) -> Fraction:
-    """Return the number as 15 digits spell it, so that 0.3 is a multiple of 0.1."""
+    """Return the number with 15 digits, for which 0.3 is a multiple of 0.1."""
     return Fraction(number) if isinstance(number, int) else Fraction(format(number, ".15g"))
 
 

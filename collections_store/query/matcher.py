@@ -1,21 +1,21 @@
 """The reference: whether a document matches a filter. Pure Python, small and exact.
 
-The SQL must agree with this module (a property test compares them), and what SQL cannot express runs here, behind an
-SQL pre-filter. The rules are those of MongoDB's server, as 1,050 cases of its test suites check them:
+The SQL must agree with this module (a property test compares them). Conditions that SQL cannot express run here,
+behind an SQL pre-filter. The rules are MongoDB's, as 1,050 cases of the server's test suites check them:
 
 1. A path walks objects by key. A missing key, or a scalar before the end, gives MISSING.
-2. An array before the end is opened, one level per key: its objects go on with the rest of the
-   path, other elements give nothing. A key that is a number also goes on into that one element.
-3. An array at the end is seen element by element and as a whole; one reached by its index, and by
-   `$exists`, `$size` and `$elemMatch`, only as a whole.
-4. Types never mix: 1 equals 1.0, and neither equals true or "1". null equals null and MISSING. An
-   order exists within a type only: numbers by value, strings by code point, false before true,
-   arrays element by element, objects field by field (type, key, value).
-5. A body that is no object has no fields: every path is MISSING. `$body` (the empty path) reaches
-   the body itself, by rule 3.
+2. An array before the end is opened, one level per key: objects go on with the rest of the path, other elements give
+   nothing. A number as a key also goes on into the element at that index.
+3. An array at the end is seen element by element and as a whole. If reached by index, and by `$exists`, `$size` and
+   `$elemMatch`, the array is seen only as a whole.
+4. Types never mix: 1 equals 1.0, and neither equals true or "1". null equals null and MISSING. An order exists within
+   a type only: numbers by value, strings by code point, false before true, arrays element by element, objects field by
+   field (type, key, value).
+5. A body that is no object has no fields: every path is MISSING. `$body` (the empty path) reaches the body itself, by
+   rule 3.
 6. A negation (`$ne`, `$nin`, `$not`, `$nor`) holds exactly where the positive does not.
-7. `$expr` holds where the value of its expression counts as true (`operands.truthy`). It is evaluated behind all
-   conditions beside it, if they leave the result open (`conditions.expressions_last`): it may raise an error.
+7. `$expr` holds where the value of the expression counts as true (`truthy`). The expression is evaluated last, if the
+   conditions beside `$expr` leave the result open (`conditions.expressions_last`), because it may raise an error.
 """
 
 from __future__ import annotations
@@ -29,14 +29,7 @@ from ..expressions.budget import spend
 from ..expressions.evaluation import NO_VARIABLES, Scope, key_of, truthy
 from ..expressions.nodes import evaluate
 from ..expressions.path import is_index, walk
-from ..expressions.values import (
-    MISSING,
-    RANKS,
-    TYPES,
-    compare,
-    equal,
-    is_number,
-)
+from ..expressions.values import MISSING, RANKS, TYPES, compare, equal, is_number
 from .conditions import (
     WHOLE_ARRAY_TESTS,
     And,
@@ -77,9 +70,9 @@ def matches(
     ordered: bool = True,
     variables: Mapping[str, Any] = NO_VARIABLES,
 ) -> bool:
-    """Return whether `document` matches; `ordered`: whether objects with other key order differ.
+    """Return whether `document` matches; `ordered`: whether objects with another key order differ.
 
-    `variables` are those that `$expr` may use besides `$$ROOT` and `$$CURRENT`.
+    `variables` are available to `$expr` besides `$$ROOT` and `$$CURRENT`.
     """
     spend()
     return holds(filter.condition, document, ordered=ordered, variables=variables)
@@ -116,7 +109,7 @@ def holds(
 def _hold_together(
     node: And | Or, document: Document | Anonymous, ordered: bool, variables: Mapping[str, Any]
 ) -> bool:
-    """Return whether all conditions hold, or one; of `MANY`, those for equality are looked up."""
+    """Return whether all conditions hold, or any; of `MANY`, equalities are looked up."""
 
     def inner_holds(inner: Condition) -> bool:
         return holds(inner, document, ordered=ordered, variables=variables)
@@ -144,9 +137,9 @@ _KeysByPath: TypeAlias = dict[tuple[str, ...], set[Hashable]]
 def _equalities(
     node: And | Or | Passes, parts: Iterable[Any], kinds: Any, ordered: bool
 ) -> tuple[_KeysByPath, list[Any]]:
-    """Return the keys of the values that parts of a node equal, by paths, and the other parts; computed once.
+    """Return the keys of the values that parts of a node equal, by paths, and all remaining parts; computed once.
 
-    `kinds` are the tests that are looked up.
+    `kinds` are the tests to look up.
     """
     if node.lookup is None:
         object.__setattr__(node, "lookup", {})
@@ -170,7 +163,7 @@ def _key(value: Any, ordered: bool) -> Hashable:
 
 
 def values_at(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterator[Any]:
-    """Yield the values at a path in `body`, MISSING included; `leaf`: those in an array at its end, too."""
+    """Yield the values at a path in `body`, MISSING included; `leaf`: also the elements of an array at the end."""
     if keys and not isinstance(body, dict):
         yield MISSING
         return
@@ -212,7 +205,7 @@ def _opened(array: list[Any], start: int, keys: tuple[str, ...], leaf: bool) -> 
 
 
 def value_at(body: Any, keys: tuple[str, ...]) -> Any:
-    """Return the value at a path through objects only; null where there is none."""
+    """Return the value at a path through objects only, or null."""
     value = body
     for key in keys:
         if not isinstance(value, dict) or key not in value:
@@ -222,8 +215,8 @@ def value_at(body: Any, keys: tuple[str, ...]) -> Any:
 
 
 def distinct_values(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the values of `distinct` at a path: the elements of an array, nothing for a missing field. A key that is
-    a number leads into an array's one element.
+    """Yield the values of `distinct` at a path: the elements of an array, nothing for a missing field. A number as a
+    key leads into the element at that index.
     """
     if keys and not isinstance(body, dict):
         return
@@ -279,7 +272,7 @@ def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
 
 
 def _as_object(element: Any) -> dict[str, Any] | None:
-    """Return an element as `$elemMatch` treats it: an inner array is an object of its positions."""
+    """Return an element as `$elemMatch` treats the element: an inner array is an object of its positions."""
     if isinstance(element, list):
         return {str(position): each for position, each in enumerate(element)}
     return element if isinstance(element, dict) else None

@@ -1,6 +1,7 @@
-"""Parser of the filter language: what MongoDB's server accepts, and an error that names the position of the rest.
+"""Parser of the filter language: accepts the filters of MongoDB's server; an error names the position of anything
+else.
 
-Operators are read into tests (`_tests`), and `on` joins tests with the field to which they apply.
+Operators are read into tests (`_tests`), and `on` joins tests with a field.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ _NOT_IN_ARRAYS: Final = "an element of an array has no {}"
 
 
 def check_equals(field: Any, value: Any) -> None:
-    """Raise `InvalidFilter` for operators in place of the one value that a field shall equal."""
+    """Raise `InvalidFilter` for operators in place of the value that a field shall equal."""
     if isinstance(value, Mapping) and first_key(value) in OPERATORS:
         filter, name = shortened({str(field): value}), shortened(str(field))
         raise InvalidFilter(
@@ -87,7 +88,7 @@ def check_equals(field: Any, value: Any) -> None:
 
 
 def check_levels(levels: int) -> None:
-    """Raise `InvalidFilter` if so many levels are too many."""
+    """Raise `InvalidFilter` for more than `MAX_LEVELS` levels."""
     if levels > MAX_LEVELS:
         raise InvalidFilter("", f"it is nested more than {MAX_LEVELS} levels deep")
 
@@ -98,13 +99,13 @@ def holds_operators(value: Any) -> bool:
 
 
 def first_key(document: Mapping[Any, Any]) -> str:
-    """Return the first key of a document if it is a string: a `Path` names a field, whatever is in it."""
+    """Return the first key of a document if the key is a string: a `Path` always names a field."""
     first = next(iter(document), "")
     return first if isinstance(first, str) else ""
 
 
 def one_of(scalars: list[Value]) -> OneOf:
-    """Return the test that a value equals one of the scalars, which it sorts by type."""
+    """Return the test of equality with any of the scalars, which are sorted by type."""
     lists = []
     for kind, name in LISTS.items():
         values = [value for value in scalars if value.kind == kind]
@@ -114,7 +115,7 @@ def one_of(scalars: list[Value]) -> OneOf:
 
 
 def all_of(conditions: list[Condition]) -> Condition:
-    """Return the condition that all of some hold."""
+    """Return the conjunction of conditions."""
     return conditions[0] if len(conditions) == 1 else And(expressions_last(conditions))
 
 
@@ -134,8 +135,8 @@ def on(target: Target, test: Any) -> Condition:
 class FilterParser:
     """Parser of filters, with the codec of one store.
 
-    `within` an array, filters have no metadata. `variables` are those that `$expr` may use. `levels` of documents
-    are around the filter. `names_id`: `_id` is the id, not a field.
+    `within` an array, filters have no metadata. `variables` are available to `$expr`. `levels` of documents are around
+    the filter. `names_id`: `_id` is the id, not a field.
     """
 
     __slots__ = ("_codec", "_levels", "_names_id", "_variables", "_within")
@@ -168,7 +169,7 @@ class FilterParser:
         return all_of(conditions)
 
     def field(self, what: Any, equals: Any, position: str) -> Condition:
-        """Read `equals` as a value, whatever it looks like."""
+        """Read `equals` as a value, also a document of operators."""
         target = self._target(what, position)
         if type(target) is Path and type(equals) in SCALARS:  # as below, in fewer calls
             return Field(target, Equals(self._value(equals, position)))
@@ -180,7 +181,7 @@ class FilterParser:
         return on(target, tuple(self._for(target, what)._tests(operators, position)))
 
     def any_object(self, what: Any, condition: Condition, position: str) -> Condition:
-        """Read `$elemMatch` of a condition that was read for documents."""
+        """Read `$elemMatch` of a condition on documents."""
         _check_within(condition, position)
         return on(self._target(what, position), HasObject(condition))
 
@@ -248,7 +249,7 @@ class FilterParser:
     def _tests(
         self, operators: Mapping[str, Any], position: str, *, element: bool = False
     ) -> Iterator[Any]:
-        """Yield the tests of a field, or else of an element: tests, and tuples of tests that all apply."""
+        """Yield the tests of a field or an element: tests, and tuples of tests that all apply."""
         self._levels += 1
         check_levels(self._levels)
         for operator, operand in operators.items():
@@ -272,7 +273,7 @@ class FilterParser:
     def _test(
         self, operator: str, operand: Any, siblings: Mapping[str, Any], position: str
     ) -> Test:
-        """Read an operator that is no negation, on one value."""
+        """Read an operator on a value; negations are in `_tests`."""
         match operator:
             case "$eq" if isinstance(operand, re.Pattern):
                 problem = "no value equals a regular expression: use $regex, or $not with $regex"
@@ -360,7 +361,7 @@ class FilterParser:
         return HasObject(inside.document(operand, position))
 
     def _value(self, value: Any, position: str, number: int | None = None) -> Value:
-        """Read a value, or the one of that `number` in a list."""
+        """Read a value, or the value at `number` in a list."""
         try:
             return Value.of(value, self._codec)
         except InvalidBody as error:
@@ -368,7 +369,7 @@ class FilterParser:
 
 
 class _TimeParser(FilterParser):
-    """Parser of operators on a time. Datetimes and ISO 8601 strings become the microseconds that rows hold."""
+    """Parser of operators on a time. Datetimes and ISO 8601 strings become microseconds, as in rows."""
 
     __slots__ = ()
 
@@ -390,7 +391,7 @@ class _TimeParser(FilterParser):
 
 
 class _IdParser(FilterParser):
-    """Parser of operators on `_id`, which MongoDB's users compare with values of any type: ids are strings."""
+    """Parser of operators on `_id`. MongoDB's users compare `_id` with values of any type; here ids are strings."""
 
     __slots__ = ()
 

@@ -2,19 +2,19 @@
 
 The rules are those of MongoDB's server since 4.4:
 
-1. Either the fields to return are named (an inclusion), or those to leave out (an exclusion).
-   `$slice` alone leaves the rest of the body, `$elemMatch` alone is an inclusion.
-2. `_id` is a field of the body that an inclusion returns unless it is excluded. A body without one has none.
-3. A path goes through arrays, and through arrays in arrays. A number is the key of an object there,
-   never an index. An inclusion drops elements that are not objects, an exclusion retains them.
-4. Fields retain the order in which they are stored; what `$elemMatch` finds comes last in an inclusion.
+1. A projection names either the fields to return (an inclusion) or the fields to leave out (an exclusion). `$slice`
+   alone leaves the rest of the body, `$elemMatch` alone is an inclusion.
+2. An inclusion returns the body's field `_id`, if present and not excluded.
+3. A path goes through arrays, and through arrays in arrays. A number is the key of an object in an array, never an
+   index. An inclusion drops elements that are not objects, an exclusion retains them.
+4. Fields retain their stored order; the result of `$elemMatch` comes last in an inclusion.
 5. A body that is no object has no fields: an inclusion makes it {}, an exclusion leaves it.
-6. `field.$` returns the element of the outermost array on a condition's path that met the condition; an index
-   in the path is not counted. Of several conditions on the array's path the last one counts, in the order in which
-   the server evaluates them, whatever order they are written in (`EVALUATED`). Branches of `$nor` and `$not` have no
-   such element, nor have those of an `$or`, unless all of them are about one path.
+6. `field.$` returns the element of the outermost array on a condition's path that met the condition; an index in the
+   path is not counted. Of several conditions on the array's path the last counts, in the server's order of evaluation
+   (`EVALUATED`), not in the written order. Branches of `$nor` and `$not` have no such element, nor have branches of an
+   `$or`, unless all branches are about one path.
 
-Nothing here changes a body; results share with it what they return whole.
+Nothing here changes a body; results share unchanged parts with the body.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class Positional:
 
 @value_class(eq=True)
 class Slice:
-    """Return some elements of the array (`$slice`): `limit` after `skip`, which counts from the end if it
-    is negative. Without `skip` a negative `limit` counts from the end.
+    """Return some elements of the array (`$slice`): `limit` after `skip`. A negative `skip`, or a negative `limit`
+    without `skip`, counts from the end.
     """
 
     skip: int | None
@@ -168,7 +168,7 @@ def _entries(
 
 
 def _path(key: Any, above: tuple[str, ...], position: str) -> tuple[Path, bool]:
-    """Return the path that a key names, and whether `.$` ends it; a `Path` is taken as it is."""
+    """Return the path of a key, and whether `.$` ends the key; a `Path` stays unchanged."""
     keys = key.keys if isinstance(key, Path) else tuple(_name(key).split("."))
     positional = not isinstance(key, Path) and len(keys) > 1 and keys[-1] == "$"
     if positional:
@@ -263,7 +263,7 @@ def included(value: Any, tree: Tree) -> Any:
 
 
 def remaining(value: Any, tree: Tree) -> Any:
-    """Return a value without the parts that the tree excludes."""
+    """Return a value without the excluded parts."""
     if isinstance(value, list):
         return [remaining(each, tree) for each in value]
     if not isinstance(value, dict):
@@ -280,7 +280,7 @@ def remaining(value: Any, tree: Tree) -> Any:
 
 
 def with_slice(value: Any, keys: tuple[str, ...], slice: Slice) -> Any:
-    """Return a value with the arrays at `keys` sliced, those in arrays along the path one level deep."""
+    """Return a value with the arrays at `keys` sliced, arrays along the path one level deep."""
     if not isinstance(value, dict) or keys[0] not in value:
         return value
     key, *others = keys
@@ -293,7 +293,7 @@ def with_slice(value: Any, keys: tuple[str, ...], slice: Slice) -> Any:
 
 
 def _narrowed(document: Document, keys: tuple[str, ...], filter: Filter, ordered: bool) -> Any:
-    """Return the body with one element left of the first array on a path, to which objects lead."""
+    """Return the body with one element left of the first array on a path of objects."""
     value, above = document.body, []
     for key in keys:
         if not isinstance(value, dict) or key not in value:
@@ -339,7 +339,7 @@ kind, by their paths.
 
 
 def _evaluated(node: Condition | Test, path: str = "") -> tuple[int, str, list[Any]]:
-    """Return what orders a condition among others: its kind, its path, and the conditions in it."""
+    """Return the sort key of a condition among the conditions of a filter: kind, path, and inner conditions."""
     kind: Any = type(node)
     parts: list[Any] = []
     match node:
@@ -369,7 +369,7 @@ def _is_equality(condition: Condition) -> bool:
 
 
 def _met(condition: Condition, document: Document, ordered: bool) -> Iterator[tuple[Path, int]]:
-    """Yield the paths of what must hold, and the indexes that met it."""
+    """Yield the paths of the necessary conditions, and the indexes that met them."""
     match condition:
         case Field(path):
             index = _index(condition, document.body, ordered)
@@ -480,7 +480,7 @@ class Projection:
         return cls(entries)
 
     def check(self, filter: Filter) -> None:
-        """Raise `InvalidProjection` for a `field.$` on which `filter` has no condition."""
+        """Raise `InvalidProjection` for a `field.$` without a condition in `filter`."""
         for path, rule in self.entries:
             if isinstance(rule, Positional):
                 tops = {each.keys[:1] for each in paths_in(filter.condition)}
@@ -490,17 +490,19 @@ class Projection:
                     )
 
     def apply(self, document: Document, filter: Filter, *, ordered: bool = True) -> Document:
-        """Return a document with these parts of the body.
+        """Return the document with the projected body.
 
-        `field.$` needs the `filter` that found the document, and raises `InvalidProjection` where no element met
-        it. `ordered`: whether objects with other key order differ.
+        `field.$` needs the `filter` that found the document, and raises `InvalidProjection` where no element met the
+        filter. `ordered`: whether objects with another key order differ.
         """
         body = self._parts(document, filter, ordered)
         times = document.created_us, document.updated_us, document.expires_us
         return new_document(document.id, body, document.version, *times)
 
     def to_json(self) -> dict[Any, Any]:
-        """Return the projection document. A field whose keys hold a dot or begin with `$` is a `Path`, others are strings."""
+        """Return the projection document. Keys are strings; a field whose keys hold a dot or begin with `$` is a
+        `Path`.
+        """
         return dict(_as_json(path, rule) for path, rule in self.entries)
 
     def __str__(self) -> str:
@@ -533,9 +535,7 @@ class Projection:
 
 @lru_cache(maxsize=PARSED)
 def _of_fields(names: tuple[str, ...]) -> Projection:
-    """Return the projection on some fields. A call uses the same ones again and again, and to parse them takes longer than to
-    read a document.
-    """
+    """Return the projection on fields. Calls repeat the same fields, and parsing takes longer than reading a document."""
     return Projection.parse(dict.fromkeys(names, 1))
 
 

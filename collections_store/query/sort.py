@@ -1,11 +1,11 @@
 """Sort orders: MongoDB's, over values of every type.
 
-The rules are those of the server's index keys:
+The rules are the rules of the server's index keys:
 
-1. Types come in the order: empty array, null and missing, numbers, strings (by code point), objects,
-   arrays, booleans (false first).
-2. An array sorts by its smallest element when ascending, by its largest when descending, and so
-   does an array along the path. A key that is a number leads into that one element.
+1. Types come in the order: empty array, null and missing, numbers, strings (by code point), objects, arrays, booleans
+   (false first).
+2. An array, also along the path, sorts by its smallest element when ascending, by its largest when descending. A
+   number as a key leads into the element at that index.
 3. Fields that lead through the same array are taken from the same element.
 4. Equal documents remain in natural order.
 """
@@ -56,7 +56,7 @@ class SortField:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """The fields to sort by, the first one first. Without fields: natural order.
+    """The fields to sort by, the most significant first. Without fields: natural order.
 
     >>> Sort.parse({"age": -1, "name": 1}) == Sort.parse([("age", -1), "name"])
     True
@@ -101,7 +101,7 @@ class Sort:
         return tuple(keys)  # type: ignore[arg-type] # none is left
 
     def key(self, document: Document, *, ordered: bool = True) -> Any:
-        """Return a key that orders documents; `ordered`: whether the order of an object's keys counts."""
+        """Return a sort key of documents; `ordered`: whether the order of an object's keys counts."""
         return self.comparable(self.keys(document, ordered=ordered), ordered=ordered)
 
     def comparable(self, keys: Sequence[Key], *, ordered: bool = True) -> tuple[Any, ...]:
@@ -135,7 +135,7 @@ _Found: TypeAlias = dict[int, tuple[Key, bool]]
 
 
 def key_of(value: Any) -> Key:
-    """Return the key of one value, an array as a whole."""
+    """Return the key of a value, an array as a whole."""
     if value is None or value is MISSING:
         return NULL, 0
     if isinstance(value, bool):
@@ -144,7 +144,7 @@ def key_of(value: Any) -> Key:
 
 
 def _plain_key(document: Document, target: Target) -> Key | None:
-    """Return the key of a field; None: there is an array, of which one element counts."""
+    """Return the key of a field; None: an element of an array counts."""
     if isinstance(target, str):
         return key_of(metadatum(document, target))
     value = document.body
@@ -158,7 +158,7 @@ def _plain_key(document: Document, target: Target) -> Key | None:
 
 
 def _below(value: Any, routes: list[_Route], ordered: bool) -> _Found:
-    """Return the keys at the end of the routes from `value`; those through one array take the same element."""
+    """Return the keys at the end of the routes from `value`; routes through one array take the same element."""
     found: _Found = {}
     arrays: dict[int, tuple[list[Any], list[_Route]]] = {}
     for number, keys, descending in routes:
@@ -201,7 +201,7 @@ def _directed(key: Key, descending: bool, ordered: bool) -> Any:
 
 
 def field_pairs(what: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the fields and directions of a sort as a caller writes them; raises `InvalidSort`."""
+    """Yield the fields and directions of a caller's sort; raise `InvalidSort`."""
     if isinstance(what, FieldLike):
         yield what, 1
     elif isinstance(what, Mapping):

@@ -1,7 +1,7 @@
 """Updates: MongoDB's update language, parsed once, and its exact meaning on a body.
 
-Pure: makes a new body from an old one. Must not know a store, a database or a version. Begin with `Update` here, then
-`operators` (the table of operators), `parser` (what an update consists of) and `apply`.
+Pure: makes a new body from an old body. Must not know a store, a database or a version. Begin with `Update` here, then
+`operators` (the table of operators), `parser` (the parts of an update) and `apply`.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Update:
         array_filters: Any = None,
         codec: Codec = Codec(),  # noqa: B008 - it is frozen
     ) -> Update:
-        """Parse a document of operators or a list of stages, or take an `Update`; raises `InvalidUpdate`, which names
+        """Parse a document of operators or a list of stages, or return an `Update`; raise `InvalidUpdate`, which names
         the position.
 
-        `array_filters` are the filters of the elements that `$[name]` stands for: a list, each on one name.
+        `array_filters` are the filters of the elements of `$[name]`: a list, each filter on one name.
         """
         match what:
             case Mapping():
@@ -93,11 +93,11 @@ class Update:
         inserting: bool = False,
         ordered: bool = True,
     ) -> Any:
-        """Return the new body. The old one stays as it is, and is returned itself if nothing changes.
+        """Return the new body. The old body is unchanged, and is returned itself if nothing changes.
 
-        `filter` is the one that found the document: `$` needs it. `now` is in microseconds since 1970.
-        `inserting`: an upsert inserts, so `$setOnInsert` is applied. `ordered`: the order of an object's keys
-        counts. Raises `UpdateRefused` if the body cannot be changed so.
+        `filter` is the filter that found the document, for `$`. `now` is in microseconds since 1970. `inserting`: an
+        upsert inserts, so `$setOnInsert` applies. `ordered`: the order of an object's keys counts. Raise
+        `UpdateRefused` if the update does not fit the body.
         """
         body = document.body
         if not isinstance(body, dict):
@@ -111,7 +111,7 @@ class Update:
         return changed(self._tree, body, (), the)
 
     def to_json(self) -> Any:
-        """Return the document of operators, or the list of stages. A key that no dotted path names is a `Path`."""
+        """Return the document of operators, or the list of stages. A key without a dotted path is a `Path`."""
         return deepcopy(self._written[0]) if self._written else {}
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class PipelineResult:
-    """A body that a pipeline makes of another: the pipeline does not tell which fields are new in it."""
+    """A body that a pipeline makes of another body: the pipeline does not show which fields are new."""
 
     body: Any
     before: Any
@@ -132,7 +132,7 @@ UpdateLike: TypeAlias = Update | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 def read_replacement(what: Any, codec: Codec) -> Any:
-    """Return a body that replaces another, as JSON; raises `InvalidBody`, and `InvalidUpdate` for operators."""
+    """Return the replacement of a body as JSON; raise `InvalidBody`, and `InvalidUpdate` for operators."""
     if isinstance(what, Update) or (
         isinstance(what, Mapping) and str(next(iter(what), "")).startswith("$")
     ):

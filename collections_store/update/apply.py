@@ -1,14 +1,15 @@
-"""The new body of a document, by the changes of an update or by a pipeline, and the body that an upsert starts from.
+"""The new body of a document, by the changes of an update or by a pipeline, and the initial body of an upsert.
 
-The changes are a tree over their paths: it gives their order, and finds two that conflict. The rules, MongoDB's:
+The changes are a tree over their paths, for their order and for conflicts. The rules, MongoDB's:
 
-1. Changes are applied in the order of their paths, so new fields come in that order, behind those
-   that are there. A missing object on the way is created.
-2. In an array a number names an element. One beyond the end is added, with null before it. Every other
-   key, and every key below a scalar, leads nowhere: an error, but for `$unset`.
-3. `$[]` and `$[name]` need an array that is there. Two changes must not meet at one position.
-4. An upsert starts from the values that its filter requires fields to equal: by `$eq`, `$and` of such, and `$in`,
-   `$all` and `$or` of one; all other conditions add nothing. A path is made of objects, numbers in it included.
+1. Changes are applied in the order of their paths, therefore new fields come in the same order, behind present fields.
+   A missing object on the way is created.
+2. In an array a number names an element. An element beyond the end is added, with null before. All other keys, and
+   keys below a scalar, lead nowhere: an error, but for `$unset`.
+3. `$[]` and `$[name]` need a present array. Two changes must not meet at one position.
+4. An upsert starts from the values that its filter requires fields to equal: by `$eq`, `$and` of equalities, and
+   `$in`, `$all` and `$or` of a single value. Other conditions add nothing. A path is made of objects, also for
+   numbers.
 
 Nothing is changed in place: unchanged parts are shared with the old body.
 """
@@ -57,7 +58,7 @@ class Fields:
 
 @dataclass(slots=True)
 class Each:
-    """The changes of each element of an array, or of those of a name."""
+    """The changes of each element of an array, or of the elements of an array filter."""
 
     children: dict[Elements, Node] = field(default_factory=dict)
 
@@ -109,7 +110,7 @@ def field_order(piece: Piece) -> tuple[int, int, str]:
 
 
 def _leaves(node: Node) -> Iterator[FieldChange | Each]:
-    """Yield the changes below a node; an `Each` stands for all below it."""
+    """Yield the changes below a node; an `Each` stands for all changes below."""
     if isinstance(node, Fields):
         for child in node.children.values():
             yield from _leaves(child)
@@ -122,10 +123,10 @@ def _leaves(node: Node) -> Iterator[FieldChange | Each]:
 
 @dataclass(slots=True)
 class Application(UpdateContext):
-    """What changes need to know besides the value that they change.
+    """The input of changes besides the value to change.
 
-    `left`: the characters of JSON that the update may still add. `$[]` adds a value for each element, so this
-    bounds the memory.
+    `left`: the characters of JSON that the update may still add. `$[]` adds a value for each element, so `left` bounds
+    the memory.
     """
 
     document: Document
@@ -137,8 +138,8 @@ class Application(UpdateContext):
     _matched: dict[Keys, int | None] = field(default_factory=dict)
 
     def matched(self, array: Keys) -> int | None:
-        """Return the index of the element that matched the filter: by the condition on that array, or by the last
-        one if there is none on it.
+        """Return the index of the element that matched the filter: by the condition on the array, or else by the last
+        condition.
         """
         if self.inserting:
             return None
@@ -260,7 +261,7 @@ def _with_index(children: dict[Any, Node], keys: Keys, the: Application) -> dict
 
 
 def _merged(one: Node, other: Node, keys: Keys, the: Application) -> Node:
-    """Return the changes of one element as one node; raises `UpdateRefused` if two of them meet."""
+    """Return the changes of an element as a single node; raise `UpdateRefused` for conflicting changes."""
     if isinstance(one, FieldChange) or isinstance(other, FieldChange) or type(one) is not type(other):  # fmt: skip
         raise the.refuse(keys, "two changes meet there, or one is within the other")
     children: dict[Any, Node] = dict(one.children)
@@ -271,7 +272,7 @@ def _merged(one: Node, other: Node, keys: Keys, the: Application) -> Node:
 
 
 def _check_leads_nowhere(node: Node, value: Any, keys: Keys, the: Application) -> None:
-    """Raise `UpdateRefused` unless nothing is to be done at a position that cannot exist."""
+    """Raise `UpdateRefused` unless no change is due at an impossible position."""
     for leaf in _leaves(node):
         if isinstance(leaf, Each):
             raise the.refuse(keys, f"{shortened(value)} has no arrays in it")
@@ -286,7 +287,7 @@ def _check_leads_nowhere(node: Node, value: Any, keys: Keys, the: Application) -
 
 
 def _applied(change: FieldChange, value: Any, keys: Keys, the: Application) -> Any:
-    """Return the new value; the old one, if both have the same JSON."""
+    """Return the new value; the old value, if both have the same JSON."""
     operator, operand = change.operator, change.operand
     if the.skips(change):
         return value
@@ -337,7 +338,7 @@ def _goes_through_array(keys: Keys, value: Any) -> bool:
 
 
 def transformed(pipeline: Pipeline, document: Document, *, now: int, ordered: bool) -> Any:
-    """Return the new body by a pipeline, or the old one if both have the same JSON."""
+    """Return the new body by a pipeline, or the old body if both have the same JSON."""
     context = Context(NoCollections(), MEMORY_LIMIT, ordered, {"NOW": iso(now)})
     try:
         (row,) = run(pipeline.steps, [document], context)
@@ -361,9 +362,9 @@ def _id_in(body: Any) -> Any:
 
 
 def seed(filter: Filter) -> Any:
-    """Return the body that the filter's equalities make; {} if it has none.
+    """Return the body that the filter's equalities make, {} without equalities.
 
-    Raises `InvalidUpdate` if two of them are about one field, or about a field and one within it.
+    Raise `InvalidUpdate` if two equalities are about the same field, or about a field and a field within.
     """
     body: Any = {}
     seen: set[Keys] = set()
@@ -389,7 +390,7 @@ def seed(filter: Filter) -> Any:
 
 
 def seed_id(filter: Filter) -> str | None:
-    """Return the id that the filter requires; None: it requires none."""
+    """Return the id that the filter requires, or None."""
     equalities = _equalities(filter.condition)
     found = [v for each, v in equalities if isinstance(each, Metadata) and each.field == "id"]
     if any(each != found[0] for each in found):
@@ -400,7 +401,7 @@ def seed_id(filter: Filter) -> str | None:
 
 
 def _equalities(condition: Condition) -> Iterator[tuple[Field | Metadata, Any]]:
-    """Yield the conditions that require a field to equal one value, and the value."""
+    """Yield the conditions that require a field to equal a single value, and the value."""
     match condition:
         case And(conditions) | Or((_,) as conditions):
             for each in conditions:

@@ -1,4 +1,4 @@
-"""What differs between two versions of a body, as an update."""
+"""The difference between two versions of a body, as an update."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .apply import field_order
 
 
 def difference(before: Any, after: Any, stored: Any = ...) -> dict[str, Any] | None:
-    """Return the update that makes `after` of `before` by the fewest fields; {} if they are equal, None if no update
+    """Return the update that makes `after` of `before` by the fewest fields; {} if both are equal, None if no update
     names the fields.
 
-    Objects are compared key by key, arrays of the same length element by element. A value whose keys changed their
-    order, or whose keys a path cannot name, is set entirely, as is one within the body whose new keys are not in the
-    order in which an update adds them. The update is for `stored`, of which `before` is another
-    spelling: a value is also set entirely if it is not an object there, or an array with other elements.
+    Objects are compared key by key, arrays of the same length element by element. A value is set entirely if its keys
+    changed their order, if a path cannot name its keys, or if an update would add its new keys in another order. The
+    update is for `stored`, another spelling of `before`: a value is also set entirely if `stored` has no object in its
+    place, or an array with other elements.
 
     >>> difference({"name": "ada", "tags": ["a", "b"], "old": 1}, {"name": "ada", "tags": ["a", "c"], "new": 2})
     {'$set': {'tags.1': 'c', 'new': 2}, '$unset': {'old': ''}}

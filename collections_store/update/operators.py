@@ -1,7 +1,7 @@
-"""The update operators: how each parses its operand, and how it changes a value.
+"""The update operators: how each parses its operand and changes a value.
 
-To add one, write a function that applies it, one that parses its operand if that is not any JSON value, and
-its row in `OPERATORS`. No function changes the value that it is given.
+To add an operator, write a function that applies the operator, a function that parses the operand unless any JSON
+value is valid, and the row in `OPERATORS`. No function changes the given value.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PUSH: Final = ("$each", "$position", "$slice", "$sort")
 
 @dataclass(slots=True)
 class UpdateContext:
-    """What operators need to know besides the value: the time in microseconds since 1970, and whether the order of an
+    """The input of operators besides the value: the time in microseconds since 1970, and whether the order of an
     object's keys counts.
     """
 
@@ -44,9 +44,9 @@ class UpdateContext:
 class UpdateOperator:
     """An update operator.
 
-    `apply` returns the new value for the parsed operand and the value, each of which may be `MISSING`; it raises
-    `OperandError`. `parse` reads the operand, given as a JSON value and its position in the update; without it the
-    operand is the value. `adds`: the size of the operand counts against the size of the body.
+    `apply` returns the new value for the parsed operand and the value, each of which may be `MISSING`; raises
+    `OperandError`. `parse` reads the operand, given as a JSON value and its position in the update; without `parse`
+    the operand is the value. `adds`: the size of the operand counts against the size of the body.
     """
 
     apply: Callable[[Any, Any, UpdateContext], Any]
@@ -58,7 +58,7 @@ class UpdateOperator:
 
 
 def copied(value: Value) -> Any:
-    """Return the JSON value; arrays and objects are copies, which can be changed."""
+    """Return the JSON value; arrays and objects are copies and may be changed."""
     return decode(value.text) if value.kind in {"array", "object"} else value.value
 
 
@@ -70,7 +70,7 @@ def multiply(wanted: Value, value: Any) -> Any:
 
 
 def checked_sum(left: Any, right: Any) -> Any:
-    """Return a sum that JSON can hold."""
+    """Return a sum within the limits of JSON."""
     return _checked(left + right)
 
 
@@ -83,7 +83,7 @@ def _checked(found: Any) -> Any:
 
 
 def extreme(sign: int, wanted: Value, value: Any, context: UpdateContext) -> Any:
-    """Return the operand if it comes before the value (-1), or after it (1)."""
+    """Return the operand if it comes before the value (-1), or after the value (1)."""
     found = copied(wanted)
     if value is MISSING or compare(found, value, ordered=context.ordered) == sign:
         return found
@@ -91,7 +91,7 @@ def extreme(sign: int, wanted: Value, value: Any, context: UpdateContext) -> Any
 
 
 def combine_bits(steps: tuple[tuple[str, int], ...], value: Any) -> int:
-    """Return an integer with its bits changed; a missing value is 0."""
+    """Return an integer with changed bits; a missing value is 0."""
     found = 0 if value is MISSING else value
     if type(found) is not int:
         raise OperandError(f"requires an integer, got {shortened(found)}")
@@ -141,7 +141,7 @@ def _parse_bits(operand: Value, position: str) -> tuple[tuple[str, int], ...]:
 class Push:
     """The operand of `$push`: elements to add at a position, a sort, and a number of elements to keep.
 
-    `sort` holds paths in the elements, and whether it is descending; no keys stand for the element itself.
+    `sort` holds paths in the elements, and whether the order is descending; no keys stand for the element itself.
     """
 
     values: tuple[Value, ...]
@@ -153,7 +153,7 @@ class Push:
 @value_class(eq=True)
 class Pull:
     """A condition on the elements that `$pull` removes: on objects, or, if `wrapped`, on the field "" of an object
-    that holds the element.
+    around the element.
     """
 
     condition: Condition
@@ -176,7 +176,7 @@ def push(operand: Push, value: Any, context: UpdateContext) -> list[Any]:
 
 
 def add_to_set(values: tuple[Value, ...], value: Any, context: UpdateContext) -> list[Any]:
-    """Return the array with the elements that it does not have; a missing value is an empty array."""
+    """Return the array with the missing elements added; a missing value is an empty array."""
     found = list(_array(value))
     keys = {key_of(each, ordered=context.ordered) for each in found}
     for each in map(copied, values):
@@ -209,8 +209,8 @@ def _array(value: Any) -> list[Any]:
 
 
 def _field(element: Any, keys: tuple[str, ...]) -> Any:
-    """Return the value that `$push` sorts by, or null. Only objects have fields, but a number names an element
-    of an array in one.
+    """Return the value that `$push` sorts by, or null. Only objects have fields, but a number names an element of an
+    array in an object.
     """
     found, rest = walk(element, keys)
     is_field = not keys or (isinstance(element, dict) and found is not MISSING and not rest)

@@ -1,5 +1,5 @@
-"""The values that an update consists of, and their parser: it accepts what MongoDB's server does. An error names the
-path of everything else.
+"""The parts of an update, and their parser: accepts the updates of MongoDB's server; an error names the position of
+anything else.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FILTERS: Final = frozenset({"$and", "$or", "$nor", "$expr", "$jsonSchema", "$co
 
 @value_class
 class Matched:
-    """`$`: the element that matched the filter. `MATCHED` is the only object, so that hashing it calls nothing."""
+    """`$`: the element that matched the filter. `MATCHED` is the only object, so that hashing calls nothing."""
 
     def __reduce__(self) -> str:
         return "MATCHED"
@@ -42,7 +42,7 @@ class Matched:
 
 @value_class(eq=True)
 class Elements:
-    """`$[name]`: the elements that match the array filter of that name; `$[]`: all."""
+    """`$[name]`: the elements that match the array filter `name`; `$[]`: all."""
 
     name: str = ""
 
@@ -58,7 +58,7 @@ MATCHED: Final = Matched()
 
 @value_class(eq=True)
 class ArrayFilter:
-    """The elements that `$[name]` stands for; the condition has the element as its field `name`."""
+    """The filter of the elements of `$[name]`; the condition has the element as its field `name`."""
 
     name: str
     condition: Condition
@@ -66,7 +66,7 @@ class ArrayFilter:
 
 @value_class(eq=True)
 class FieldChange:
-    """An operator, the path where it is applied, and its parsed operand."""
+    """An operator, its path, and its parsed operand."""
 
     operator: str
     path: UpdatePath
@@ -74,7 +74,7 @@ class FieldChange:
 
     @property
     def position(self) -> str:
-        """The operator and the path, as errors name them."""
+        """The operator and the path, as in errors."""
         return f"{self.operator}.{'.'.join(map(str, self.path))}"
 
 
@@ -133,7 +133,7 @@ def _piece(key: str) -> Piece:
 
 
 def _written_path(path: str | Path) -> str | Path:
-    """Return the string that is parsed to the same path, or the `Path` if there is none."""
+    """Return the string with the same meaning as the path, or the `Path` without such a string."""
     try:
         same = isinstance(path, str) or _pieces(str(path)) == path.keys
     except InvalidFilter:
@@ -179,8 +179,8 @@ def parse_operators(
 
 
 def _operand(operator: str, operand: Any, position: str, codec: Codec) -> tuple[Any, Any]:
-    """Return an operand as JSON, which nobody shares, and parsed. The condition of a `$pull` is parsed as it is
-    written: it may hold regular expressions.
+    """Return an operand as unshared JSON, and parsed. The condition of a `$pull` is parsed as written, because it may
+    hold regular expressions.
     """
     if operator == "$pull" and isinstance(operand, Mapping | re.Pattern):
         parsed = _condition(operand, position, codec)
@@ -195,7 +195,7 @@ def _operand(operator: str, operand: Any, position: str, codec: Codec) -> tuple[
 
 
 def _condition(operand: Any, position: str, codec: Codec) -> Pull:
-    """Parse the condition of a `$pull`: operators on elements, or a filter on those that are objects."""
+    """Parse the condition of a `$pull`: operators on elements, or a filter on objects."""
     parser = FilterParser(codec, within=True)
     try:
         if isinstance(operand, re.Pattern):
@@ -210,7 +210,7 @@ def _condition(operand: Any, position: str, codec: Codec) -> Pull:
 
 
 def _renamed(path: UpdatePath, name: Value, position: str) -> tuple[FieldChange, FieldChange]:
-    """Return the two changes of a `$rename`: the target takes the value of the source, which goes."""
+    """Return the two changes of a `$rename`: the target takes the value of the source, which is removed."""
     if name.kind != "string":
         raise InvalidUpdate(position, f"must be the field's new name, got {shortened(name.value)}")
     target = _plain_keys(parse_path(name.value, position), position)
@@ -230,7 +230,7 @@ def _plain_keys(path: UpdatePath, position: str) -> tuple[str, ...]:
 
 
 def parse_array_filters(filters: Any, codec: Codec) -> tuple[ArrayFilter, ...]:
-    """Parse a list of filters, each on the elements that one name stands for."""
+    """Parse a list of array filters, each for the elements of one name."""
     if not isinstance(filters, list | tuple):
         problem = f"must be a list of filters, got {shortened(filters)}"
         raise InvalidUpdate("array_filters", problem)
@@ -296,7 +296,7 @@ def check_names(changes: tuple[FieldChange, ...], filters: tuple[ArrayFilter, ..
 
 
 def parse_stages(stages: list[Any] | tuple[Any, ...], codec: Codec) -> Pipeline:
-    """Parse a list of stages, of those that an update may have; raises `InvalidUpdate`."""
+    """Parse the stages of an update; raise `InvalidUpdate`."""
     for number, stage in enumerate(stages):
         name = next(iter(stage), None) if isinstance(stage, Mapping) else None
         if isinstance(name, str) and name not in STAGES:

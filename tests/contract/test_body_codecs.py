@@ -14,7 +14,7 @@ from collections_store import (
     UpdateOne,
 )
 from collections_store.codec import BodySkipped, Codec, decode
-from collections_store.document import Invalid
+from collections_store.results import Invalid
 
 pytestmark = pytest.mark.each_backend
 

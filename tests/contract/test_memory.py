@@ -121,12 +121,12 @@ def test_errors_name_the_key_not_the_id(memory: Any, names: tuple[str, ...]) -> 
             assert str(missing.value) == f"collection memory__bot: there is no document {key!r}"
             assert (missing.value.collection, missing.value.id) == ("memory__bot", key)
             assert missing.value.__notes__ == [where]
-        with pytest.raises(VersionConflict, match=f": '{key}' should have version 7, ") as conflict:
+        with pytest.raises(VersionConflict, match=f": '{key}' must have version 7, ") as conflict:
             scope.put(key, 1, if_version=7)
         error = conflict.value
         assert (error.id, error.expected, error.found) == (key, 7, None)
         assert error.__notes__ == [where]
-    with pytest.raises(VersionConflict, match="'there' should not be there, but it has version 1"):
+    with pytest.raises(VersionConflict, match="'there' must not exist, got version 1"):
         scope.put("there", 2, if_absent=True)
 
     def fail(_: Any) -> Any:

@@ -66,7 +66,7 @@ def test_put_if_version(things: Any) -> None:
     error = caught.value
     assert (error.collection, error.id, error.expected, error.found) == ("things", "a", 1, 2)
     assert things.get("a") == 2
-    with pytest.raises(VersionConflict, match="there is none") as caught:
+    with pytest.raises(VersionConflict, match="got no document") as caught:
         things.put("b", 1, if_version=1)
     assert (caught.value.expected, caught.value.found) == (1, None)
     assert not things.exists("b")

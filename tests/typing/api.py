@@ -139,5 +139,8 @@ def errors(things: Collection) -> None:
     try:
         things.put_many({"a": 1})
     except BulkWriteError as error:
-        assert_type(error.result, PutManyResult | BulkWriteResult)
         assert_type(error.result.refused, tuple[Refusal, ...])
+        if isinstance(error.result, PutManyResult):
+            assert_type(error.result.written_count, int)
+        if isinstance(error.result, BulkWriteResult):
+            assert_type(error.result.inserted_ids, dict[int, str])

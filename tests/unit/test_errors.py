@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from collections_store import errors
-from collections_store.document import PutManyResult, Refusal
 from collections_store.errors import (
     BulkWriteError,
     ChangesLost,
@@ -48,6 +47,7 @@ from collections_store.errors import (
     NotTheCreator,
     PatternLimitExceeded,
     ReadOnlyDatabase,
+    Refusal,
     RepeatedMessage,
     SchemaError,
     SchemaOutdated,
@@ -60,6 +60,7 @@ from collections_store.errors import (
     UpgradeFailed,
     VersionConflict,
 )
+from collections_store.results import PutManyResult
 
 ERRORS = [
     CollectionsStoreError("on purpose"),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, Final, NoReturn, TypeAlias, cast
 
 from ...codec import Codec, decode, is_larger
-from ...document import MAX_TTL, CopiedCollection, check_id, check_name, now
+from ...document import MAX_TTL, check_id, check_name, now
 from ...errors import (
     CollectionNotFound,
     CollectionsStoreError,
@@ -28,6 +28,7 @@ from ...errors import (
 from ...operations.bulk import MAX_ROWS
 from ...operations.copying import StoredCollection, StoredRow
 from ...operations.read import BATCH_CHARACTERS
+from ...results import CopiedCollection
 from ..database_file import open_to_read
 
 Sections: TypeAlias = "Generator[tuple[StoredCollection, Iterator[list[StoredRow]]]]"

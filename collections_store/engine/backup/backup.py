@@ -15,7 +15,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from ...codec import Codec
-from ...document import CopiedCollection, CopyProgress, check_names, now
+from ...document import check_names, now
 from ...errors import (
     CollectionNotFound,
     CollectionsStoreError,
@@ -43,6 +43,7 @@ from ...operations.copying import (
 from ...operations.operation import Work
 from ...operations.session import DriverSession
 from ...options import Options, check_flag
+from ...results import CopiedCollection, CopyProgress
 from ...sql.catalogue import CatalogueStatements
 from ...sql.dialects import backup_url, is_sealed, named
 from ..core import Core

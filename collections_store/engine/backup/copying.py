@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ...codec import Codec
-from ...document import CopiedCollection, CopyProgress, check_names, now
+from ...document import check_names, now
 from ...errors import CollectionsStoreError, DatabaseError, InvalidOption
 from ...operations.collections import STAGED
 from ...operations.copying import (
@@ -43,6 +43,7 @@ from ...operations.indexes import CreateIndex
 from ...operations.operation import Work
 from ...operations.read import BEFORE_ALL, FIRST_BATCH, next_limit
 from ...options import check_function
+from ...results import CopiedCollection, CopyProgress
 from ..core import Core
 from ..database_file import identity
 from ..permits import between_operations

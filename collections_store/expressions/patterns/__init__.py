@@ -1,12 +1,13 @@
 """Regular expressions: MongoDB's syntax, the same results on every database, and searches that always end.
 
-MongoDB's patterns are PCRE's, which neither Python's `re` nor SQLite nor PostgreSQL reads. `parser` reads a pattern into
-the tree of `syntax`. Nothing else in the library gives patterns of users to `re`. A `Pattern` searches in four ways:
+MongoDB's patterns are PCRE's, which neither Python's `re` nor SQLite nor PostgreSQL reads. `parser` reads a pattern
+into the tree of `syntax`. Nothing else in the library gives patterns of users to `re`. A `Pattern` searches in four
+ways:
 
-1. Python's `re` searches, where `cost` bounds its steps for a text of that length: in nearly all cases.
-2. Otherwise `str` searches for the string, if the pattern is one, but for the case of letters.
+1. Python's `re` searches, where `cost` bounds its steps for the length of the text: in nearly all cases.
+2. Otherwise `str` searches, if the pattern is a string but for the case of letters.
 3. Otherwise an automaton of `matchers` decides whether there is a match, if the pattern is regular.
-4. Otherwise, and for what groups capture, a program is run, which can be interrupted at any step.
+4. Otherwise, and for captures of groups, a program runs, which can be interrupted at any step.
 """
 
 from __future__ import annotations
@@ -18,13 +19,7 @@ from typing import Any, Final
 
 from ..budget import spend
 from . import cost
-from .matchers import (
-    Automaton,
-    Backtracker,
-    Compiler,
-    Spans,
-    is_regular,
-)
+from .matchers import Automaton, Backtracker, Compiler, Spans, is_regular
 from .parser import Parser
 from .syntax import (
     EVERY,
@@ -82,7 +77,7 @@ class Pattern:
         return re.UNICODE | sum(_FLAGS[letter] for letter in self.options)
 
     def for_python(self) -> re.Pattern[str]:
-        """Return the pattern as a value that filters take; `re` may give it another meaning."""
+        """Return the pattern as a value of filters; `re` may give the pattern another meaning."""
         return re.compile(self.pattern, self.flags)
 
     def is_found(self, text: str) -> bool:
@@ -129,7 +124,7 @@ class Pattern:
 
     @cached_property
     def _longest(self) -> int:
-        """The length of the longest text that `re` may search."""
+        """The length of the longest text for `re`."""
         return 0 if self._ignores_case else cost.longest(self._node)
 
     @cached_property
@@ -138,8 +133,8 @@ class Pattern:
 
     @cached_property
     def _letters(self) -> tuple[str, dict[int, int]] | None:
-        """If the pattern matches one string only, but for the case of letters: this, and the table that gives it and a text
-        one case.
+        """The only string that the pattern matches, but for the case of letters, and the table that gives texts the
+        same case; None for other patterns.
         """
         return letters_of(self._node)
 
@@ -154,7 +149,7 @@ class Pattern:
 
     @cached_property
     def _next_start(self) -> Callable[[str, int], int]:
-        """A function that returns where a match can begin, from a position on; -1: nowhere."""
+        """A function that returns the next possible beginning of a match; -1: nowhere."""
         if is_anchored(self._node):
             return lambda _, start: -1 if start else 0
         ranges, empty = first_of(self._node)
@@ -170,7 +165,7 @@ class Pattern:
 
 
 def options_of(pattern: re.Pattern[str]) -> str:
-    """Return the flags of a pattern of `re` as options; those that MongoDB lacks are left out, as pymongo does."""
+    """Return the flags of a pattern of `re` as options, without flags that MongoDB lacks, as pymongo does."""
     return "".join(letter for letter, flag in _FLAGS.items() if pattern.flags & flag)
 
 

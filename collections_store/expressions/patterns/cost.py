@@ -1,13 +1,13 @@
 """An upper bound of the steps that Python's `re` takes for a pattern.
 
-`re` backtracks. Its steps are counted over the position automaton of a pattern: a position is a set of characters
-in it, and an edge counts the ways in which one position follows another.
+`re` backtracks. The steps are counted over the position automaton of a pattern: a position is a set of characters in
+the pattern, and an edge counts the ways in which one position follows another.
 
-1. Two paths from a position back to itself over the same text: the number of paths doubles with each round. This
+1. Two paths from a position back to itself over the same text: the number of paths doubles with each round. The cost
    is exponential, and no text is short enough.
-2. Else one path over a text leads to each position of a loop. A loop is left once for each character that
-   both the loop and what follows match, and once in all for the characters that only the latter matches.
-3. A search begins at each character, except that of a pattern that begins with an anchor.
+2. Else a single path over a text leads to each position of a loop. A loop is left once for each character that both
+   the loop and its successors match, and once in all for the characters that only the successors match.
+3. A search begins at each character, unless the pattern begins with an anchor.
 
 Lookarounds, atomic groups and backreferences count as ordinary parts, which is never less.
 """
@@ -62,7 +62,7 @@ class _TooLarge(Exception):
 
 @dataclass(slots=True)
 class _Ends:
-    """How often a part is empty, and the positions at which it begins and ends."""
+    """How often a part is empty, and the positions at its beginning and end."""
 
     empty: int = 0
     first: Paths = field(default_factory=Counter)
@@ -70,7 +70,7 @@ class _Ends:
 
 
 def longest(node: Node) -> int:
-    """Return the length of the longest text over which `re` is within `BUDGET`; 0: there is none."""
+    """Return the length of the longest text over which `re` is within `BUDGET`, or 0."""
     steps = bound(node)
     return [0, *LENGTHS][bisect_right(LENGTHS, False, key=lambda length: steps(length) > BUDGET)]
 
@@ -239,7 +239,7 @@ class _Graph:
         return self._overlaps[key]
 
     def is_ambiguous(self, loop: list[int]) -> bool:
-        """Return whether two paths lead from a position of a loop to itself over one text."""
+        """Return whether two paths over one text lead from a position of a loop back to the position."""
         members = set(loop)
         inside = {one: [other for other in self.follow[one] if other in members] for one in loop}
         if any(self.follow[one][other] > 1 for one in loop for other in inside[one]):
@@ -284,7 +284,7 @@ class _Graph:
     # -- steps -------------------------------------------------------------------------------
 
     def steps(self, loops: list[list[int]], length: int) -> list[float]:
-        """Return the steps from each position on, for a text of that length."""
+        """Return the steps from each position on, for a text of `length`."""
         steps = [0.0] * len(self.sets)
         for loop in loops:
             first = loop[0]
@@ -307,7 +307,7 @@ class _Graph:
         return steps
 
     def most(self, paths: Paths, steps: Sequence[float]) -> float:
-        """Return the most steps of all paths that one character can take."""
+        """Return the most steps of all paths over a character."""
         if len(paths) == 1:
             [(position, count)] = paths.items()
             return count * steps[position]
@@ -327,7 +327,7 @@ class _Graph:
 
 
 def _times(paths: Paths, count: int) -> Paths:
-    """Return each number of paths `count` times; none if that is 0."""
+    """Return each number of paths `count` times; none for 0."""
     return Counter({each: min(n * count, _MAX_COUNT) for each, n in paths.items() if count})
 
 

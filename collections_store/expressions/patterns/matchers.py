@@ -1,11 +1,11 @@
 """The matchers of this package, which can be interrupted and always end.
 
-A `Compiler` compiles a pattern to a program. `Automaton` decides whether a regular program matches, in a time that is
-linear in the text: a deterministic automaton that is built as far as texts need it. `Backtracker` returns where any
-program matches and what its groups capture, by one path after the other; it visits no path of a regular program twice,
-and its steps are limited.
+A `Compiler` compiles a pattern to a program. `Automaton` decides whether a regular program matches, in time linear in
+the text: a deterministic automaton, built as far as texts need. `Backtracker` returns the match of any program and its
+groups, path by path. It visits no path of a regular program twice, and its steps are limited.
 
-An instruction is an operation and two operands. Execution continues with the next instruction, unless an operation jumps.
+An instruction is an operation and two operands. Execution continues with the next instruction, unless an operation
+jumps.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ WORDS: Final = Members(WORD)
 
 
 def is_regular(program: Program) -> bool:
-    """Return whether what can match next depends on nothing but the position."""
+    """Return whether the next match depends on nothing but the position."""
     return all(operation < BACK for operation, _, _ in program)
 
 
@@ -83,7 +83,7 @@ def is_at(anchor: Anchor, before: str | None, after: str) -> bool:
 
 
 class Compiler:
-    """Compiler of a syntax tree to `program`, which stores positions in so many `slots`."""
+    """Compiler of a syntax tree to `program`, which stores positions in `slots`."""
 
     slots: int
 
@@ -253,7 +253,7 @@ class Automaton:
         return self._states.setdefault(key, _State(self, *key))
 
     def _reached(self, state: _State, character: str) -> list[int] | None:
-        """Return the positions after the next character; None: the program matches before it."""
+        """Return the positions after the next character; None: the program matches before the character."""
         program, seen, left, reached = self._program, set[int](), list(state.positions), list[int]()
         while left:
             position = left.pop()
@@ -280,7 +280,7 @@ class Automaton:
 
 
 class Backtracker:
-    """One search of a program in a text."""
+    """A search of a program in a text."""
 
     def __init__(self, program: Program, slots: int, text: str, *, regular: bool) -> None:
         self._program, self._text = program, text
@@ -290,7 +290,7 @@ class Backtracker:
         self._end = 0
 
     def search(self, start: int, groups: int, next_start: Callable[[int], int]) -> Spans | None:
-        """Return the first match; `next_start` returns where one can begin, -1: nowhere."""
+        """Return the first match. `next_start` returns the next possible beginning, or -1."""
         while 0 <= (start := next_start(start)) <= len(self._text):
             if self._run(0, start) is not None:
                 found = self._slots[2 : 2 * groups + 2]
@@ -306,7 +306,7 @@ class Backtracker:
         spend(steps)
 
     def _run(self, at: int, position: int) -> list[tuple[int, int]] | None:
-        """Run from an instruction to a `MATCH`; returns the entries that undo what the slots were given."""
+        """Run from an instruction to a `MATCH`; return the entries that restore the slots."""
         program, text, slots, end = self._program, self._text, self._slots, len(self._text)
         stack: list[tuple[int, int]] = []
         steps = CHECKED
@@ -358,7 +358,7 @@ class Backtracker:
         return True
 
     def _step(self, at: int, position: int, stack: list[tuple[int, int]]) -> tuple[int, int] | None:
-        """Execute one of the rarer instructions; returns where to continue, None: nowhere."""
+        """Execute a rare instruction; return where to continue, None: nowhere."""
         operation, one, other = self._program[at]
         if operation == JUMP:
             return one, position
@@ -381,7 +381,7 @@ class Backtracker:
         return self._text[position : position + 1]
 
     def _repeated(self, number: int, ignores_case: bool, position: int) -> int | None:
-        """Return where the text of a group ends that is repeated here; None: it is not."""
+        """Return the end of the repeated text of a group; None: the text is not repeated here."""
         begin, end = self._slots[2 * number : 2 * number + 2]
         if end < 0:
             return None
@@ -396,7 +396,7 @@ class Backtracker:
     def _isolated(
         self, at: int, node: Look | Atomic, position: int, stack: list[tuple[int, int]]
     ) -> int | None:
-        """Run a lookaround or an atomic group; returns the position behind it, None: it does not match."""
+        """Run a lookaround or an atomic group; return the position behind, None: no match."""
         behind = (width(node.part) or 0) if isinstance(node, Look) and node.behind else 0
         undo = None if position < behind else self._run(at, position - behind)
         if isinstance(node, Look) and node.negative:

@@ -3,9 +3,9 @@ r"""Parser of regular expressions: the syntax of PCRE, as MongoDB accepts it.
 1. Classes (`\d`, `\w`, `\s`, `\b`, `[[:alpha:]]`) are ASCII. The option `i` is Unicode's, but changes no class.
 2. Syntax of PCRE that this library lacks is rejected by name; nothing silently has another meaning.
 
-`re._parser` is no substitute: it is private and differs between versions of Python. It rejects `[[:alpha:]]`,
-`\Q…\E`, `\h`, `\R`, `\p{L}`, `\x{e9}`, `(?<name>…)` and options within a group, and gives `\w`, `$`, `\Z`, `^`
-under `m`, octal escapes and the option `i` another meaning.
+`re._parser` is no substitute: private, different between versions of Python, it rejects `[[:alpha:]]`, `\Q…\E`, `\h`,
+`\R`, `\p{L}`, `\x{e9}`, `(?<name>…)` and options within a group, and gives `\w`, `$`, `\Z`, `^` under `m`, octal
+escapes and the option `i` another meaning.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _TIMES: Final = re.compile(r"\{([0-9]{0,18})(,?)([0-9]{0,18})\}")
 
 
 class InvalidPattern(ValueError):
-    """A pattern is no regular expression; `problem` names the error and its position."""
+    """A pattern is not a valid regular expression; `problem` names the error and the position."""
 
     problem: str
 
@@ -82,7 +82,7 @@ class InvalidPattern(ValueError):
 
 
 class Parser:
-    """Parser of one pattern; `groups` is the number of its capturing groups."""
+    """Parser of a pattern; `groups` is the number of capturing groups."""
 
     groups: int
     ignores_case: bool
@@ -213,7 +213,7 @@ class Parser:
         return Repeat(item, *times, greed)
 
     def _quantifier(self) -> tuple[int, int | None] | None:
-        """Read `*`, `+`, `?`, `{2}`, `{2,}` or `{2,3}`; None: any other brace stands for itself."""
+        """Read `*`, `+`, `?`, `{2}`, `{2,}` or `{2,3}`; None: any other brace is a character."""
         if sign := self._run("*+?", 1):
             return _QUANTIFIERS[sign]
         found = _TIMES.match(self._text, self._at)
@@ -255,7 +255,7 @@ class Parser:
         return self._flagged(begin)
 
     def _inside(self, begin: int) -> Node:
-        """Read to the closing parenthesis, where options that change within the group end."""
+        """Read to the closing parenthesis, which ends options changed within the group."""
         if self._depth >= MAX_DEPTH:
             self._fail(f"more than {MAX_DEPTH} groups within each other", begin)
         flags, self._depth = self._flags, self._depth + 1
@@ -350,7 +350,7 @@ class Parser:
         return self._literal(self._code(letter, begin))
 
     def _code(self, letter: str, begin: int) -> int:
-        """Return the character that an escape stands for, in a set and outside."""
+        """Return the character of an escape, in a set and outside."""
         if letter in _CONTROLS:
             return _CONTROLS[letter]
         match letter:

@@ -1,4 +1,4 @@
-"""The syntax tree of a regular expression, and the sets of characters in it.
+"""The syntax tree of a regular expression, and sets of characters.
 
 Options are resolved: a set of characters holds both cases under `i`, and every anchor has one meaning.
 """
@@ -35,7 +35,7 @@ def union(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """Return the characters that are not in a set."""
+    """Return the characters outside a set."""
     edges = [-1, *(edge for low, high in ranges for edge in (low, high)), LAST + 1]
     pairs = zip(edges[::2], edges[1::2], strict=True)
     return tuple((low + 1, high - 1) for low, high in pairs if low + 1 < high)
@@ -55,7 +55,7 @@ def overlap(left: Ranges, right: Ranges) -> bool:
 
 
 class Members(dict[str, bool]):
-    """A dictionary from characters to whether a set has them."""
+    """A dictionary from characters to membership in a set."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._lows, self._highs = [low for low, _ in ranges], [high for _, high in ranges]
@@ -116,7 +116,7 @@ _CASE_FAMILIES: Final = {
 
 
 def caseless(ranges: Ranges) -> Ranges:
-    """Return a set and the other cases of its characters, by Unicode's simple folding."""
+    """Return a set with all cases of its characters, by Unicode's simple folding."""
     codes = (code for low, high in ranges for code in range(low, min(high, _LAST_CASED) + 1))
     return union([*ranges, *((case, case) for code in codes for case in _cases(code))])
 
@@ -132,7 +132,7 @@ def _cases(code: int) -> Iterable[int]:
 
 @cache
 def category(name: str) -> Ranges | None:
-    """Return the characters of one of Unicode's general categories, such as `L` or `Lu`; None: there is none."""
+    """Return the characters of a general category of Unicode's, such as `L` or `Lu`; None: no such category."""
     if name == "Any":
         return EVERY
     wanted = ("Lu", "Ll", "Lt") if name in {"LC", "L&"} else (name,)
@@ -167,14 +167,14 @@ Greed: TypeAlias = Literal["greedy", "lazy", "possessive"]
 
 @value_class(eq=True)
 class Chars:
-    """One character of a set."""
+    """A character of a set."""
 
     ranges: Ranges
 
 
 @value_class(eq=True)
 class Sequence:
-    """One part after the other; without parts, the empty string."""
+    """A part after the other; without parts, the empty string."""
 
     parts: tuple[Node, ...]
 
@@ -206,7 +206,7 @@ class Subpattern:
 
 @value_class(eq=True)
 class Atomic:
-    """An atomic group: no backtracking into it."""
+    """An atomic group: no backtracking into the group."""
 
     part: Node
 
@@ -237,7 +237,7 @@ class Back:
 
 @value_class(eq=True)
 class If:
-    """One part if a group captured something, else the other."""
+    """A part if a group captured text, else the alternative."""
 
     number: int
     yes: Node
@@ -250,7 +250,7 @@ Node: TypeAlias = (
 
 
 def width(node: Node) -> int | None:
-    """Return how many characters a node matches, if that is always the same."""
+    """Return how many characters a node matches, or None if the number varies."""
     match node:
         case Chars():
             return 1
@@ -271,7 +271,7 @@ def width(node: Node) -> int | None:
 
 
 def size(node: Node) -> int:
-    """Return how many sets of characters a node has, its repetitions written out."""
+    """Return the number of sets of characters in a node, repetitions written out."""
     match node:
         case Sequence(parts) | Alternatives(parts):
             return sum(map(size, parts))
@@ -297,7 +297,7 @@ def is_anchored(node: Node) -> bool:
 
 
 def first_of(node: Node) -> tuple[Ranges, bool]:
-    """Return the characters that a match can begin with, and whether it can be empty."""
+    """Return the possible first characters of a match, and whether the match can be empty."""
     match node:
         case Chars(ranges):
             return ranges, False
@@ -326,7 +326,7 @@ def first_of(node: Node) -> tuple[Ranges, bool]:
 
 
 def literal_of(node: Node) -> str:
-    """Return the longest string that is part of every match, "" if none is known."""
+    """Return the longest known string in every match, or ""."""
     runs = [""]
     for part in node.parts if isinstance(node, Sequence) else (node,):
         match part:
@@ -345,8 +345,8 @@ _MAX_CASES: Final = 8
 
 
 def letters_of(node: Node) -> tuple[str, dict[int, int]] | None:
-    """Return the string that matches, in one case, and the table of `str.translate` that gives any text this case; None if
-    the pattern is more than characters, one behind the other, each in all its cases.
+    """Return the string that matches, in one case, and the table of `str.translate` that gives any text this case.
+    None if the pattern is more than characters, each in all cases.
     """
     letters: list[str] = []
     ranges: dict[int, Ranges] = {}

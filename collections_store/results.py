@@ -1,0 +1,285 @@
+"""Results of methods: pages, and the results of writes, copies and upgrades, by pymongo's names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from difflib import unified_diff
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from .document import Body, Body_co, Document
+from .errors import CollectionsStoreError, Refusal, missing_cursor, outcome_of
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Body_co]):
+    """A page of documents; `cursor` fetches the next page, and is None on the last page.
+
+    >>> [document.id for document in Page((Document("berlin", {}),))]
+    ['berlin']
+    """
+
+    documents: tuple[Document[Body_co], ...]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[Document[Body_co]]:
+        return iter(self.documents)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+
+class FoundDocuments(list[Document[Body]]):
+    """The list of documents that `find` and `list` return. Its errors name the replacements of the methods of
+    pymongo's cursors.
+    """
+
+    __slots__ = ()
+
+    def sort(self, *fields: Any, key: Any = None, reverse: bool = False) -> None:
+        """Sort the list by a function of a document, as `list.sort` does."""
+        if fields:
+            raise TypeError(missing_cursor("sort"))
+        super().sort(key=key, reverse=reverse)
+
+    if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(missing_cursor(name), name=name, obj=self)
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """A stored body that does not fit the model of its collection, or is not a value of a memory: the plain JSON, and
+    the problem at the path of a field.
+
+    >>> Invalid({"age": "old"}, "age", "must be an integer").path
+    'age'
+    """
+
+    body: Any
+    path: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionInfo:
+    """A collection as `Store.collections` lists it.
+
+    `count` is exact. `size` is in bytes: table and indexes on disk if the database reports them, else the sum of the
+    bodies.
+    """
+
+    name: str
+    count: int
+    size: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class InsertOneResult:
+    """The id of the inserted document."""
+
+    inserted_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InsertManyResult:
+    """The ids of the inserted documents, in their order."""
+
+    inserted_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateResult:
+    """The numbers of matched and of changed documents, and the id of an upserted document.
+
+    `version` is the new version after an update of one document, or after an upsert; None after `update_many`, or
+    without a match.
+    """
+
+    matched_count: int
+    modified_count: int
+    upserted_id: str | None = None
+    version: int | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteResult:
+    """The number of deleted documents."""
+
+    deleted_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutManyResult:
+    """The numbers of new, of replaced and of unchanged documents (`mode="ignore"`), and the refused items."""
+
+    inserted_count: int = 0
+    replaced_count: int = 0
+    unchanged_count: int = 0
+    refused: tuple[Refusal, ...] = field(default=(), repr=False)
+
+    @property
+    def written_count(self) -> int:
+        """The number of written documents."""
+        return self.inserted_count + self.replaced_count
+
+    def __add__(self, other: PutManyResult) -> PutManyResult:
+        return PutManyResult(
+            self.inserted_count + other.inserted_count,
+            self.replaced_count + other.replaced_count,
+            self.unchanged_count + other.unchanged_count,
+            self.refused + other.refused,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWriteResult:
+    """The total counts of write requests; `inserted_ids` and `upserted_ids` have ids by the positions of their requests,
+    `refused` the failed requests.
+    """
+
+    inserted_count: int = 0
+    matched_count: int = 0
+    modified_count: int = 0
+    deleted_count: int = 0
+    upserted_ids: dict[int, str] = field(default_factory=dict)
+    inserted_ids: dict[int, str] = field(default_factory=dict, repr=False)
+    refused: tuple[Refusal, ...] = field(default=(), repr=False)
+
+    @property
+    def upserted_count(self) -> int:
+        """The number of upserted documents."""
+        return len(self.upserted_ids)
+
+    def __add__(self, other: Any) -> BulkWriteResult:
+        return BulkWriteResult(
+            self.inserted_count + other.inserted_count,
+            self.matched_count + other.matched_count,
+            self.modified_count + other.modified_count,
+            self.deleted_count + other.deleted_count,
+            {**self.upserted_ids, **other.upserted_ids},
+            {**self.inserted_ids, **other.inserted_ids},
+            self.refused + other.refused,
+        )
+
+
+R = TypeVar("R", PutManyResult, BulkWriteResult)
+
+
+def in_order(result: R) -> R:
+    """Return a result with refusals ordered by position."""
+    return replace(result, refused=tuple(sorted(result.refused, key=lambda each: each.position)))
+
+
+def partial_result(error: BaseException) -> PutManyResult | BulkWriteResult | None:
+    """Return the result of the finished batches of a `put_many`, `insert_many` or `bulk_write` that was cancelled or
+    failed between two batches. None: `error` is not from such a call, or nothing was written.
+
+    >>> partial_result(ValueError()) is None
+    True
+    """
+    outcome = outcome_of(error)
+    result = None if outcome is None else outcome.result
+    if isinstance(result, InsertManyResult):
+        return PutManyResult(len(result.inserted_ids))
+    return result if isinstance(result, PutManyResult | BulkWriteResult) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of a store's database, as `Store.health` finds it.
+
+    `is_healthy`: the database answers, and the store can use its tables. `latency`: the seconds until the answer.
+    `schema`: the revision of the tables; None before the first write, which creates them. `is_current`: this version's
+    schema. `is_read_only`: the file or the server accepts no write. `uses_replica`: reads run on a replica at present;
+    None without the option `replicas`. `error`: the reason if not healthy.
+    """
+
+    is_healthy: bool
+    latency: float
+    schema: str | None
+    is_current: bool
+    is_read_only: bool
+    uses_replica: bool | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedCollection:
+    """A copied collection: its name and the `count` of its documents.
+
+    `sha256` is the checksum of the documents in natural order, in hexadecimal: equal for equal documents on any
+    database. Each document adds a line of canonical JSON (minified, keys sorted, -0.0 as 0.0) with a line feed: the
+    list of id, body, version, and `created_at`, `updated_at`, `expires_at`, time to live in microseconds, or null.
+    """
+
+    name: str
+    count: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """The state of a copy: the present collection, and how many documents are done, of all collections.
+
+    `total` is an estimate: expired documents count, but are not copied. For a backup as a database file both numbers
+    are pages, and the collection is "".
+    """
+
+    collection: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeFailure:
+    """A document without an upgrade, and the error."""
+
+    id: str
+    error: CollectionsStoreError
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeSample:
+    """A document's stored bodies before and after an upgrade.
+
+    >>> print(UpgradeSample("ada", {"name": "Ada"}, {"schema_version": 2, "first": "Ada"}).diff())
+      {
+    -   "name": "Ada"
+    +   "first": "Ada",
+    +   "schema_version": 2
+      }
+    """
+
+    id: str
+    before: Any
+    after: Any
+
+    def diff(self) -> str:
+        """Return the difference, in lines of JSON with sorted keys."""
+        before, after = (
+            json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+            for body in (self.before, self.after)
+        )
+        whole = len(before) + len(after)
+        lines = list(unified_diff(before, after, n=whole, lineterm=""))[3:]
+        return "\n".join(f"{line[0]} {line[1:]}" for line in lines)
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeResult:
+    """The result of `upgrade_documents`, or of a dry run.
+
+    `failed_count` documents stay unchanged, and `quarantined_count` were moved; `failures` lists up to 1,000 of the
+    first. `samples` are up to 5 documents of a dry run.
+    """
+
+    upgraded_count: int
+    failed_count: int = 0
+    quarantined_count: int = 0
+    failures: tuple[UpgradeFailure, ...] = ()
+    samples: tuple[UpgradeSample, ...] = ()
