@@ -186,7 +186,8 @@ class AsyncStore(AsyncCollections):
         queue = core.queue_of(operation)
         act = core.run_job if core.is_ready(write=operation.writes) else core.open_and_run_job
         job = Job(operation, act, self._mailbox_here())
-        job.consistency = consistency
+        job.consistency, job.observer = consistency, core.observer
+        job.context = core.observer.context()
         try:
             if is_cancelled():
                 await asyncio.sleep(0)
@@ -309,6 +310,7 @@ class AsyncStore(AsyncCollections):
     def _submit_step(self, what: object, act: Callable[[Job], Any]) -> Job:
         step: Any = TransactionStep(what, act)
         job = Job(step, run_step, self._mailbox_here())
+        job.context = self.core.observer.context()
         self._steppers.submit(job)
         return job
 

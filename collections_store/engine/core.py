@@ -41,6 +41,7 @@ from .executor import raise_if_abandoned
 from .group_commit import GroupCommit
 from .jobs import Job
 from .notifier import ChangeNotifier, notify_all
+from .observe import Observer
 from .open_database import OpenDatabase, connection_limit
 from .permits import NESTED, OWN, TransactionPermits, running_here
 from .pool import check_driver
@@ -96,6 +97,8 @@ class Core:
         # disturb a caller's transaction.
         last = None if self.is_private else weakref.WeakMethod(self._last_change)
         self.notifier = ChangeNotifier(last)
+        run = weakref.WeakMethod(self.run)
+        self.observer = Observer(self.options, self.database.name, run)
         self._opening = threading.Lock()
         self._create_permits()
         _cores.add(self)
@@ -117,21 +120,32 @@ class Core:
 
     def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Run an operation in this thread, and return the result."""
-        opened = self.opened or self.open(write=operation.writes)
-        if operation.writes or self.limit == 1:
-            self._refuse_to_wait(operation, takes_the_only=self.limit == 1)
-        if not opened.is_writable:
-            opened.prepare(write=operation.writes)
+        started = since = time.monotonic()
         try:
+            opened = self.opened
+            if opened is None:
+                opened, since = self.open(write=operation.writes), time.monotonic()
+            if operation.writes or self.limit == 1:
+                self._refuse_to_wait(operation, takes_the_only=self.limit == 1)
+            if not opened.is_writable and opened.prepare(write=operation.writes):
+                since = time.monotonic()
             if operation.writes and opened.writer is not None:
-                result: T = opened.writer.run(operation)
-                return result
-            if consistency == "strong":  # the usual one, sooner
-                return opened.executor.run(operation)
-            return opened.readers.get(consistency, opened.executor).run(operation)
-        except DatabaseBusy as error:
-            self.note_own_transaction(error)
+                result: T = opened.writer.run(operation, since)
+            elif consistency == "strong":  # the usual one, sooner
+                result = opened.executor.run(operation, since)
+            else:
+                result = opened.readers.get(consistency, opened.executor).run(operation, since)
+        except BaseException as error:
+            if isinstance(error, DatabaseBusy):
+                self.note_own_transaction(error)
+            record = self.observer.ended(operation, started, None, error, consistency)
+            if record is not None:
+                self.observer.report(record, operation)
             raise
+        record = self.observer.ended(operation, started, result, None, consistency)
+        if record is not None:
+            self.observer.report(record, operation)
+        return result
 
     def _refuse_to_wait(self, operation: Operation[object], *, takes_the_only: bool) -> None:
         """Raise `DatabaseBusy` by rule 2. `takes_the_only`: the operation needs the only connection of the pool."""
@@ -208,6 +222,7 @@ class Core:
                     self.options,
                     self.permits,
                     self.read_permits,
+                    observer=self.observer,
                     hand_over=self.hand_over,
                     write=write,
                 )

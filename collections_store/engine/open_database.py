@@ -32,6 +32,7 @@ from .group_commit import GroupCommit, run_group
 from .inherited import protect
 from .jobs import Job
 from .lifecycle import make_ready
+from .observe import Observer
 from .permits import TransactionPermits
 from .pool import (
     ConnectionPool,
@@ -80,11 +81,13 @@ class OpenDatabase:
         permits: TransactionPermits,
         read_permits: TransactionPermits,
         *,
+        observer: Observer,
         hand_over: Callable[[Job], None] | None = None,
         write: bool,
     ) -> None:
         self._catalogue, self._options = catalogue, options
         self._permits, self._read_permits = permits, read_permits
+        self._observer = observer
         self.database: Database = catalogue.statements.database
         self._single_writer = self.database.single_writer
         url = where.url if isinstance(where, sa.Engine) else where
@@ -100,7 +103,7 @@ class OpenDatabase:
             self._file = file_of(where, self.database)
             self._connect(where)
         self.read_transactions = TransactionManager(
-            self.executor, None, read_permits, self.prepare, writes=False
+            self.executor, None, read_permits, self.prepare, observer, writes=False
         )
         if self._file is not None:
             pause_at_forks(self)
@@ -142,7 +145,7 @@ class OpenDatabase:
         self.writer = self.write_queue if self._single_writer else None
         begins = writer if self._single_writer else self.executor
         self.transactions = TransactionManager(
-            begins, self.write_queue, self._permits, self.prepare
+            begins, self.write_queue, self._permits, self.prepare, self._observer
         )
         if session is not None:
             self._pools.append(pool(1, busy_timeout, None, min(busy_timeout, ANSWER)))
@@ -158,7 +161,9 @@ class OpenDatabase:
         pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)
         self._pools = [pool]
         self.executor = self._new_executor(pool)
-        self.transactions = TransactionManager(self.executor, None, self._permits, self.prepare)
+        self.transactions = TransactionManager(
+            self.executor, None, self._permits, self.prepare, self._observer
+        )
 
     def _new_executor(self, pool: Pool) -> Executor:
         return Executor(
@@ -189,12 +194,14 @@ class OpenDatabase:
         """Return whether the database is known to have what a read needs, or a `write`."""
         return self.is_writable or (self._catalogue.exists and not write)
 
-    def prepare(self, *, write: bool) -> None:
-        """Make the database ready for a read, or for a `write`, unless it is."""
-        if not self.is_ready(write=write):
-            with self._preparing:
-                if not self.is_ready(write=write):
-                    self._make_ready(write=write)
+    def prepare(self, *, write: bool) -> bool:
+        """Make the database ready for a read, or for a `write`, unless it is; return whether it was not."""
+        if self.is_ready(write=write):
+            return False
+        with self._preparing:
+            if not self.is_ready(write=write):
+                self._make_ready(write=write)
+        return True
 
     def close(self, timeout: float) -> None:
         """Wait for the operations that run, and close the connections.
