@@ -18,7 +18,8 @@ from .engine.backup.copying import copy_to
 from .engine.core import Core
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .errors import DatabaseUnavailable, InvalidOption, TransactionConflict, shortened
-from .operations.catalogue import FindTable
+from .observation import StoreStats
+from .operations.collections import FindTable
 from .operations.operation import Operation
 from .options import Consistency, Isolation, StoreOptions, check_choice, check_flag, check_function
 from .sql.schema import mapped_class
@@ -288,6 +289,18 @@ class Store(Collections):
         1
         """
         return restore(self.core, path, collections, progress, replace=replace)
+
+    def stats(self) -> StoreStats:
+        """Return the figures of the store since it was created: operations by kind, retries, waits.
+
+        They are counted always, and reading them does no I/O.
+
+        >>> with Store("sqlite://") as other:
+        ...     version = other["cities"].put("berlin", {})
+        ...     other.stats().operations["put"].count
+        1
+        """
+        return self.core.stats()
 
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.

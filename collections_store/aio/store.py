@@ -35,7 +35,8 @@ from ..errors import (
 )
 from ..expressions.classes import lazy_type
 from ..forks import at_fork
-from ..operations.catalogue import FindTable
+from ..observation import StoreStats
+from ..operations.collections import FindTable
 from ..operations.operation import Operation
 from ..options import (
     Consistency,
@@ -360,6 +361,10 @@ class AsyncStore(AsyncCollections):
         names, report = check_names(collections), check_report(progress)
         act = partial(restore, self.core, path, names, replace=replace)
         return await run_in_batches(act, report)
+
+    def stats(self) -> StoreStats:
+        """Async counterpart of `Store.stats`. It is not awaited."""
+        return self.core.stats()
 
     async def model(self, name: str) -> type[Any]:
         """Async counterpart of `Store.model`."""

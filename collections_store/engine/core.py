@@ -28,8 +28,10 @@ from ..codec import Codec
 from ..errors import DatabaseBusy, DatabaseUnavailable, InvalidOption, StoreClosed, shortened
 from ..expressions.budget import checked_by
 from ..forks import at_fork
+from ..observation import StoreStats
 from ..operations.catalogue import Catalogue
 from ..operations.changes import LastChange
+from ..operations.echo import set_up as set_up_echo
 from ..operations.operation import Operation
 from ..options import Consistency, Options, StoreOptions, check_integer, read_url, safe_url
 from ..query.change import ChangePosition
@@ -42,7 +44,7 @@ from .group_commit import GroupCommit
 from .jobs import Job
 from .notifier import ChangeNotifier, notify_all
 from .observe import Observer
-from .open_database import OpenDatabase, connection_limit
+from .open_database import Figures, OpenDatabase, connection_limit
 from .permits import NESTED, OWN, TransactionPermits, running_here
 from .pool import check_driver
 from .retry import Retries
@@ -65,6 +67,8 @@ class Core:
     hand_over: Callable[[Job], None] | None = None
     """Runs the jobs that PostgreSQL's write queue could not run as a group; None: the queue runs them alone."""
     _sweeper: Sweeper | None = None
+    _figures = Figures()
+    """Those of a closed database."""
     _finalizer: weakref.finalize[Any, Any] | None = None
     _failure: tuple[float, DatabaseUnavailable] | None = None
     """When opening the database failed last, and why."""
@@ -99,6 +103,7 @@ class Core:
         self.notifier = ChangeNotifier(last)
         run = weakref.WeakMethod(self.run)
         self.observer = Observer(self.options, self.database.name, run)
+        set_up_echo(self.options.echo)
         self._opening = threading.Lock()
         self._create_permits()
         _cores.add(self)
@@ -230,6 +235,15 @@ class Core:
             self._failure = time.monotonic(), copy_error(error)
             raise
 
+    def stats(self) -> StoreStats:
+        """Return the figures since the store was created."""
+        figures = self._figures if self.opened is None else self.opened.figures()
+        hits, misses = self.catalogue.cache_figures()
+        statements = {"hits": hits, "misses": misses}
+        return StoreStats(
+            operations=self.observer.operations(), statements=statements, **figures._asdict()
+        )
+
     def refuse_if_closed(self) -> None:
         """Raise `StoreClosed` if the core cannot be used."""
         if self.closed is not None:
@@ -241,6 +255,8 @@ class Core:
             if self.closed is None:
                 self.closed = "the store is closed"
             opened, self.opened = self.opened, None
+            if opened is not None:
+                self._figures = opened.figures()
             sweeper, self._sweeper = self._sweeper, None
         timeout = self.options.busy_timeout if timeout is None else timeout
         deadline = time.monotonic() + timeout

@@ -36,13 +36,43 @@ _is_enabled: Final = LOG.isEnabledFor
 _DEBUG: Final = logging.DEBUG
 
 
+_NAMES: Final = {
+    "Modify": "update",
+    "ModifyOne": "update_one",
+    "ModifyMany": "update_many",
+    "FindIdRange": "find",
+    "FindByIds": "find",
+    "FindPage": "page",
+    "FindIds": "ids",
+    "ReadBatch": "find",
+    "ReadSorted": "find",
+    "GetDocument": "document",
+    "DocumentExists": "exists",
+    "Insert": "insert_one",
+    "Replace": "put",
+    "PutBatch": "put_many",
+    "BulkBatch": "bulk_write",
+    "RemoveById": "remove",
+    "DeleteFirst": "delete_one",
+    "DeleteMatching": "delete_many",
+    "FindAndDelete": "find_one_and_delete",
+    "ReadChanges": "watch",
+    "DropCollection": "drop",
+    "ListCollections": "collections",
+    "ListIndexes": "indexes",
+    "Work": "transaction",
+}
+"""The method that a class of operations serves; the name of any other class is that of the kind."""
+
+
 class Totals:
     """The operations of a class."""
 
     __slots__ = ("count", "errors", "longest", "name", "seconds")
 
     def __init__(self, kind: type[Operation[Any]]) -> None:
-        self.name = re.sub("(?<=[a-z])(?=[A-Z])", "_", kind.__name__.strip("_")).lower()
+        name = kind.__name__.strip("_")
+        self.name = _NAMES.get(name) or re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
         self.count = self.errors = 0
         self.seconds = self.longest = 0.0
 
@@ -133,9 +163,8 @@ class Observer:
     def _advice(self, record: OperationRecord, operation: Operation[Any]) -> str:
         """Return the advice of the operation's explanation, now and then; a transaction's connection is left alone."""
         now = time.monotonic()
-        run = self._run()
-        is_due = now >= self._advised_at + ADVICE_EVERY and run is not None
-        if record.shape is None or record.in_transaction or not is_due:
+        run, is_due = self._run(), now >= self._advised_at + ADVICE_EVERY
+        if record.shape is None or record.in_transaction or run is None or not is_due:
             return ""
         self._advised_at = now
         one: Any = operation
@@ -147,11 +176,14 @@ class Observer:
         return "" if found.advice is None else f"; advice: {found.advice}"
 
     def operations(self) -> dict[str, OperationStats]:
-        """Return the figures of each kind."""
-        return {
-            each.name: OperationStats(each.count, each.errors, each.seconds, each.longest)
-            for each in sorted(self._totals.copy().values(), key=lambda each: each.name)
-        }
+        """Return the figures of each kind, by name."""
+        found: dict[str, OperationStats] = {}
+        for each in self._totals.copy().values():
+            one = found.get(each.name, OperationStats())
+            longest = max(one.longest, each.longest)
+            sums = one.count + each.count, one.errors + each.errors, one.seconds + each.seconds
+            found[each.name] = OperationStats(*sums, longest)
+        return dict(sorted(found.items()))
 
 
 def rows_of(operation: Operation[Any], result: Any) -> int | None:

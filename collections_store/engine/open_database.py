@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -43,7 +43,7 @@ from .pool import (
     open_engine,
     open_shared_connection,
 )
-from .replicas import ANSWER, Replicas, Session
+from .replicas import ANSWER, ReadSession, Replicas
 from .retry import Retries
 from .transactions import TransactionManager
 from .workers import pause_at_forks
@@ -52,6 +52,17 @@ ROW_LOCK_TIMEOUT: Final = 0.1
 """Seconds for which a group waits for a row that a transaction has locked, before each of its jobs runs alone."""
 OPENING: Final = 1.0
 """Seconds for which the first use tries to reach a server."""
+
+
+class Figures(NamedTuple):
+    """The figures of `StoreStats` that connections have."""
+
+    retries: int = 0
+    conflicts: int = 0
+    groups: Mapping[int, int] = MappingProxyType({})
+    waited_for_writer: float = 0.0
+    waited_for_pool: float = 0.0
+    replica_lag: float | None = None
 
 
 class OpenDatabase:
@@ -93,6 +104,7 @@ class OpenDatabase:
         url = where.url if isinstance(where, sa.Engine) else where
         self._is_private = self.database.urls.is_private(url)
         self._own: sa.Engine | None = None
+        self._executors: list[Executor] = []
         self._replicas: Replicas | None = None
         self._file: DatabaseFile | None = None
         self._is_paused = False
@@ -118,12 +130,12 @@ class OpenDatabase:
         options, database, busy_timeout = self._options, self.database, self._options.busy_timeout
         self._own = engine = open_engine(url, database, options)
 
-        session = None if options.replicas is None else Session()
+        session = None if options.replicas is None else ReadSession()
 
         def pool(
             size: int,
             timeout: float,
-            session: Session | None = session,
+            session: ReadSession | None = session,
             patience: float = busy_timeout,
         ) -> ConnectionPool:
             details = (engine, self._file, self._catalogue, options, timeout)
@@ -165,8 +177,20 @@ class OpenDatabase:
             self.executor, None, self._permits, self.prepare, self._observer
         )
 
+    def figures(self) -> Figures:
+        """Return the present figures."""
+        queue = self.write_queue
+        return Figures(
+            retries=sum(each.retried for each in self._executors),
+            conflicts=sum(each.conflicts for each in self._executors),
+            groups={} if queue is None else dict(sorted(queue.groups.copy().items())),
+            waited_for_writer=0.0 if queue is None else queue.waited,
+            waited_for_pool=sum(each.waited for each in self._pools),
+            replica_lag=None if self._replicas is None else self._replicas.lag(),
+        )
+
     def _new_executor(self, pool: Pool) -> Executor:
-        return Executor(
+        executor = Executor(
             self.database,
             pool,
             self._catalogue,
@@ -174,6 +198,8 @@ class OpenDatabase:
             retries=partial(Retries.of, self._options, self.database),
             lost=self._discard_idle,
         )
+        self._executors.append(executor)
+        return executor
 
     def _discard_idle(self) -> None:
         """Close the idle connections: where one broke, the others did too."""

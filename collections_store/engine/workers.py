@@ -28,7 +28,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from ..errors import StoreClosed
 from ..forks import at_fork
-from ..operations.catalogue import ListPurgeable
+from ..operations.collections import ListPurgeable
 from ..operations.operation import follow
 from ..operations.procedures import purge
 from .group_commit import GroupCommit

@@ -16,8 +16,8 @@ from faults.losing import Proxy
 
 from collections_store import AsyncStore, Collection, DatabaseError, DatabaseUnavailable, Store
 from collections_store.operations.by_id import Put
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 from collections_store.transaction import bound
 
 
@@ -30,8 +30,8 @@ class Broken(Operation[None]):
     atomic = True
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> None:
-        connection.changed("DELETE FROM there_is WHERE no = 'such column")
+    def __call__(self, session: Session) -> None:
+        session.changed("DELETE FROM there_is WHERE no = 'such column")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Refuse(Operation[None]):
     atomic = True
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> None:
+    def __call__(self, session: Session) -> None:
         raise ZeroDivisionError
 
 

@@ -19,8 +19,8 @@ from selection import WHOLE
 
 from collections_store import AsyncStore, Store, VersionConflict
 from collections_store.engine import replicas
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 
 
 class ServingPort(Operation[int]):
@@ -28,8 +28,8 @@ class ServingPort(Operation[int]):
 
     collection = "things"
 
-    def __call__(self, connection: Connection) -> int:
-        [(port,)] = connection.rows("SELECT inet_server_port()")
+    def __call__(self, session: Session) -> int:
+        [(port,)] = session.rows("SELECT inet_server_port()")
         return int(port)
 
 
@@ -443,6 +443,24 @@ def test_reads_do_not_wait_for_a_connection_that_others_use(pair: Pair) -> None:
         reader.join()
 
 
+def test_what_a_read_of_a_replica_reports(pair: Pair) -> None:
+    primary, replica = pair
+    records: list[Any] = []
+    with Store(primary.url, replicas=replica.url, on_operation=records.append) as store:
+        store["things"].put("a", 1)
+        assert store["things"].get("a") == 1
+        wait_until(lambda: has_read(store) and store.stats().replica_lag == 0.0, "it has replayed")
+        store["things"].put("a", 2)
+        lag = store.stats().replica_lag
+        assert lag is not None
+        assert lag >= 0
+    assert {(each.name, each.consistency) for each in records} >= {("get", "session")}
+
+
+def has_read(store: Store) -> bool:
+    return bool(store["things"].get("a"))
+
+
 def test_reads_do_not_wait_for_others_that_ask_for_the_position(pair: Pair) -> None:
     primary, replica = pair
     with Store(primary.url, replicas=replica.url, busy_timeout=300) as store:
@@ -637,6 +655,6 @@ SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(%' AND st
 class Slow(ServingPort):
     """As its base; takes a while on a replica."""
 
-    def __call__(self, connection: Connection) -> int:
-        connection.rows("SELECT CASE WHEN pg_is_in_recovery() THEN pg_sleep(60) END")
-        return super().__call__(connection)
+    def __call__(self, session: Session) -> int:
+        session.rows("SELECT CASE WHEN pg_is_in_recovery() THEN pg_sleep(60) END")
+        return super().__call__(session)

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from ...codec import Codec
 from ...document import CopiedCollection, CopyProgress, check_names, now
 from ...errors import CollectionsStoreError, DatabaseError, InvalidOption
-from ...operations.catalogue import STAGED
+from ...operations.collections import STAGED
 from ...operations.copying import (
     BeginCopy,
     Counts,
