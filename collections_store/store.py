@@ -19,6 +19,7 @@ from .engine.core import Core
 from .engine.health import check_health
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .errors import DatabaseUnavailable, InvalidOption, TransactionConflict, shortened
+from .observation import StoreStats
 from .operations.collections import FindTable
 from .operations.operation import Operation
 from .options import Consistency, Isolation, StoreOptions, check_choice, check_flag, check_function
@@ -306,6 +307,18 @@ class Store(Collections):
         (True, True, None)
         """
         return check_health(self.core, timeout)
+
+    def stats(self) -> StoreStats:
+        """Return the figures of the store since it was created: operations by kind, retries, waits.
+
+        They are counted always, and reading them does no I/O.
+
+        >>> with Store("sqlite://") as other:
+        ...     version = other["cities"].put("berlin", {})
+        ...     other.stats().operations["put"].count
+        1
+        """
+        return self.core.stats()
 
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.

@@ -44,6 +44,7 @@ from ..errors import (
 )
 from ..expressions.classes import lazy_type
 from ..forks import at_fork
+from ..observation import StoreStats
 from ..operations.collections import FindTable
 from ..operations.operation import Operation
 from ..options import (
@@ -195,7 +196,8 @@ class AsyncStore(AsyncCollections):
         queue = core.queue_of(operation)
         act = core.run_job if core.is_ready(write=operation.writes) else core.open_and_run_job
         job = Job(operation, act, self._mailbox_here())
-        job.consistency = consistency
+        job.consistency, job.observer = consistency, core.observer
+        job.context = core.observer.context()
         try:
             if is_cancelled():
                 await asyncio.sleep(0)
@@ -318,6 +320,7 @@ class AsyncStore(AsyncCollections):
     def _submit_step(self, what: object, act: Callable[[Job], Any]) -> Job:
         step: Any = TransactionStep(what, act)
         job = Job(step, run_step, self._mailbox_here())
+        job.context = self.core.observer.context()
         self._steppers.submit(job)
         return job
 
@@ -371,6 +374,10 @@ class AsyncStore(AsyncCollections):
     async def health(self, *, timeout: float = 5.0) -> Health:  # noqa: ASYNC109 - of the thread, which no task can end
         """Async counterpart of `Store.health`. It runs in a thread beside the store's own."""
         return await asyncio.to_thread(check_health, self.core, timeout)
+
+    def stats(self) -> StoreStats:
+        """Async counterpart of `Store.stats`. It is not awaited."""
+        return self.core.stats()
 
     async def model(self, name: str) -> type[Any]:
         """Async counterpart of `Store.model`."""

@@ -167,6 +167,7 @@ class Executor:
             waited = time.monotonic() - job.created
             if waited > self.timeout:
                 raise DatabaseBusy(f"waited for {waited:.1f} seconds behind other operations")
+            running_here.notes.clear()  # of an operation that nobody watched
             running_here.note("wait", waited)
             with checked_by(partial(raise_if_abandoned, job)):
                 result = self.run(job.operation, job.created, job)

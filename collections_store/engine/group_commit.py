@@ -24,7 +24,7 @@ import math
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from copy import copy
@@ -70,6 +70,10 @@ class GroupCommit:
         self._run_alone, self._run_group, self._timeout = run_alone, run_group, timeout
         self.waiting: deque[Job] = deque()
         """The jobs of the next groups; any thread appends one."""
+        self.groups: Counter[int] = Counter()
+        """The number of groups by their sizes."""
+        self.waited = 0.0
+        """Seconds for which writers have waited in all."""
         self._taking = threading.Lock()
         self._writer: SimpleQueue[Permit] = SimpleQueue()
         """Contains the writer's permit while nobody writes. A lock would stay taken when a signal raises."""
@@ -92,9 +96,10 @@ class GroupCommit:
         self._writer.put(permit)
         self._released.set()
 
-    def run(self, operation: Operation[Any]) -> Any:
+    def run(self, operation: Operation[Any], started: float | None = None) -> Any:
         """Run an operation in this thread, or have another thread's group include it."""
-        started = time.monotonic()
+        if started is None:
+            started = time.monotonic()
         if not self.waiting and self._holder is None and self._main_thread_waits < started:
             try:
                 permit = self._writer.get_nowait()
@@ -114,6 +119,8 @@ class GroupCommit:
         self.waiting.append(job)
         while not job.done:
             self.advance()
+        running_here.note("wait", job.waited)
+        running_here.note("group", job.group)
         return job.outcome()
 
     def _run_in_main_thread(self, operation: Operation[Any], started: float) -> Any:
@@ -129,6 +136,7 @@ class GroupCommit:
                 holder = self._lock_holder()
                 if holder is None:
                     self._writing, self._since = operation, time.monotonic()
+                    self._count_wait(self._since - started)
                     return self._run_alone(operation, started)
             finally:
                 self._writer.put(permit)
@@ -137,6 +145,10 @@ class GroupCommit:
             if left < 0:
                 raise _locked(holder)
             self._wait_for_unlock(holder, min(left, POLL_INTERVAL))
+
+    def _count_wait(self, seconds: float) -> None:
+        self.waited += seconds
+        running_here.note("wait", seconds)
 
     def _acquire_writer(self, deadline: float) -> Permit:
         try:
@@ -182,6 +194,7 @@ class GroupCommit:
         """Run a group, if any job waits once nobody writes. Returns the holder of the writer lock, if there is one.
         Raises `Empty` after some seconds, and if another one takes the permit that was released.
         """
+        group: list[Job] = []
         if self._main_thread_waits > time.monotonic():
             time.sleep(_PAUSE)
         self._released.clear()
@@ -194,6 +207,11 @@ class GroupCommit:
             holder = None if self._holder is None else self._holder()
             if holder is None and (group := self._take_group()):
                 self._writing, self._since = group[-1].operation, time.monotonic()
+                self.groups[len(group)] += 1
+                running_here.notes.clear()
+                for job in group:
+                    job.group, job.waited = len(group), self._since - job.created
+                    self.waited += job.waited
                 try:
                     self._run_group(group)
                 except BaseException as error:
@@ -206,6 +224,8 @@ class GroupCommit:
         finally:
             self._writer.put(permit)
             self._released.set()
+            for job in group:
+                job.report()
 
     def _take_group(self) -> list[Job]:
         group: list[Job] = []
@@ -228,7 +248,9 @@ class GroupCommit:
             try:
                 permit = self._writer.get_nowait()
             except Empty:  # wait until the one that writes now has ended
-                permit = self._acquire_writer(time.monotonic() + self._timeout)
+                started = time.monotonic()
+                permit = self._acquire_writer(started + self._timeout)
+                self.waited += time.monotonic() - started
             self._writer.put(permit)
             self._released.set()
         except BaseException:

@@ -17,9 +17,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from ..observation import OperationRecord
 from ..operations.operation import Operation
 from ..options import Consistency
 
@@ -78,15 +80,20 @@ class Job:
         "before_finish",
         "committed",
         "consistency",
+        "context",
         "created",
         "done",
         "error",
         "future",
+        "group",
         "mailbox",
+        "observer",
         "operation",
+        "record",
         "result",
         "run",
         "settled",
+        "waited",
     )  # fmt: skip
 
     mailbox: Mailbox | None
@@ -110,10 +117,16 @@ class Job:
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = self.committed = self.abandoned = False
+        self.group, self.waited = 1, 0.0
+        """The number of jobs of its group, and the seconds before that began."""
         self.before_finish: Callable[[], None] | None = None
         self.future: Any = None if mailbox is None else mailbox.loop.create_future()
         self.settled: asyncio.Future[None] | None = None
         """Set by a task that gave the job up, and waits for its end."""
+        self.observer: Any = None
+        """The `Observer` that counts the operation when it ends; None: the caller that waits for the job does."""
+        self.context: Context | None = None
+        self.record: OperationRecord | None = None
         self._claim = [None]
         self._guard = threading.Lock()
         self._interrupt: Callable[[], None] | None = None
@@ -148,9 +161,26 @@ class Job:
             self.before_finish()
         self.result, self.error = result, error
         self.committed = error is None
+        if self.observer is not None:
+            self.record = self.observer.ended(
+                self.operation,
+                self.created,
+                result,
+                error,
+                self.consistency,
+                waited=self.waited,
+                group=self.group,
+                context=self.context,
+            )
         self.done = True
         if self.mailbox is not None:
             self.mailbox.post(self)
+
+    def report(self) -> None:
+        """Report the operation, once, after its locks are released."""
+        record, self.record = self.record, None
+        if record is not None and self.observer is not None:
+            self.observer.report(record, self.operation)
 
     def outcome(self) -> Any:
         """Return the result, or raise the error."""
