@@ -25,6 +25,8 @@ class OperationRecord:
     """The whole time, with waits and retries."""
     waited: float = 0.0
     """The part of `seconds` for which the operation waited for the writer, a connection or a thread."""
+    writes: bool = False
+    """Whether the operation changes documents, collections or indexes."""
     rows: int | None = None
     """The number of documents or other results that were returned or written; None if unknown."""
     retries: int = 0

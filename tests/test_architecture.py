@@ -50,6 +50,7 @@ PUBLIC = (
     "collections_store.memory",
     "collections_store.memory.aio",
     "collections_store.memory.skills",
+    "collections_store.observation",
     "collections_store.options",
     "collections_store.dialogues",
     "collections_store.integrations.soul_machines",

@@ -132,6 +132,7 @@ class Observer:
             started=time.time_ns() - round(seconds * 1e9),
             seconds=seconds,
             waited=waited + sum(amount for _, what, amount in notes if what == "wait"),
+            writes=operation.writes,
             rows=None if error is not None else rows_of(operation, result),
             retries=sum(what == "retry" for _, what, _ in notes),
             error=error,
