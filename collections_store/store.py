@@ -291,6 +291,18 @@ class Store(Collections):
         """
         return restore(self.core, path, collections, progress, replace=replace)
 
+    def stats(self) -> StoreStats:
+        """Return the figures of the store since it was created: operations by kind, retries, waits.
+
+        They are counted always, and reading them does no I/O.
+
+        >>> with Store("sqlite://") as other:
+        ...     version = other["cities"].put("berlin", {})
+        ...     other.stats().operations["put"].count
+        1
+        """
+        return self.core.stats()
+
     def health(self, *, timeout: float = 5.0) -> Health:
         """Return whether the database answers, and how: for the probes of an orchestrator.
 
@@ -307,18 +319,6 @@ class Store(Collections):
         (True, True, None)
         """
         return check_health(self.core, timeout)
-
-    def stats(self) -> StoreStats:
-        """Return the figures of the store since it was created: operations by kind, retries, waits.
-
-        They are counted always, and reading them does no I/O.
-
-        >>> with Store("sqlite://") as other:
-        ...     version = other["cities"].put("berlin", {})
-        ...     other.stats().operations["put"].count
-        1
-        """
-        return self.core.stats()
 
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.

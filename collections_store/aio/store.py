@@ -369,13 +369,13 @@ class AsyncStore(AsyncCollections):
         act = partial(restore, self.core, path, names, replace=replace)
         return await run_in_batches(act, report)
 
-    async def health(self, *, timeout: float = 5.0) -> Health:  # noqa: ASYNC109 - of the thread, which no task can end
-        """Async counterpart of `Store.health`. It runs in a thread beside the store's own."""
-        return await asyncio.to_thread(check_health, self.core, timeout)
-
     def stats(self) -> StoreStats:
         """Async counterpart of `Store.stats`. It is not awaited."""
         return self.core.stats()
+
+    async def health(self, *, timeout: float = 5.0) -> Health:  # noqa: ASYNC109 - of the thread, which no task can end
+        """Async counterpart of `Store.health`. It runs in a thread beside the store's own."""
+        return await asyncio.to_thread(check_health, self.core, timeout)
 
     async def model(self, name: str) -> type[Any]:
         """Async counterpart of `Store.model`."""

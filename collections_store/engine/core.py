@@ -130,7 +130,12 @@ class Core:
             opened = self.opened
             if opened is None:
                 opened, since = self.open(write=operation.writes), time.monotonic()
-            if operation.writes or self.limit == 1:
+            if (operation.writes or self.limit == 1) and (
+                running_here.catalogue is self.catalogue
+                or self.permits.granted
+                or self.permits.callers
+                or self.read_permits.granted
+            ):
                 self._refuse_to_wait(operation, takes_the_only=self.limit == 1)
             if not opened.is_writable and opened.prepare(write=operation.writes):
                 since = time.monotonic()

@@ -1,21 +1,22 @@
-"""The write queue: writes that wait for the one writer, and are committed together.
+"""The write queue: writes wait for the one writer, and are committed together.
 
 Rules:
 
-1. One caller writes at a time: the one that took the writer's permit out of its queue. It runs all jobs that wait as one
-   group, and each caller is answered after the commit.
-2. If a group fails, each of its jobs runs again alone: no job suffers from another one. A job that its own operation
-   refuses fails by itself. Only atomic operations share a transaction.
-3. The main thread never runs a group. Signals raise there at any moment, and would meet the work of others.
+1. One caller writes at a time: the holder of the writer's permit. The holder runs all waiting jobs as one group, and each
+   caller is answered after the commit.
+2. If a group fails, each of its jobs runs again alone: no job suffers from another job. A job that its own operation refuses
+   fails by itself. Only atomic operations share a transaction.
+3. The main thread never runs a group. Signals raise there at any moment, and would meet the work of other callers.
 4. While a transaction holds the writer lock, and while another operation or process writes, jobs wait up to the timeout.
-   The next transaction lets those go first that wait by then.
+   The next transaction waits for the jobs of that moment.
 5. Nothing stays locked when a signal raises: the writer's permit and the holder of the writer lock are known by weak
-   references, and a lost permit is issued again. No signal raises between `finally` and `put`, which is no Python code.
-6. The main thread lets those go first that wait already, and then waits for the permit itself. Meanwhile the others pause
-   before they take it: a thread that writes again and again would take it sooner than another one wakes.
-7. A caller that waits for the permit wakes with each release, and returns if its job is done: another one may take the
-   permit sooner again and again. `SimpleQueue.get` would wait on, past its timeout, while others take what wakes it.
+   references, and a lost permit is issued again. No signal raises between `finally` and `put`, which is C code.
+6. The main thread waits for the jobs of that moment, and then for the permit. Meanwhile other threads pause before they take
+   the permit: a thread that writes in a loop would take the permit sooner than another thread wakes.
+7. A caller that waits for the permit wakes with each release, and returns if its job is done. `SimpleQueue.get` would wait past
+   its timeout while other callers take the permit.
 8. A lost connection leaves the outcome of a sent COMMIT unknown: no job of that group runs again.
+9. Jobs are reported after the permit is released: a hook may write.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class GroupCommit:
         """Seconds for which writers have waited in all."""
         self._taking = threading.Lock()
         self._writer: SimpleQueue[Permit] = SimpleQueue()
-        """Contains the writer's permit while nobody writes. A lock would stay taken when a signal raises."""
+        """Contains the writer's permit while nobody writes. A signal that raises would leave a lock locked."""
         self._released = Flag()
         self._issued: weakref.ref[Permit] | None = None
         self._issue_permit()
@@ -90,7 +91,7 @@ class GroupCommit:
         """Until when at most the main thread waits for the permit; 0: it does not."""
 
     def _issue_permit(self, _: object = None) -> None:
-        """Issue the writer's permit; again when a signal made its owner lose it."""
+        """Issue the writer's permit; again when a signal made the owner lose the permit."""
         permit = Permit()
         self._issued = weakref.ref(permit, self._issue_permit)
         self._writer.put(permit)
@@ -157,7 +158,7 @@ class GroupCommit:
             raise self._busy() from None
 
     def _busy(self) -> DatabaseBusy:
-        """Return the error of a caller that waited too long for the end of what writes."""
+        """Return the error of a caller that waited too long for the writer."""
         holder = self._lock_holder()
         if holder is not None and not self._writer.empty():
             return _locked(holder)
@@ -167,7 +168,7 @@ class GroupCommit:
         )
 
     def advance(self) -> None:
-        """Run a group; or wait a little for what writes, or holds the writer lock. Ends jobs that waited too long."""
+        """Run a group, or wait a little for the writer or the writer lock. End jobs that waited too long."""
         try:
             holder = self.flush(POLL_INTERVAL)
         except Empty:
@@ -183,7 +184,7 @@ class GroupCommit:
             self._unlocked.wait(timeout)
 
     def expire(self) -> None:
-        """End the jobs that have waited too long, and are in no group yet, with `DatabaseBusy`."""
+        """End jobs of no group that have waited too long with `DatabaseBusy`."""
         with self._taking:
             while self.waiting and time.monotonic() - self.waiting[0].created > self._timeout:
                 job = self.waiting.popleft()
@@ -301,7 +302,7 @@ Outcome: TypeAlias = tuple[Job, Any, CollectionsStoreError | None]
 def run_group(
     executor: Executor, hand_over: Callable[[Job], None] | None, group: list[Job]
 ) -> None:
-    """Run claimed jobs in one transaction, and those that cannot share it alone: by `hand_over`, or here."""
+    """Run claimed jobs in one transaction. Run jobs that cannot share a transaction alone: by `hand_over`, or here."""
     alone: list[Job] = []
     together: list[Job] = []
     for job in group:
@@ -322,7 +323,7 @@ def run_group(
 
 
 def _still_waiting(jobs: list[Job], error: DatabaseBusy, timeout: float) -> list[Job]:
-    """Return the jobs whose callers have neither given up nor waited too long."""
+    """Return the jobs whose callers still wait, and not for too long."""
     waiting = []
     for job in jobs:
         if job.abandoned:
@@ -380,7 +381,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
 
 
 def _run_only(connection: Any, jobs: list[Job]) -> list[Job]:
-    """Run a job that no other joined: an atomic operation needs no transaction."""
+    """Run the only job of a group: an atomic operation needs no transaction."""
     [job] = jobs
     try:
         job.finish(execute(connection, job.operation))
@@ -428,7 +429,7 @@ def _statements(connection: Any, jobs: list[Job]) -> Iterator[list[Job]]:
 
 
 def _put_together(connection: Any, jobs: list[Job], alone: list[Job]) -> list[Outcome]:
-    """Run several puts as one statement; those that it cannot serve are left to run `alone`."""
+    """Run several puts as one statement; add the puts that need more than a statement to `alone`."""
     puts: Any = tuple(job.operation for job in jobs)
     results = list(zip(jobs, execute(connection, PutListed(puts)), strict=True))
     alone += [job for job, version in results if version is None]

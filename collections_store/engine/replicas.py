@@ -328,17 +328,17 @@ class Replicas:
         }
         """What runs the reads of each consistency but "strong"."""
 
-    @property
-    def is_in_use(self) -> bool:
-        """Whether reads run on a replica at present."""
-        return self._pool.is_in_use
-
     def lag(self) -> float | None:
         """Return for how many seconds no replica has been known to have all that the store has written and read."""
         session = self._session
         if session.replayed == session.mark:
             return 0.0
         return None if session.replayed_at is None else time.monotonic() - session.replayed_at
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether reads run on a replica at present."""
+        return self._pool.is_in_use
 
     def close(self, timeout: float) -> None:
         """Close all connections; wait up to `timeout` seconds for those in use."""

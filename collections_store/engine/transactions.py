@@ -338,7 +338,7 @@ class TransactionManager:
         writes: bool = True,
     ) -> None:
         self.executor, self._permits, self.writes = executor, permits, writes
-        self._prepare, self.observer, self._is_prepared = prepare, observer, False
+        self.observer, self._prepare, self._is_prepared = observer, prepare, False
         self._write_queue = write_queue if executor.database.single_writer else None
         self._guard = threading.Lock()
         self._open: weakref.WeakSet[OpenTransaction] = weakref.WeakSet()
