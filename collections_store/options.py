@@ -34,6 +34,7 @@ from . import codec
 from .codec import MAX_BODY, Codec
 from .document import MAX_TTL, read_ttl
 from .errors import InvalidOption, InvalidUrl, check_format, did_you_mean, shortened
+from .observation import OperationRecord
 from .query.index import Index, unknown_keys
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ Nul: TypeAlias = Literal["error", "replace"]
 Upgrade: TypeAlias = Literal["auto", "manual"]
 Pooler: TypeAlias = Literal["transaction", "session"]
 Sharding: TypeAlias = Literal["schema", "collections"]
+Echo: TypeAlias = bool | Literal["debug"]
 Consistency: TypeAlias = Literal["session", "strong", "eventual"]
 Ttl: TypeAlias = float | timedelta | None
 Changes: TypeAlias = bool | Literal["after", "both"] | None
@@ -103,6 +105,13 @@ class StoreOptions(TypedDict, total=False):
     * `consistency`: with `replicas`, what a read sees. "session", the default: what the store has written and read before.
       "eventual": what a replica has replayed. "strong": what is committed; it reads where it writes. Also
       as `?consistency=…` in the URL, and for one collection by its `with_options`.
+    * `on_operation`: a function that is called with an `OperationRecord` after each operation, in the thread that ran
+      the operation. What it raises is logged once, and reaches no caller.
+    * `slow_operation`: seconds; an operation that takes longer is logged as a WARNING, with the advice of its explanation.
+      Default: none.
+    * `echo`: True logs each statement without its parameters to `collections_store.statements`, and prints the log if no
+      handler is set up; "debug" logs the parameters too, which are bodies and values; False. With `engine` use the
+      engine's own `echo`.
     """
 
     pool_size: int | None
@@ -123,6 +132,9 @@ class StoreOptions(TypedDict, total=False):
     sharding: Sharding | None
     replicas: str | sa.URL | None
     consistency: Consistency | None
+    on_operation: Callable[[OperationRecord], object] | None
+    slow_operation: float | None
+    echo: Echo
 
 
 def option_types() -> dict[str, type]:
@@ -134,7 +146,8 @@ def option_types() -> dict[str, type]:
     hints = {
         name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(StoreOptions).items()
     }
-    del hints["default"], hints["read_only"]
+    for name in ("default", "read_only", "on_operation", "echo"):
+        del hints[name]
     return {name: hint if isinstance(hint, type) else str for name, hint in hints.items()}
 
 
@@ -161,6 +174,7 @@ _NOT_WITH_ENGINE: Final = {
     "read_only": "the engine that was given has settings of its own",
     "reply_timeout": "the engine that was given has settings of its own",
     "replicas": "give the store a URL instead of an engine",
+    "echo": "use create_engine(..., echo=True)",
 }
 
 
@@ -193,6 +207,9 @@ class Options:
     sharding: Sharding | None = None
     replicas: str | sa.URL | None = field(default=None, repr=False)
     consistency: Consistency | None = None
+    on_operation: Callable[[OperationRecord], object] | None = None
+    slow_operation: float | None = None
+    echo: Echo = False
 
     def __post_init__(self) -> None:
         check_seconds("busy_timeout", self.busy_timeout)
@@ -222,6 +239,12 @@ class Options:
                 check_seconds(option, value)
         if self.default is not None:
             check_function("default", self.default)
+        if self.on_operation is not None:
+            check_function("on_operation", self.on_operation)
+        if self.slow_operation is not None:
+            check_seconds("slow_operation", self.slow_operation, least=0)
+        if self.echo != "debug":
+            check_flag("echo", self.echo)
         self.names()
 
     @classmethod

@@ -19,6 +19,7 @@ from .engine.core import Core
 from .engine.health import check_health
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .errors import DatabaseUnavailable, InvalidOption, TransactionConflict, shortened
+from .observation import StoreStats
 from .operations.collections import FindTable
 from .operations.operation import Operation
 from .options import Consistency, Isolation, StoreOptions, check_choice, check_flag, check_function
@@ -290,6 +291,18 @@ class Store(Collections):
         1
         """
         return restore(self.core, path, collections, progress, replace=replace)
+
+    def stats(self) -> StoreStats:
+        """Return the figures of the store since it was created: operations by kind, retries, waits.
+
+        They are counted always, and reading them does no I/O.
+
+        >>> with Store("sqlite://") as other:
+        ...     version = other["cities"].put("berlin", {})
+        ...     other.stats().operations["put"].count
+        1
+        """
+        return self.core.stats()
 
     def health(self, *, timeout: float = 5.0) -> Health:
         """Return whether the database answers, and how: for the probes of an orchestrator.

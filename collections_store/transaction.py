@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -321,7 +322,24 @@ class Bound:
         self.savepoints: list[Any] = []
 
     def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result. Before a write create the tables if necessary."""
+        """Return the operation's result."""
+        observer, started = self._core.observer, time.monotonic()
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = self._run(operation)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            record = observer.ended(operation, started, result, error, in_transaction=True)
+            if record is not None:
+                observer.report(record, operation)
+            error = None  # the frame would keep its own traceback
+        return result  # type: ignore[no-any-return]
+
+    def _run(self, operation: Operation[T]) -> T:
+        """Before a write create the tables if necessary."""
         core, connection = self._core, self._connection.sa
         core.refuse_if_closed()
         if operation.writes and core.database.single_writer:

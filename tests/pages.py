@@ -91,6 +91,7 @@ FRAMEWORKS = {
     "llama-index": "llama_index.core",
     "mcp": "mcp",
     "openai-agents": "agents",
+    "opentelemetry": "opentelemetry.sdk",
     "pydantic-ai": "pydantic_ai",
 }
 """The packages of pages that tests/test_docs.py skips where they are not installed."""

@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[1]
 PACKAGE = PROJECT / "collections_store"
 
 LAYERS = (
-    "errors forks",
+    "errors forks observation",
     "expressions.classes expressions.values expressions.path expressions.budget expressions.patterns",
     "document codec results",
     "expressions",
@@ -29,7 +29,7 @@ LAYERS = (
     "models",
     "sql",
     "operations",
-    "engine.database_file engine.pool engine.jobs engine.permits engine.retry engine.executor engine.group_commit engine.workers engine.notifier engine.single_use",
+    "engine.database_file engine.pool engine.jobs engine.permits engine.retry engine.observe engine.executor engine.group_commit engine.workers engine.notifier engine.single_use",
     "migrate",
     "engine",
     "changes",
@@ -50,6 +50,7 @@ PUBLIC = (
     "collections_store.memory",
     "collections_store.memory.aio",
     "collections_store.memory.skills",
+    "collections_store.observation",
     "collections_store.options",
     "collections_store.dialogues",
     "collections_store.integrations.soul_machines",

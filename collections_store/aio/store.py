@@ -36,6 +36,7 @@ from ..errors import (
 )
 from ..expressions.classes import lazy_type
 from ..forks import at_fork
+from ..observation import StoreStats
 from ..operations.collections import FindTable
 from ..operations.operation import Operation
 from ..options import (
@@ -186,7 +187,8 @@ class AsyncStore(AsyncCollections):
         core = self.core
         act, queue = core.way_of(operation)
         job = Job(operation, act, self._mailbox_here())
-        job.consistency = consistency
+        job.consistency, job.observer = consistency, core.observer
+        job.context = core.observer.context()
         try:
             if is_cancelled():
                 await asyncio.sleep(0)
@@ -309,6 +311,7 @@ class AsyncStore(AsyncCollections):
     def _submit_step(self, what: object, act: Callable[[Job], Any]) -> Job:
         step: Any = TransactionStep(what, act)
         job = Job(step, run_step, self._mailbox_here())
+        job.context = self.core.observer.context()
         self._steppers.submit(job)
         return job
 
@@ -358,6 +361,10 @@ class AsyncStore(AsyncCollections):
         names, report = check_names(collections), check_report(progress)
         act = partial(restore, self.core, path, names, replace=replace)
         return await run_in_batches(act, report)
+
+    def stats(self) -> StoreStats:
+        """Async counterpart of `Store.stats`. It is not awaited."""
+        return self.core.stats()
 
     async def health(self, *, timeout: float = 5.0) -> Health:  # noqa: ASYNC109 - of the thread, which no task can end
         """Async counterpart of `Store.health`. It runs in a thread beside the store's own."""

@@ -28,8 +28,10 @@ from ..codec import Codec
 from ..errors import DatabaseBusy, DatabaseUnavailable, InvalidOption, StoreClosed, shortened
 from ..expressions.budget import checked_by
 from ..forks import at_fork
+from ..observation import StoreStats
 from ..operations.catalogue import Catalogue
 from ..operations.changes import LastChange
+from ..operations.echo import set_up as set_up_echo
 from ..operations.operation import Operation
 from ..options import Consistency, Options, StoreOptions, check_integer, read_url, safe_url
 from ..query.change import ChangePosition
@@ -41,7 +43,8 @@ from .executor import raise_if_abandoned
 from .group_commit import GroupCommit
 from .jobs import Job
 from .notifier import ChangeNotifier, notify_all
-from .open_database import OpenDatabase, connection_limit
+from .observe import Observer
+from .open_database import Figures, OpenDatabase, connection_limit
 from .permits import NESTED, OWN, TransactionPermits, running_here
 from .pool import check_driver
 from .retry import Retries
@@ -64,6 +67,8 @@ class Core:
     hand_over: Callable[[Job], None] | None = None
     """Runs the jobs that PostgreSQL's write queue could not run as a group; None: the queue runs them alone."""
     _sweeper: Sweeper | None = None
+    _figures = Figures()
+    """Those of a closed database."""
     _finalizer: weakref.finalize[Any, Any] | None = None
     _failure: tuple[float, DatabaseUnavailable] | None = None
     """When opening the database failed last, and why."""
@@ -96,6 +101,9 @@ class Core:
         # disturb a caller's transaction.
         last = None if self.is_private else weakref.WeakMethod(self._last_change)
         self.notifier = ChangeNotifier(last)
+        run = weakref.WeakMethod(self.run)
+        self.observer = Observer(self.options, self.database.name, run)
+        set_up_echo(self.options.echo)
         self._opening = threading.Lock()
         self._create_permits()
         _cores.add(self)
@@ -117,21 +125,37 @@ class Core:
 
     def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Run an operation in this thread, and return the result."""
-        opened = self.opened or self.open(write=operation.writes)
-        if operation.writes or self.limit == 1:
-            self._refuse_to_wait(operation, takes_the_only=self.limit == 1)
-        if not opened.is_writable:
-            opened.prepare(write=operation.writes)
+        started = since = time.monotonic()
         try:
+            opened = self.opened
+            if opened is None:
+                opened, since = self.open(write=operation.writes), time.monotonic()
+            if (operation.writes or self.limit == 1) and (
+                running_here.catalogue is self.catalogue
+                or self.permits.granted
+                or self.permits.callers
+                or self.read_permits.granted
+            ):
+                self._refuse_to_wait(operation, takes_the_only=self.limit == 1)
+            if not opened.is_writable and opened.prepare(write=operation.writes):
+                since = time.monotonic()
             if operation.writes and opened.writer is not None:
-                result: T = opened.writer.run(operation)
-                return result
-            if consistency == "strong":  # the usual one, sooner
-                return opened.executor.run(operation)
-            return opened.readers.get(consistency, opened.executor).run(operation)
-        except DatabaseBusy as error:
-            self.note_own_transaction(error)
+                result: T = opened.writer.run(operation, since)
+            elif consistency == "strong":  # the usual one, sooner
+                result = opened.executor.run(operation, since)
+            else:
+                result = opened.readers.get(consistency, opened.executor).run(operation, since)
+        except BaseException as error:
+            if isinstance(error, DatabaseBusy):
+                self.note_own_transaction(error)
+            record = self.observer.ended(operation, started, None, error, consistency)
+            if record is not None:
+                self.observer.report(record, operation)
             raise
+        record = self.observer.ended(operation, started, result, None, consistency)
+        if record is not None:
+            self.observer.report(record, operation)
+        return result
 
     def _refuse_to_wait(self, operation: Operation[object], *, takes_the_only: bool) -> None:
         """Raise `DatabaseBusy` by rule 2. `takes_the_only`: the operation needs the only connection of the pool."""
@@ -210,12 +234,22 @@ class Core:
                     self.options,
                     self.permits,
                     self.read_permits,
+                    observer=self.observer,
                     hand_over=self.hand_over,
                     write=write,
                 )
         except DatabaseUnavailable as error:
             self._failure = time.monotonic(), copy_error(error)
             raise
+
+    def stats(self) -> StoreStats:
+        """Return the figures since the store was created."""
+        figures = self._figures if self.opened is None else self.opened.figures()
+        hits, misses = self.catalogue.cache_figures()
+        statements = {"hits": hits, "misses": misses}
+        return StoreStats(
+            operations=self.observer.operations(), statements=statements, **figures._asdict()
+        )
 
     def refuse_if_closed(self) -> None:
         """Raise `StoreClosed` if the core cannot be used."""
@@ -228,6 +262,8 @@ class Core:
             if self.closed is None:
                 self.closed = "the store is closed"
             opened, self.opened = self.opened, None
+            if opened is not None:
+                self._figures = opened.figures()
             sweeper, self._sweeper = self._sweeper, None
         timeout = self.options.busy_timeout if timeout is None else timeout
         deadline = time.monotonic() + timeout

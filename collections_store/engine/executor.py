@@ -5,11 +5,11 @@
 Rules:
 
 1. A driver's error becomes the library's here, once, by `Database.translate`.
-2. A collection is created when something is first written to it; until then it is empty for reads. A table that
-   vanished, because another process dropped or renamed the collection, is looked up again.
+2. The first write to a collection creates the collection; until then reads find no documents. A vanished table, because
+   another process dropped or renamed the collection, is looked up again.
 3. After a conflict of two transactions the whole operation runs again; `retry` decides how often, and when.
-4. An operation goes on with a new connection where the old one was lost, or led to a server that only reads. A write that
-   may have taken place does not: its caller must learn that this is unknown.
+4. An operation continues on a new connection after a lost connection, or a server that only reads. A write that may have
+   been committed does not: the caller must learn that the outcome is unknown.
 5. Whatever is raised, a signal's exception included, the connection returns to its pool.
 """
 
@@ -88,7 +88,7 @@ class Executor:
     def run(
         self, operation: Operation[T], started: float | None = None, job: Job | None = None
     ) -> T:
-        """Run an operation until it succeeds or fails for good; its timeout runs from `started`."""
+        """Run an operation until success or final failure; the timeout runs from `started`."""
         if started is None:
             started = time.monotonic()
         begun, retries = (
@@ -167,6 +167,7 @@ class Executor:
             waited = time.monotonic() - job.created
             if waited > self.timeout:
                 raise DatabaseBusy(f"waited for {waited:.1f} seconds behind other operations")
+            running_here.notes.clear()  # of an operation that nobody watched
             running_here.note("wait", waited)
             with checked_by(partial(raise_if_abandoned, job)):
                 result = self.run(job.operation, job.created, job)
@@ -205,7 +206,7 @@ class Executor:
                 time.sleep(retries.pause(error))
 
     def release(self, pooled: PooledConnection, lost: bool) -> None:
-        """Return a connection whose work did not finish to its pool, or close it where nothing can bring it out of a
+        """Return a connection of unfinished work to the pool, or close a connection that cannot leave its
         transaction.
         """
         connection = pooled.connection
@@ -227,7 +228,7 @@ class Executor:
             self.release(pooled, lost=False)
 
     def _wait_for_collection(self, times: int, error: CollectionsStoreError) -> None:
-        """Wait for a collection that other processes drop and create. One that stays absent was dropped by hand."""
+        """Wait for a collection that other processes drop and create. A table that stays absent was dropped by hand."""
         if times >= ATTEMPTS:
             raise DatabaseError(
                 f"{error}: the catalogue lists it; was its table dropped by hand?"
@@ -279,7 +280,7 @@ def call(connection: DriverSession | SharedSession, operation: Operation[T]) -> 
 
 
 def run_within(pooled: PooledConnection, operation: Operation[T]) -> T:
-    """Run an operation within the caller's transaction, which stays usable if it fails."""
+    """Run an operation within the caller's transaction, which stays usable after a failure."""
     connection: Any = pooled.connection
     with translated(connection.database, pooled.sa.engine):
         connection.prepare(write=operation.writes)
@@ -287,7 +288,7 @@ def run_within(pooled: PooledConnection, operation: Operation[T]) -> T:
 
 
 def run_inside(pooled: PooledConnection, operation: Operation[T]) -> T:
-    """Run an operation within a transaction, which stays usable if it is a write that fails."""
+    """Run an operation within a transaction, which stays usable after a failed write."""
     connection, database = pooled.connection, pooled.connection.database
     try:
         for _ in range(ATTEMPTS):
@@ -315,7 +316,7 @@ def run_inside(pooled: PooledConnection, operation: Operation[T]) -> T:
 
 
 def purged(run: Callable[[Operation[int]], int], operation: Operation[Any]) -> bool:
-    """Delete the expired documents of an operation's collection; return whether there was any."""
+    """Delete the expired documents of an operation's collection; return whether any was deleted."""
     some = False
     while run(Purge(operation.collection)):
         some = True
@@ -353,7 +354,7 @@ def translated(database: Database, engine: sa.Engine | None = None) -> Iterator[
 
 
 class Interruptible:
-    """The context in which the statement of some jobs is interrupted when the callers of all have given them up."""
+    """The context in which the statement of jobs is interrupted when all callers have given up."""
 
     __slots__ = ("_jobs", "_pooled")
 

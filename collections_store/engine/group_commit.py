@@ -1,21 +1,22 @@
-"""The write queue: writes that wait for the one writer, and are committed together.
+"""The write queue: writes wait for the one writer, and are committed together.
 
 Rules:
 
-1. One caller writes at a time: the one that took the writer's permit out of its queue. It runs all jobs that wait as one
-   group, and each caller is answered after the commit.
-2. If a group fails, each of its jobs runs again alone: no job suffers from another one. A job that its own operation
-   refuses fails by itself. Only atomic operations share a transaction.
-3. The main thread never runs a group. Signals raise there at any moment, and would meet the work of others.
+1. One caller writes at a time: the holder of the writer's permit. The holder runs all waiting jobs as one group, and each
+   caller is answered after the commit.
+2. If a group fails, each of its jobs runs again alone: no job suffers from another job. A job that its own operation refuses
+   fails by itself. Only atomic operations share a transaction.
+3. The main thread never runs a group. Signals raise there at any moment, and would meet the work of other callers.
 4. While a transaction holds the writer lock, and while another operation or process writes, jobs wait up to the timeout.
-   The next transaction lets those go first that wait by then.
+   The next transaction waits for the jobs of that moment.
 5. Nothing stays locked when a signal raises: the writer's permit and the holder of the writer lock are known by weak
-   references, and a lost permit is issued again. No signal raises between `finally` and `put`, which is no Python code.
-6. The main thread lets those go first that wait already, and then waits for the permit itself. Meanwhile the others pause
-   before they take it: a thread that writes again and again would take it sooner than another one wakes.
-7. A caller that waits for the permit wakes with each release, and returns if its job is done: another one may take the
-   permit sooner again and again. `SimpleQueue.get` would wait on, past its timeout, while others take what wakes it.
+   references, and a lost permit is issued again. No signal raises between `finally` and `put`, which is C code.
+6. The main thread waits for the jobs of that moment, and then for the permit. Meanwhile other threads pause before they take
+   the permit: a thread that writes in a loop would take the permit sooner than another thread wakes.
+7. A caller that waits for the permit wakes with each release, and returns if its job is done. `SimpleQueue.get` would wait past
+   its timeout while other callers take the permit.
 8. A lost connection leaves the outcome of a sent COMMIT unknown: no job of that group runs again.
+9. Jobs are reported after the permit is released: a hook may write.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import math
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from copy import copy
@@ -70,9 +71,13 @@ class GroupCommit:
         self._run_alone, self._run_group, self._timeout = run_alone, run_group, timeout
         self.waiting: deque[Job] = deque()
         """The jobs of the next groups; any thread appends one."""
+        self.groups: Counter[int] = Counter()
+        """The number of groups by their sizes."""
+        self.waited = 0.0
+        """Seconds for which writers have waited in all."""
         self._taking = threading.Lock()
         self._writer: SimpleQueue[Permit] = SimpleQueue()
-        """Contains the writer's permit while nobody writes. A lock would stay taken when a signal raises."""
+        """Contains the writer's permit while nobody writes. A signal that raises would leave a lock locked."""
         self._released = Flag()
         self._issued: weakref.ref[Permit] | None = None
         self._issue_permit()
@@ -86,15 +91,16 @@ class GroupCommit:
         """Until when at most the main thread waits for the permit; 0: it does not."""
 
     def _issue_permit(self, _: object = None) -> None:
-        """Issue the writer's permit; again when a signal made its owner lose it."""
+        """Issue the writer's permit; again when a signal made the owner lose the permit."""
         permit = Permit()
         self._issued = weakref.ref(permit, self._issue_permit)
         self._writer.put(permit)
         self._released.set()
 
-    def run(self, operation: Operation[Any]) -> Any:
+    def run(self, operation: Operation[Any], started: float | None = None) -> Any:
         """Run an operation in this thread, or have another thread's group include it."""
-        started = time.monotonic()
+        if started is None:
+            started = time.monotonic()
         if not self.waiting and self._holder is None and self._main_thread_waits < started:
             try:
                 permit = self._writer.get_nowait()
@@ -114,6 +120,8 @@ class GroupCommit:
         self.waiting.append(job)
         while not job.done:
             self.advance()
+        running_here.note("wait", job.waited)
+        running_here.note("group", job.group)
         return job.outcome()
 
     def _run_in_main_thread(self, operation: Operation[Any], started: float) -> Any:
@@ -129,6 +137,7 @@ class GroupCommit:
                 holder = self._lock_holder()
                 if holder is None:
                     self._writing, self._since = operation, time.monotonic()
+                    self._count_wait(self._since - started)
                     return self._run_alone(operation, started)
             finally:
                 self._writer.put(permit)
@@ -138,6 +147,10 @@ class GroupCommit:
                 raise _locked(holder)
             self._wait_for_unlock(holder, min(left, POLL_INTERVAL))
 
+    def _count_wait(self, seconds: float) -> None:
+        self.waited += seconds
+        running_here.note("wait", seconds)
+
     def _acquire_writer(self, deadline: float) -> Permit:
         try:
             return self._writer.get(timeout=max(0.0, deadline - time.monotonic()))
@@ -145,7 +158,7 @@ class GroupCommit:
             raise self._busy() from None
 
     def _busy(self) -> DatabaseBusy:
-        """Return the error of a caller that waited too long for the end of what writes."""
+        """Return the error of a caller that waited too long for the writer."""
         holder = self._lock_holder()
         if holder is not None and not self._writer.empty():
             return _locked(holder)
@@ -155,7 +168,7 @@ class GroupCommit:
         )
 
     def advance(self) -> None:
-        """Run a group; or wait a little for what writes, or holds the writer lock. Ends jobs that waited too long."""
+        """Run a group, or wait a little for the writer or the writer lock. End jobs that waited too long."""
         try:
             holder = self.flush(POLL_INTERVAL)
         except Empty:
@@ -171,7 +184,7 @@ class GroupCommit:
             self._unlocked.wait(timeout)
 
     def expire(self) -> None:
-        """End the jobs that have waited too long, and are in no group yet, with `DatabaseBusy`."""
+        """End jobs of no group that have waited too long with `DatabaseBusy`."""
         with self._taking:
             while self.waiting and time.monotonic() - self.waiting[0].created > self._timeout:
                 job = self.waiting.popleft()
@@ -182,6 +195,7 @@ class GroupCommit:
         """Run a group, if any job waits once nobody writes. Returns the holder of the writer lock, if there is one.
         Raises `Empty` after some seconds, and if another one takes the permit that was released.
         """
+        group: list[Job] = []
         if self._main_thread_waits > time.monotonic():
             time.sleep(_PAUSE)
         self._released.clear()
@@ -194,6 +208,11 @@ class GroupCommit:
             holder = None if self._holder is None else self._holder()
             if holder is None and (group := self._take_group()):
                 self._writing, self._since = group[-1].operation, time.monotonic()
+                self.groups[len(group)] += 1
+                running_here.notes.clear()
+                for job in group:
+                    job.group, job.waited = len(group), self._since - job.created
+                    self.waited += job.waited
                 try:
                     self._run_group(group)
                 except BaseException as error:
@@ -206,6 +225,8 @@ class GroupCommit:
         finally:
             self._writer.put(permit)
             self._released.set()
+            for job in group:
+                job.report()
 
     def _take_group(self) -> list[Job]:
         group: list[Job] = []
@@ -228,7 +249,9 @@ class GroupCommit:
             try:
                 permit = self._writer.get_nowait()
             except Empty:  # wait until the one that writes now has ended
-                permit = self._acquire_writer(time.monotonic() + self._timeout)
+                started = time.monotonic()
+                permit = self._acquire_writer(started + self._timeout)
+                self.waited += time.monotonic() - started
             self._writer.put(permit)
             self._released.set()
         except BaseException:
@@ -279,7 +302,7 @@ Outcome: TypeAlias = tuple[Job, Any, CollectionsStoreError | None]
 def run_group(
     executor: Executor, hand_over: Callable[[Job], None] | None, group: list[Job]
 ) -> None:
-    """Run claimed jobs in one transaction, and those that cannot share it alone: by `hand_over`, or here."""
+    """Run claimed jobs in one transaction. Run jobs that cannot share a transaction alone: by `hand_over`, or here."""
     alone: list[Job] = []
     together: list[Job] = []
     for job in group:
@@ -300,7 +323,7 @@ def run_group(
 
 
 def _still_waiting(jobs: list[Job], error: DatabaseBusy, timeout: float) -> list[Job]:
-    """Return the jobs whose callers have neither given up nor waited too long."""
+    """Return the jobs whose callers still wait, and not for too long."""
     waiting = []
     for job in jobs:
         if job.abandoned:
@@ -358,7 +381,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
 
 
 def _run_only(connection: Any, jobs: list[Job]) -> list[Job]:
-    """Run a job that no other joined: an atomic operation needs no transaction."""
+    """Run the only job of a group: an atomic operation needs no transaction."""
     [job] = jobs
     try:
         job.finish(execute(connection, job.operation))
@@ -406,7 +429,7 @@ def _statements(connection: Any, jobs: list[Job]) -> Iterator[list[Job]]:
 
 
 def _put_together(connection: Any, jobs: list[Job], alone: list[Job]) -> list[Outcome]:
-    """Run several puts as one statement; those that it cannot serve are left to run `alone`."""
+    """Run several puts as one statement; add the puts that need more than a statement to `alone`."""
     puts: Any = tuple(job.operation for job in jobs)
     results = list(zip(jobs, execute(connection, PutListed(puts)), strict=True))
     alone += [job for job, version in results if version is None]

@@ -1,12 +1,12 @@
-"""Jobs: operations that a caller waits for, and the flag by which callers wait.
+"""Jobs: operations with a waiting caller, and the flag by which callers wait.
 
 Rules:
 
-1. Exactly one side claims a job: the thread that is about to run it, or the caller who gives it up before that.
-2. A job that is given up while it runs is interrupted: its flag is checked before COMMIT, and the database interrupts
-   the statement. Its caller learns whether it was committed.
-3. A `Flag` has no lock. That of `threading.Event` is Python code: a signal that raises while it is taken leaves it
-   locked, and the thread that sets the event waits for ever; one that raises within a wait becomes a RuntimeError.
+1. Exactly one side claims a job: the thread that is about to run the job, or the caller who gives up before.
+2. A job that is given up while running is interrupted: its flag is checked before COMMIT, and the database interrupts
+   the statement. The caller learns whether the job was committed.
+3. A `Flag` has no lock. The lock of `threading.Event` is Python code: a signal that raises while the lock is taken leaves the
+   lock locked, and the thread that sets the event waits for ever. A signal that raises within a wait becomes a RuntimeError.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import Context
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from ..observation import OperationRecord
 from ..operations.operation import Operation
 from ..options import Consistency
 
@@ -34,21 +36,19 @@ class Flag:
         self._waiting: deque[SimpleQueue[None]] = deque()
 
     def is_set(self) -> bool:
-        """Return whether it is set."""
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and wake all that wait."""
+        """Set the flag, and wake all waiting threads."""
         self._is_set = True
         for queue in tuple(self._waiting):
             queue.put(None)
 
     def clear(self) -> None:
-        """Unset it."""
         self._is_set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set, or for some seconds; returns whether it is."""
+        """Wait until the flag is set, or for some seconds; return whether the flag is set."""
         if self._is_set:
             return True
         queue: SimpleQueue[None] = SimpleQueue()
@@ -64,10 +64,9 @@ class Flag:
 
 
 class Job:
-    """An operation that a caller waits for.
+    """An operation with a waiting caller.
 
-    `run` runs it, once it is claimed, in a worker thread. With a `mailbox` the caller is a task of its event loop, which
-    awaits `future`.
+    `run` runs a claimed job in a worker thread. With a `mailbox` the caller is a task of an event loop, which awaits `future`.
     """
 
     __slots__ = (
@@ -78,15 +77,20 @@ class Job:
         "before_finish",
         "committed",
         "consistency",
+        "context",
         "created",
         "done",
         "error",
         "future",
+        "group",
         "mailbox",
+        "observer",
         "operation",
+        "record",
         "result",
         "run",
         "settled",
+        "waited",
     )  # fmt: skip
 
     mailbox: Mailbox | None
@@ -110,16 +114,22 @@ class Job:
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = self.committed = self.abandoned = False
+        self.group, self.waited = 1, 0.0
+        """The number of jobs in the group, and the seconds before the group began."""
         self.before_finish: Callable[[], None] | None = None
         self.future: Any = None if mailbox is None else mailbox.loop.create_future()
         self.settled: asyncio.Future[None] | None = None
-        """Set by a task that gave the job up, and waits for its end."""
+        """Set by a task that gave up, and waits for the end of the job."""
+        self.observer: Any = None
+        """The `Observer` that counts the operation when it ends; None: the caller that waits for the job does."""
+        self.context: Context | None = None
+        self.record: OperationRecord | None = None
         self._claim = [None]
         self._guard = threading.Lock()
         self._interrupt: Callable[[], None] | None = None
 
     def claim(self) -> bool:
-        """Claim the job, to run it or to give it up; True for the first caller only."""
+        """Claim the job, to run or to give up; return True to the first caller only."""
         try:
             self._claim.pop()
         except IndexError:
@@ -138,19 +148,36 @@ class Job:
                 self._interrupt()
 
     def running(self, interrupt: Callable[[], None] | None) -> None:
-        """Note how to interrupt the statement that runs now; None: none runs."""
+        """Note how to interrupt the running statement; None: no statement runs."""
         with self._guard:
             self._interrupt = interrupt
 
     def finish(self, result: Any = None, error: BaseException | None = None) -> None:
-        """Set the outcome, and wake the task that waits for it."""
+        """Set the outcome, and wake the waiting task."""
         if self.before_finish is not None:
             self.before_finish()
         self.result, self.error = result, error
         self.committed = error is None
+        if self.observer is not None:
+            self.record = self.observer.ended(
+                self.operation,
+                self.created,
+                result,
+                error,
+                self.consistency,
+                waited=self.waited,
+                group=self.group,
+                context=self.context,
+            )
         self.done = True
         if self.mailbox is not None:
             self.mailbox.post(self)
+
+    def report(self) -> None:
+        """Report the operation, once, after its locks are released."""
+        record, self.record = self.record, None
+        if record is not None and self.observer is not None:
+            self.observer.report(record, self.operation)
 
     def outcome(self) -> Any:
         """Return the result, or raise the error."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
@@ -32,6 +32,7 @@ from .group_commit import GroupCommit, run_group
 from .inherited import protect
 from .jobs import Job
 from .lifecycle import make_ready
+from .observe import Observer
 from .permits import TransactionPermits
 from .pool import (
     ConnectionPool,
@@ -51,6 +52,17 @@ ROW_LOCK_TIMEOUT: Final = 0.1
 """Seconds for which a group waits for a row that a transaction has locked, before each of its jobs runs alone."""
 OPENING: Final = 1.0
 """Seconds for which the first use tries to reach a server."""
+
+
+class Figures(NamedTuple):
+    """The figures of `StoreStats` that connections have."""
+
+    retries: int = 0
+    conflicts: int = 0
+    groups: Mapping[int, int] = MappingProxyType({})
+    waited_for_writer: float = 0.0
+    waited_for_pool: float = 0.0
+    replica_lag: float | None = None
 
 
 class OpenDatabase:
@@ -80,16 +92,19 @@ class OpenDatabase:
         permits: TransactionPermits,
         read_permits: TransactionPermits,
         *,
+        observer: Observer,
         hand_over: Callable[[Job], None] | None = None,
         write: bool,
     ) -> None:
         self._catalogue, self._options = catalogue, options
         self._permits, self._read_permits = permits, read_permits
+        self._observer = observer
         self.database: Database = catalogue.statements.database
         self._single_writer = self.database.single_writer
         url = where.url if isinstance(where, sa.Engine) else where
         self._is_private = self.database.urls.is_private(url)
         self._own: sa.Engine | None = None
+        self._executors: list[Executor] = []
         self._replicas: Replicas | None = None
         self.file: DatabaseFile | None = None
         self._is_paused = False
@@ -100,7 +115,7 @@ class OpenDatabase:
             self.file = file_of(where, self.database)
             self._connect(where)
         self.read_transactions = TransactionManager(
-            self.executor, None, read_permits, self.prepare, writes=False
+            self.executor, None, read_permits, self.prepare, observer, writes=False
         )
         if self.file is not None:
             pause_at_forks(self)
@@ -142,7 +157,7 @@ class OpenDatabase:
         self.writer = self.write_queue if self._single_writer else None
         begins = writer if self._single_writer else self.executor
         self.transactions = TransactionManager(
-            begins, self.write_queue, self._permits, self.prepare
+            begins, self.write_queue, self._permits, self.prepare, self._observer
         )
         if session is not None:
             self._pools.append(pool(1, busy_timeout, None, min(busy_timeout, ANSWER)))
@@ -158,10 +173,24 @@ class OpenDatabase:
         pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)
         self._pools = [pool]
         self.executor = self._new_executor(pool)
-        self.transactions = TransactionManager(self.executor, None, self._permits, self.prepare)
+        self.transactions = TransactionManager(
+            self.executor, None, self._permits, self.prepare, self._observer
+        )
+
+    def figures(self) -> Figures:
+        """Return the present figures."""
+        queue = self.write_queue
+        return Figures(
+            retries=sum(each.retried for each in self._executors),
+            conflicts=sum(each.conflicts for each in self._executors),
+            groups={} if queue is None else dict(sorted(queue.groups.copy().items())),
+            waited_for_writer=0.0 if queue is None else queue.waited,
+            waited_for_pool=sum(each.waited for each in self._pools),
+            replica_lag=None if self._replicas is None else self._replicas.lag(),
+        )
 
     def _new_executor(self, pool: Pool) -> Executor:
-        return Executor(
+        executor = Executor(
             self.database,
             pool,
             self._catalogue,
@@ -169,6 +198,8 @@ class OpenDatabase:
             retries=partial(Retries.of, self._options, self.database),
             lost=self._discard_idle,
         )
+        self._executors.append(executor)
+        return executor
 
     def _discard_idle(self) -> None:
         """Close the idle connections: where one broke, the others did too."""
@@ -189,12 +220,14 @@ class OpenDatabase:
         """Return whether the database is known to have what a read needs, or a `write`."""
         return self.is_writable or (self._catalogue.exists and not write)
 
-    def prepare(self, *, write: bool) -> None:
-        """Make the database ready for a read, or for a `write`, unless it is."""
-        if not self.is_ready(write=write):
-            with self._preparing:
-                if not self.is_ready(write=write):
-                    self._make_ready(write=write)
+    def prepare(self, *, write: bool) -> bool:
+        """Make the database ready for a read, or for a `write`, unless it is; return whether it was not."""
+        if self.is_ready(write=write):
+            return False
+        with self._preparing:
+            if not self.is_ready(write=write):
+                self._make_ready(write=write)
+        return True
 
     def close(self, timeout: float) -> None:
         """Wait for the operations that run, and close the connections.

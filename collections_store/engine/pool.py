@@ -42,12 +42,13 @@ from ..errors import (
 )
 from ..operations.catalogue import Catalogue
 from ..operations.connection import add_functions
+from ..operations.echo import EchoingDriver
 from ..operations.session import DriverSession, SharedSession
 from ..options import Options
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile, OpenFile, leak, opening, refuse
 from .jobs import Flag
-from .permits import Permit
+from .permits import Permit, running_here
 
 PING_AFTER: Final = 30.0
 """Seconds without use after which a connection is tried before it is used."""
@@ -216,6 +217,8 @@ def _set_up(
         for statement in connections.settings(options, busy_timeout=timeout):
             ours.command(statement)
     local = connections.local_settings(options, busy_timeout=timeout, is_pooled=is_pooled)
+    if options.echo:
+        driver = EchoingDriver(driver, shows_parameters=options.echo == "debug")
     return DriverSession(driver, catalogue, local, is_pooled=is_pooled)
 
 
@@ -244,6 +247,8 @@ class Pool:
     """Where connections come from."""
 
     closed: bool
+    waited: float = 0.0
+    """Seconds for which callers have waited in all."""
 
     def __init__(self, open: Callable[[], PooledConnection], timeout: float) -> None:
         self._open, self._timeout = open, timeout
@@ -276,6 +281,11 @@ class Pool:
 
     def resume(self) -> None:
         """End a pause."""
+
+    def _count_wait(self, started: float) -> None:
+        seconds = time.monotonic() - started
+        self.waited += seconds
+        running_here.note("wait", seconds)
 
 
 class ConnectionPool(Pool):
@@ -338,12 +348,14 @@ class ConnectionPool(Pool):
             raise
 
     def _wait_for_permit(self) -> Permit:
-        deadline = time.monotonic() + self._timeout
+        started = time.monotonic()
+        deadline = started + self._timeout
         while (left := deadline - time.monotonic()) > 0:
             self._replace_lost_permits()
             with suppress(Empty):
                 permit = self._free.get(timeout=min(left, _LONG_WAIT))
                 self._has_waited_long = 0.0
+                self._count_wait(started)
                 return permit
             self._has_waited_long = time.monotonic() + 2 * _LONG_WAIT
         gc.collect()  # a permit that an interrupted caller lost may be part of a cycle
@@ -457,7 +469,7 @@ class EnginePool(Pool):
         """Return a connection for the caller alone; raises `DatabaseBusy` and `StoreClosed`."""
         if self.closed:
             raise StoreClosed("the store is closed")
-        if self._lock is not None and not self._lock.acquire(timeout=self._timeout):
+        if self._lock is not None and not self._acquire_lock(self._lock):
             raise DatabaseBusy(f"the one connection was in use for {self._timeout:g} seconds")
         try:
             return self._open()
@@ -478,6 +490,14 @@ class EnginePool(Pool):
             pooled.close(is_broken=self._lock is None)
         finally:
             self._unlock()
+
+    def _acquire_lock(self, lock: threading.Lock) -> bool:
+        if lock.acquire(blocking=False):
+            return True
+        started = time.monotonic()
+        is_acquired = lock.acquire(timeout=self._timeout)
+        self._count_wait(started)
+        return is_acquired
 
     def _unlock(self) -> None:
         if self._lock is not None:

@@ -66,6 +66,8 @@ class ReadSession:
         self.mark = 0
         self.replayed = -1
         """The mark up to which the replica has replayed all."""
+        self.replayed_at: float | None = None
+        """When that was seen last."""
 
     def move(self) -> None:
         """Note that something may have been written or seen."""
@@ -287,7 +289,7 @@ class SessionReader(ReplicaReader):
                 if time.monotonic() > until:
                     return False
                 time.sleep(POLL)
-            session.replayed, pause = mark, PAUSE
+            session.replayed, session.replayed_at, pause = mark, time.monotonic(), PAUSE
             return True
         finally:
             self._pause = pause
@@ -300,6 +302,7 @@ class Replicas:
     def __init__(
         self, options: Options, size: int, session: ReadSession, primary: Executor, asking: Executor
     ) -> None:
+        self._session = session
         database, timeout = primary.database, options.busy_timeout
         url = options.replica_url(database)
         assert url is not None
@@ -324,6 +327,13 @@ class Replicas:
             "session": SessionReader(session, eventual, position, current, *parts),
         }
         """What runs the reads of each consistency but "strong"."""
+
+    def lag(self) -> float | None:
+        """Return for how many seconds no replica has been known to have all that the store has written and read."""
+        session = self._session
+        if session.replayed == session.mark:
+            return 0.0
+        return None if session.replayed_at is None else time.monotonic() - session.replayed_at
 
     @property
     def is_in_use(self) -> bool:

@@ -15,6 +15,7 @@ Rules:
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -32,11 +33,13 @@ from ..errors import (
     TransactionEnded,
 )
 from ..expressions.budget import checked_by
+from ..operations.operation import Operation
 from ..options import Isolation
 from ..sql.dialects.protocols import TableVanished
 from .executor import Executor, Interruptible, raise_if_abandoned, run_inside
 from .group_commit import GroupCommit
 from .jobs import Job
+from .observe import Observer
 from .permits import (
     NESTED,
     Permit,
@@ -73,7 +76,9 @@ class TransactionResources:
         self.pooled, self.permits = pooled, pooled.permits
         self.release = partial(manager.release, permit)
         """Releases the writer lock and the permit. Again does nothing."""
-        self.transaction = OpenTransaction(manager.executor, self, writes=manager.writes)
+        self.transaction = OpenTransaction(
+            manager.executor, self, manager.observer, writes=manager.writes
+        )
 
     def __del__(self) -> None:
         transaction = getattr(self, "transaction", None)  # a signal may have ended `__init__`
@@ -88,8 +93,14 @@ class OpenTransaction:
     returned: bool
 
     def __init__(
-        self, executor: Executor, resources: TransactionResources, *, writes: bool
+        self,
+        executor: Executor,
+        resources: TransactionResources,
+        observer: Observer,
+        *,
+        writes: bool,
     ) -> None:
+        self._observer = observer
         self._executor, self._resources = executor, weakref.ref(resources)
         self._writes = writes
         self._guard = threading.Lock()
@@ -103,13 +114,29 @@ class OpenTransaction:
         self.savepoints: list[Any] = []
         """The savepoints of the contexts that are open within it, the innermost last."""
 
-    def run(
-        self,
-        operation: Any,
-        job: Job | None = None,
-        act: Callable[[PooledConnection, Any], Any] = run_inside,
+    def run(self, operation: Operation[Any], job: Job | None = None) -> Any:
+        """Return the result of an operation; one thread at a time."""
+        started = time.monotonic() if job is None else job.created
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = self._step(operation, job, run_inside)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            observer, context = self._observer, None if job is None else job.context
+            ended = operation, started, result, error
+            record = observer.ended(*ended, in_transaction=True, context=context)
+            if record is not None:
+                observer.report(record, operation)
+            error = None  # the frame would keep its own traceback
+        return result
+
+    def _step(
+        self, operation: Any, job: Job | None, act: Callable[[PooledConnection, Any], Any]
     ) -> Any:
-        """Return the result of an operation, or of what `act` does instead; one thread at a time.
+        """Return the result of an operation, or of what `act` does instead.
 
         This frame holds the lock: a signal could leave the generator of a context behind, and the lock with it.
         """
@@ -156,16 +183,16 @@ class OpenTransaction:
 
     def savepoint(self, job: Job | None = None) -> Any:
         """Set a savepoint."""
-        return self.run(None, job, lambda pooled, _: pooled.connection.begin_savepoint())
+        return self._step(None, job, lambda pooled, _: pooled.connection.begin_savepoint())
 
     def release(self, savepoint: Any, job: Job | None = None) -> None:
         """Keep what was done since a savepoint."""
-        self.run(None, job, lambda pooled, _: pooled.connection.release_savepoint(savepoint))
+        self._step(None, job, lambda pooled, _: pooled.connection.release_savepoint(savepoint))
 
     def rollback_to(self, savepoint: Any) -> None:
         """Undo what was done since a savepoint; nothing is left to do if the transaction has ended."""
         with suppress(CollectionsStoreError):
-            self.run(None, None, lambda pooled, _: pooled.connection.rollback_to(savepoint))
+            self._step(None, None, lambda pooled, _: pooled.connection.rollback_to(savepoint))
 
     def commit(self, job: Job | None = None) -> None:
         """Commit; raises what prevented it."""
@@ -305,12 +332,13 @@ class TransactionManager:
         executor: Executor,
         write_queue: GroupCommit | None,
         permits: TransactionPermits,
-        prepare: Callable[..., None],
+        prepare: Callable[..., bool],
+        observer: Observer,
         *,
         writes: bool = True,
     ) -> None:
         self.executor, self._permits, self.writes = executor, permits, writes
-        self._prepare, self._is_prepared = prepare, False
+        self.observer, self._prepare, self._is_prepared = observer, prepare, False
         self._write_queue = write_queue if executor.database.single_writer else None
         self._guard = threading.Lock()
         self._open: weakref.WeakSet[OpenTransaction] = weakref.WeakSet()

@@ -334,6 +334,7 @@ class Workers:
 def _run(job: Job) -> None:
     assert job.run is not None
     job.run(job)
+    job.report()
 
 
 def _refuse(job: Job) -> None:

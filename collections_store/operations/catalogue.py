@@ -108,6 +108,17 @@ class Catalogue:
             self.known[name] = known[2], monotonic() + REFRESHED_AFTER
         return known[2]
 
+    def cache_figures(self) -> tuple[int, int]:
+        """Return the hits and misses of the caches of compiled statements, of the collections in use."""
+        hits = misses = 0
+        for _, _, statements in list(self._tables.values()):
+            for each in list(vars(statements).values()):
+                cache = getattr(each, "__wrapped__", each)
+                if hasattr(cache, "cache_info"):
+                    info = cache.cache_info()
+                    hits, misses = hits + info.hits, misses + info.misses
+        return hits, misses
+
     def note_tables(self) -> None:
         """Note that the store's own tables exist."""
         self.exists = True

@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
 from ..codec import Codec, decode
 from ..errors import InvalidFilter, shortened
 from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
+from ..expressions.patterns import Pattern
 from .conditions import (
     And,
     Bits,
@@ -41,6 +43,7 @@ from .conditions import (
     expressions_last,
     scalars_of,
     shape_of,
+    with_operands,
 )
 from .parser import SCALARS, FilterParser, check_equals, check_levels, holds_operators
 
@@ -147,11 +150,28 @@ class Filter:
         """Return the filter document. Keys are strings; a field whose keys hold a dot or begin with `$` is a `Path`."""
         return to_json(self.condition)
 
+    def shape_text(self) -> str:
+        """Return the filter with `?` in place of each value, for logs."""
+        return _shape_text(self.shape)
+
     def __str__(self) -> str:
         return str(self.to_json())
 
     def __repr__(self) -> str:
         return f"Filter({self})"
+
+
+@lru_cache(maxsize=256)
+def _shape_text(shape: Condition) -> str:
+    return str(to_json(with_operands(shape, _anonymous))).replace("'?'", "?")
+
+
+def _anonymous(operand: Any) -> Value:
+    """Return a value that prints as `?`, of the kind of an operand."""
+    kind = operand.kind
+    if kind.endswith("regex"):
+        return Value.of_regex(Pattern("[?]"))
+    return Value(kind, '"?"', ["?"] if kind in {"booleans", "numbers", "strings"} else "?")
 
 
 def conjuncts(condition: Condition) -> tuple[Condition, ...]:

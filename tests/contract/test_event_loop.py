@@ -269,8 +269,8 @@ for _name in ("find", "get", "messages", "restore", "save"):
     CALLS[f"AsyncDialogueStore.{_name}"] = keep_dialogues
 
 SMALL = {
-    "AsyncStore": "aclose attach bind collection collections create_collection drop get_collection "
-    "get_sync_collection memory model rename run skill_memory",
+    "AsyncStore": "aclose attach bind collection collections create_collection drop get_collection health "
+    "get_sync_collection memory model rename run skill_memory stats",
     "AsyncTransaction": "collection collections create_collection drop get_collection memory rename skill_memory",
     "AsyncCollection": "create_index drop_index exists increment indexes purge_expired remove touch with_options",
     "AsyncChangeStream": "aclose",

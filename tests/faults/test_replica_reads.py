@@ -443,6 +443,24 @@ def test_reads_do_not_wait_for_a_connection_that_others_use(pair: Pair) -> None:
         reader.join()
 
 
+def test_what_a_read_of_a_replica_reports(pair: Pair) -> None:
+    primary, replica = pair
+    records: list[Any] = []
+    with Store(primary.url, replicas=replica.url, on_operation=records.append) as store:
+        store["things"].put("a", 1)
+        assert store["things"].get("a") == 1
+        wait_until(lambda: has_read(store) and store.stats().replica_lag == 0.0, "it has replayed")
+        store["things"].put("a", 2)
+        lag = store.stats().replica_lag
+        assert lag is not None
+        assert lag >= 0
+    assert {(each.name, each.consistency) for each in records} >= {("get", "session")}
+
+
+def has_read(store: Store) -> bool:
+    return bool(store["things"].get("a"))
+
+
 def test_reads_do_not_wait_for_others_that_ask_for_the_position(pair: Pair) -> None:
     primary, replica = pair
     with Store(primary.url, replicas=replica.url, busy_timeout=300) as store:

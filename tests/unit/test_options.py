@@ -91,7 +91,12 @@ def test_an_invalid_setting_is_an_error_with_its_value(settings: Any, problem: s
 
 def test_the_types_of_options_in_a_configuration() -> None:
     kinds = option_types()
-    assert kinds.keys() == get_type_hints(StoreOptions).keys() - {"default", "read_only"}
+    assert kinds.keys() == get_type_hints(StoreOptions).keys() - {
+        "default",
+        "read_only",
+        "on_operation",
+        "echo",
+    }
     assert (kinds["pool_size"], kinds["busy_timeout"], kinds["upgrade"]) == (int, float, str)
 
 

@@ -1,0 +1,215 @@
+"""What a store counts, logs and reports of its operations. `Observer.ended` is the one place.
+
+Rules:
+
+1. Each operation of a caller ends once: alone, in a group, in a transaction, or on a replica. Operations that the store
+   adds, such as the creation of a collection before a write, are part of the caller's.
+2. Counters have no lock: each update is one step, since CPython switches threads at the beginning of a function and at a jump
+   backwards only. An interpreter without the GIL may lose a count.
+3. An error of the hook reaches no caller. The first is logged.
+4. Nothing that is logged has a body, or a value of a filter.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import time
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from typing import Any, Final
+
+from ..document import BulkWriteResult, DeleteResult, Page, PutManyResult, UpdateResult
+from ..observation import OperationRecord, OperationStats
+from ..operations.by_id import BodyWrite, Get
+from ..operations.find import Explain
+from ..operations.operation import Operation
+from ..options import Consistency, Options
+from ..query.filter import Filter
+from .permits import running_here
+
+LOG: Final = logging.getLogger("collections_store")
+ADVICE_EVERY: Final = 10.0
+"""Seconds between two explanations of slow operations, each of which runs a query of its own."""
+_is_enabled: Final = LOG.isEnabledFor
+_DEBUG: Final = logging.DEBUG
+
+
+_NAMES: Final = {
+    "Modify": "update",
+    "ModifyOne": "update_one",
+    "ModifyMany": "update_many",
+    "FindIdRange": "find",
+    "FindByIds": "find",
+    "FindPage": "page",
+    "FindIds": "ids",
+    "ReadBatch": "find",
+    "ReadSorted": "find",
+    "GetDocument": "document",
+    "DocumentExists": "exists",
+    "Insert": "insert_one",
+    "Replace": "put",
+    "PutBatch": "put_many",
+    "BulkBatch": "bulk_write",
+    "RemoveById": "remove",
+    "DeleteFirst": "delete_one",
+    "DeleteMatching": "delete_many",
+    "FindAndDelete": "find_one_and_delete",
+    "ReadChanges": "watch",
+    "DropCollection": "drop",
+    "ListCollections": "collections",
+    "ListIndexes": "indexes",
+    "Work": "transaction",
+}
+"""The method that a class of operations serves; the name of any other class is that of the kind."""
+
+
+class Totals:
+    """The operations of a class."""
+
+    __slots__ = ("count", "errors", "longest", "name", "seconds")
+
+    def __init__(self, kind: type[Operation[Any]]) -> None:
+        name = kind.__name__.strip("_")
+        self.name = _NAMES.get(name) or re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+        self.count = self.errors = 0
+        self.seconds = self.longest = 0.0
+
+
+class Observer:
+    """Counts the operations of a store, and reports each to the hook and to the log.
+
+    `run` returns what runs the explanation of a slow operation, None once the store is no more.
+    """
+
+    def __init__(
+        self, options: Options, database: str, run: Callable[[], Callable[..., Any] | None]
+    ) -> None:
+        self._hook, self._database, self._run = options.on_operation, database, run
+        self._slow = math.inf if options.slow_operation is None else options.slow_operation
+        self._totals: dict[type[Operation[Any]], Totals] = {}
+        self._has_failed = False
+        self._advised_at = -math.inf
+
+    def context(self) -> Context | None:
+        """Return the context of the caller, for the hook."""
+        return None if self._hook is None else copy_context()
+
+    def ended(
+        self,
+        operation: Operation[Any],
+        started: float,
+        result: Any = None,
+        error: BaseException | None = None,
+        consistency: Consistency = "strong",
+        *,
+        waited: float = 0.0,
+        group: int = 1,
+        in_transaction: bool = False,
+        context: Context | None = None,
+    ) -> OperationRecord | None:
+        """Count an operation that began at `started`; return its record if anyone wants that."""
+        seconds = time.monotonic() - started
+        try:
+            totals = self._totals[type(operation)]
+        except KeyError:
+            totals = self._totals[type(operation)] = Totals(type(operation))
+        totals.count += 1
+        totals.seconds += seconds
+        totals.longest = max(totals.longest, seconds)
+        if error is not None:
+            totals.errors += 1
+        if self._hook is None and seconds < self._slow and not _is_enabled(_DEBUG):
+            return None
+        notes = [note for note in running_here.notes if note[0] >= started]
+        running_here.notes.clear()
+        filter = getattr(operation, "filter", None)
+        return OperationRecord(
+            name=totals.name,
+            collection=None if operation.collections == () else operation.collection,
+            database=self._database,
+            started=time.time_ns() - round(seconds * 1e9),
+            seconds=seconds,
+            waited=waited + sum(amount for _, what, amount in notes if what == "wait"),
+            writes=operation.writes,
+            rows=None if error is not None else rows_of(operation, result),
+            retries=sum(what == "retry" for _, what, _ in notes),
+            error=error,
+            group=max([group, *(int(amount) for _, what, amount in notes if what == "group")]),
+            in_transaction=in_transaction,
+            consistency=consistency,
+            shape=filter.shape_text() if isinstance(filter, Filter) else None,
+            context=context or self.context(),
+        )
+
+    def report(self, record: OperationRecord, operation: Operation[Any]) -> None:
+        """Log a record, and call the hook. The caller holds no lock, permit or connection."""
+        if running_here.is_reporting:
+            return  # what the hook does, or the explanation
+        running_here.is_reporting = True
+        try:
+            LOG.debug("%s", record)
+            if record.seconds >= self._slow:
+                LOG.warning("slow operation: %s%s", record, self._advice(record, operation))
+            if self._hook is not None:
+                self._hook(record)
+        except Exception:
+            if not self._has_failed:
+                LOG.exception("on_operation failed; further errors of it are not logged")
+            self._has_failed = True
+        finally:
+            running_here.is_reporting = False
+
+    def _advice(self, record: OperationRecord, operation: Operation[Any]) -> str:
+        """Return the advice of the operation's explanation, now and then; a transaction's connection is left alone."""
+        now = time.monotonic()
+        run, is_due = self._run(), now >= self._advised_at + ADVICE_EVERY
+        if record.shape is None or record.in_transaction or run is None or not is_due:
+            return ""
+        self._advised_at = now
+        one: Any = operation
+        window = getattr(one, "skip", 0), getattr(one, "limit", None)
+        try:
+            found = run(Explain(one.collection, one.filter, getattr(one, "sort", None), *window))
+        except Exception as error:  # noqa: BLE001 - the operation itself has ended well
+            return f"; not explained: {error}"
+        return "" if found.advice is None else f"; advice: {found.advice}"
+
+    def operations(self) -> dict[str, OperationStats]:
+        """Return the figures of each kind, by name."""
+        found: dict[str, OperationStats] = {}
+        for each in self._totals.copy().values():
+            one = found.get(each.name, OperationStats())
+            longest = max(one.longest, each.longest)
+            sums = one.count + each.count, one.errors + each.errors, one.seconds + each.seconds
+            found[each.name] = OperationStats(*sums, longest)
+        return dict(sorted(found.items()))
+
+
+def rows_of(operation: Operation[Any], result: Any) -> int | None:
+    """Return how many results were returned or documents written; None if unknown."""
+    match operation, result:
+        case (BodyWrite(), _):
+            return 1
+        case (Get(), _):
+            return int(result is not operation.default)
+        case (_, bool()):
+            return int(result)
+        case (_, int()):
+            return result if operation.writes else None
+        case (_, Page()):
+            return len(result.documents)
+        case (_, PutManyResult()):
+            return result.written_count
+        case (_, UpdateResult()):
+            return result.modified_count
+        case (_, DeleteResult()):
+            return result.deleted_count
+        case (_, BulkWriteResult()):
+            return result.inserted_count + result.modified_count + result.deleted_count
+        case (_, list() | tuple() | dict() | set()):
+            return len(result)
+        case (_, None):
+            return 0
+    return None
