@@ -23,7 +23,7 @@ from ..engine.jobs import Job
 from ..errors import Outcome, note_outcome
 from ..operations.operation import Operation, Steps
 from ..operations.procedures import CallFunction
-from ..operations.size import is_large
+from ..operations.size import SMALL, room_left
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ def is_cancelled() -> bool:
 
 async def compute(function: Callable[..., T], *arguments: Any) -> T:
     """Return the result of a function that prepares an operation, or that reads (rule 4)."""
-    if not is_large(*arguments):
+    if room_left(arguments, SMALL) >= 0:
         return function(*arguments)
     future = _in_thread(function, *arguments)
     cancelled = await _wait(future)
@@ -236,7 +236,7 @@ async def follow(
     run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T], *arguments: Any
 ) -> T:
     """Run the operations that the steps of a procedure with some arguments yield; return its result (rule 4)."""
-    wrote, in_thread = False, is_large(*arguments)
+    wrote, in_thread = False, room_left(arguments, SMALL) < 0
     act: Callable[[Any], Any] = steps.send
     value: Any = None
     try:
@@ -255,7 +255,7 @@ async def follow(
                 wrote = wrote or (isinstance(step, Operation) and step.writes)
                 act = steps.send
                 changed = step.argument if isinstance(step, CallFunction) else None
-                in_thread = in_thread or is_large(value, changed)
+                in_thread = in_thread or room_left((value, changed), SMALL) < 0
     except asyncio.CancelledError as cancelled:
         _note_call(cancelled, wrote=wrote)
         raise

@@ -183,7 +183,8 @@ class Core:
             self.refuse_if_closed()
             return self.open_and_run_job, None
         is_queued = operation.writes and (self.database.single_writer or operation.atomic)
-        self._refuse_to_wait(operation, takes_the_only=self.limit == 1 and not is_queued)
+        if operation.writes or self.limit == 1:
+            self._refuse_to_wait(operation, takes_the_only=self.limit == 1 and not is_queued)
         if not opened.is_writable and not opened.is_ready(write=operation.writes):
             return self.open_and_run_job, None
         return self.run_job, opened.write_queue if is_queued else None

@@ -374,7 +374,10 @@ class Interruptible:
             job.running(None)
 
     def _are_abandoned(self) -> bool:
-        return all(job.abandoned for job in self._jobs)
+        for job in self._jobs:  # noqa: SIM110 - a generator takes longer
+            if not job.abandoned:
+                return False
+        return True
 
     def _interrupt(self) -> None:
         if not self._are_abandoned():
@@ -411,5 +414,6 @@ def _raise_abandoned(job: Job | None, error: CollectionsStoreError) -> None:
 
 def raise_if_abandoned(*jobs: Job) -> None:
     """Raise `Abandoned` if the caller of one of these jobs gave it up."""
-    if any(job.abandoned for job in jobs):
-        raise Abandoned("cancelled")
+    for job in jobs:
+        if job.abandoned:
+            raise Abandoned("cancelled")

@@ -15,11 +15,6 @@ _LISTS: Final = (list, tuple, set, frozenset)
 _TEXTS: Final = (str, bytes, bytearray)
 
 
-def is_large(*values: Any) -> bool:
-    """Return whether values, with all that they contain, are larger than `SMALL`."""
-    return room_left(values, SMALL) < 0
-
-
 def room_left(values: Collection[Any], room: int) -> int:
     """Return what values leave of so many bytes. The look ends when nothing is left: then the result is negative.
 
