@@ -150,7 +150,7 @@ def _parameters(item: pytest.Item) -> dict[str, Any]:
 def _is_in_memory(item: pytest.Item) -> bool:
     """Return whether a test needs no database but one in memory, and seconds at most."""
     names = f"{item.name} {getattr(item, 'fixturenames', '')}"  # with those of parameters
-    is_elsewhere = "postgres" in names or "sqlite-file" in names
+    is_elsewhere = any(each in names for each in ("postgres", "sqlite-file", "on_sqlite"))
     is_long = item.get_closest_marker("soak") or item.get_closest_marker("bench")
     return not is_elsewhere and not is_long
 
@@ -181,12 +181,12 @@ def _has_its_turn(item: pytest.Item, turns: dict[str, int]) -> bool:
 
 
 def _runs_in_memory(item: pytest.Item, turns: dict[str, int]) -> bool:
-    """Return whether a test runs with `-m in_memory`: one case of three, sync or async."""
+    """Return whether a test runs with `-m in_memory`: one case of five, sync or async."""
     _, variant, case = _combination(item)
     is_other = (
-        variant in VARIANTS and VARIANTS.index(variant) != (turns[_function(item)] + case // 3) % 2
+        variant in VARIANTS and VARIANTS.index(variant) != (turns[_function(item)] + case // 5) % 2
     )
-    return not case % 3 and not is_other
+    return not case % 5 and not is_other
 
 
 def _combination(item: pytest.Item) -> tuple[Any, Any, int]:

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 @value_class
 class Find(Operation[list[Document]]):
-    """Read the documents that match, in order. Without a `sort` it is the natural order or, where there is a limit, the
-    order of the index that serves the filter: in natural order all matches would be read and sorted.
+    """Read the documents that match, in order. `sort`: None is the order of the index that serves the filter, for reads with
+    a limit: in natural order all matches would be read and sorted.
     """
 
     collection: str
@@ -73,7 +73,7 @@ class Find(Operation[list[Document]]):
 
     def __call__(self, connection: Connection) -> list[Document]:
         statements = connection.collection(self.collection)
-        sort = read_order(self, statements)
+        sort = statements.plan_order(self.filter) if self.sort is None else self.sort
         if not sort.fields:
             query = statements.select(self.filter)
             limit = NO_LIMIT if self.limit is None else self.limit
@@ -87,13 +87,6 @@ class Find(Operation[list[Document]]):
         reader = SortedReader(connection, self.collection, self.filter, sort)
         found = reader.window(self.skip, self.limit)
         return list(returned(connection, self, (document for _, document in found)))
-
-
-def read_order(operation: Find | Explain, statements: Statements) -> Sort:
-    """Return the order in which `Find` reads."""
-    if operation.sort is not None:
-        return operation.sort
-    return NATURAL if operation.limit is None else statements.plan_order(operation.filter)
 
 
 @value_class
@@ -292,7 +285,7 @@ class Distinct(Operation[list[Any]]):
 
 def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
     """Return `skip` and `limit` if they are integers from 0 on; raises `InvalidFilter`."""
-    if type(skip) is int is type(limit) and 0 <= skip < NO_LIMIT and 0 <= limit < NO_LIMIT:
+    if limit is None and type(skip) is int and 0 <= skip < NO_LIMIT:
         return skip, limit  # sooner
     for name, value in (("skip", skip), ("limit", 0 if limit is None else limit)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < NO_LIMIT:
@@ -318,13 +311,11 @@ def check_part(option: str, value: Any) -> str:
         ) from None
 
 
-def read_id_range(filter: Any, sort: Sort | None, limit: int | None) -> tuple[str, str, int] | None:
-    """Return the bounds of `{"$id": {"$gte": first, "$lt": end}}` and the direction of `FindIdRange`; None for others."""
-    if sort is None and limit is not None:
-        sort = _BY_ID  # as `plan_order` does
-    if type(filter) is not dict or len(filter) != 1:
-        return None
-    within, fields = filter.get("$id"), sort.fields if sort is not None else ()
+def read_id_range(within: Any, sort: Sort | None) -> tuple[str, str, int] | None:
+    """Return the bounds of a filter of `$id`, `{"$gte": first, "$lt": end}`, and the direction of `FindIdRange`; None for
+    others.
+    """
+    fields = (_BY_ID if sort is None else sort).fields  # as `plan_order` does
     if type(within) is not dict or len(within) != 2:
         return None
     if fields and (len(fields) > 1 or fields[0].target != "id"):
@@ -335,11 +326,8 @@ def read_id_range(filter: Any, sort: Sort | None, limit: int | None) -> tuple[st
     return first, end, (-1 if fields[0].descending else 1) if fields else 0
 
 
-def read_ids(filter: Any) -> tuple[str, ...] | None:
-    """Return the ids of `{"$id": {"$in": ids}}`; None for other filters."""
-    if type(filter) is not dict or len(filter) != 1:
-        return None
-    within = filter.get("$id")
+def read_ids(within: Any) -> tuple[str, ...] | None:
+    """Return the ids of a filter of `$id`, `{"$in": ids}`; None for others."""
     if type(within) is not dict or len(within) != 1:
         return None
     ids = within.get("$in")
@@ -484,7 +472,7 @@ class Explain(Operation[Explanation]):
 
     def __call__(self, connection: Connection) -> Explanation:
         statements = connection.collection(self.collection)
-        sort = read_order(self, statements)
+        sort = statements.plan_order(self.filter) if self.sort is None else self.sort
         query = statements.select(self.filter, sort)
         arrays = bool(query.guard) and self._has_arrays(connection, query)
         in_batches = self.limit is not None and statements.has_index(self.filter, sort)

@@ -37,7 +37,7 @@ from ..query.change import ChangeFilter
 from ..query.conditions import read_target
 from ..query.filter import Filter
 from ..query.index import Index
-from ..query.sort import Sort
+from ..query.sort import NATURAL, Sort
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
 from .editing import Editing
@@ -195,7 +195,8 @@ class OperationBuilder:
             body = read_replacement(request.replacement, codec)
             return Modification(Replacement(body), codec, upsert, time)
         update = Update.parse(request.update, array_filters=request.array_filters, codec=codec)
-        codec.check_fields(update, "update")
+        if not codec.is_plain:
+            codec.check_fields(update, "update")
         return Modification(update, codec, upsert, time)
 
     def _delete_one(self, filter: Any, equals: Any = ...) -> DeleteFirst:
@@ -212,16 +213,21 @@ class OperationBuilder:
 
     def _filter(self, filter: Any, equals: Any = ...) -> Filter:
         parsed = Filter.parse(filter, equals, self._codec)
-        self._codec.check_fields(parsed)
+        if not self._codec.is_plain:
+            self._codec.check_fields(parsed)
         return parsed
 
     def _sort(self, sort: Any) -> Sort:
         order = Sort.parse(sort)
-        self._codec.check_fields(order, "sort")
+        if not self._codec.is_plain:
+            self._codec.check_fields(order, "sort")
         return order
 
-    def _order(self, sort: Any) -> Sort | None:
-        return None if sort is None else self._sort(sort)
+    def _order(self, sort: Any, limit: int | None = 1) -> Sort | None:
+        """Return the order of a read; None: that of the index that serves the filter."""
+        if sort is not None:
+            return self._sort(sort)
+        return NATURAL if limit is None else None
 
     def _increment(self, id: Any, path: Any, by: Any, initial: Any) -> Increment:
         read = read_increment(path, by, initial)
@@ -262,11 +268,12 @@ class OperationBuilder:
         self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, projection: Any
     ) -> Find | FindIdRange | FindByIds:
         window = check_window(skip, limit)
-        order = self._order(sort)
-        if equals is ... and projection is None:
-            if ids := read_id_range(filter, order, window[1]):
+        order = self._order(sort, limit)
+        is_plain = equals is ... and projection is None and type(filter) is dict
+        if is_plain and len(filter) == 1 and "$id" in filter:
+            if ids := read_id_range(filter["$id"], order):
                 return FindIdRange(self.name, *ids, *window, self._codec.decode_body)
-            if not order and window == (0, None) and (some := read_ids(filter)):
+            if not order and window == (0, None) and (some := read_ids(filter["$id"])):
                 return FindByIds(self.name, some, self._codec.decode_body)
         parsed = self._filter(filter, equals)
         parts = None if projection is None else read_projection(projection, parsed, self._codec)
@@ -301,7 +308,7 @@ class OperationBuilder:
     def _explain(self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any) -> Explain:
         parsed = self._filter(filter, equals)
         window = check_window(skip, limit)
-        order = self._order(sort)
+        order = self._order(sort, limit)
         return Explain(self.name, parsed, order, *window)
 
     def _aggregate(self, pipeline: Any, memory_limit: Any) -> Aggregate:

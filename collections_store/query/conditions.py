@@ -382,6 +382,12 @@ def _as_path(dotted: str) -> str:
 
 T = TypeVar("T")
 _PARAMETERS: Final[dict[Kind, Parameter]] = {kind: Parameter(kind) for kind in get_args(Kind)}
+_EQUALS: Final = {kind: Equals(parameter) for kind, parameter in _PARAMETERS.items()}
+_COMPARES: Final = {
+    (operator, kind): Compare(operator, parameter)
+    for operator in get_args(Comparison)
+    for kind, parameter in _PARAMETERS.items()
+}
 _LEAVES: Final = frozenset({str, bool, Path})
 
 
@@ -389,28 +395,14 @@ def shape_of(condition: Condition) -> Condition:
     """Return the condition with parameters in place of its values."""
     if type(condition) is And:
         return And(tuple([shape_of(each) for each in condition.conditions]))
-    if type(condition) is Field:  # most are
-        if (test := _test_shape(condition.test)) is not None:
-            return Field(condition.path, test)
-    elif type(condition) is Metadata and (test := _test_shape(condition.test)) is not None:
-        return Metadata(condition.field, test)
+    if type(condition) is Field or type(condition) is Metadata:
+        target: Any = condition.path if isinstance(condition, Field) else condition.field
+        test = condition.test
+        if type(test) is Equals:  # most are
+            return type(condition)(target, _EQUALS[test.value.kind])
+        if type(test) is Compare:
+            return type(condition)(target, _COMPARES[test.operator, test.value.kind])
     return with_operands(condition, lambda operand: _PARAMETERS[operand.kind])
-
-
-def _test_shape(test: Test) -> Test | None:
-    if type(test) is Equals:
-        return _equals(test.value.kind)
-    return _compares(test.operator, test.value.kind) if type(test) is Compare else None
-
-
-@cache
-def _equals(kind: Kind) -> Equals:
-    return Equals(_PARAMETERS[kind])
-
-
-@cache
-def _compares(operator: Comparison, kind: Kind) -> Compare:
-    return Compare(operator, _PARAMETERS[kind])
 
 
 def with_sql(node: T, sql: Callable[[Any], tuple[str, ...]]) -> T:

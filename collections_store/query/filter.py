@@ -48,7 +48,7 @@ from .conditions import (
     scalars_of,
     shape_of,
 )
-from .parser import FilterParser, check_equals, check_levels, holds_operators
+from .parser import SCALARS, FilterParser, check_equals, check_levels, holds_operators
 
 EVERYTHING = And(())
 _CODEC = Codec()
@@ -89,11 +89,13 @@ class Filter:
         `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or
         `Path`) that `equals` a value.
         """
-        what = field_name(what)
+        if equals is ... and (type(what) is dict or isinstance(what, Mapping)):
+            return cls(FilterParser(codec).document(what))
+        what = what if type(what) is str else field_name(what)
         if isinstance(what, str | Path):
             if equals is ...:
                 raise InvalidFilter(str(what), "must have a value to equal: find(field, value)")
-            if isinstance(equals, Mapping):
+            if type(equals) not in SCALARS:
                 check_equals(what, equals)
             return cls(FilterParser(codec).field(what, equals, str(what)))
         if equals is not ...:
@@ -106,8 +108,6 @@ class Filter:
             return cls()
         if isinstance(what, Filter):
             return what
-        if isinstance(what, Mapping):
-            return cls(FilterParser(codec).document(what))
         raise InvalidFilter("", f"a filter must be a document or a field, got {shortened(what)}")
 
     def __and__(self, other: Filter) -> Filter:

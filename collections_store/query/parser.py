@@ -63,7 +63,7 @@ OPERATORS: Final = frozenset({
     "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$not", "$exists", "$type", "$regex", "$options",
     "$mod", "$all", "$elemMatch", "$size", "$jsonSchema", *get_args(BitsOperator),
 })  # fmt: skip
-_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
 _TOP_LEVEL: Final = _LOGICAL | {"$expr", "$jsonSchema", "$text", "$where"}
 _NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}
@@ -158,18 +158,19 @@ class FilterParser:
             raise InvalidFilter(position, f"a filter must be a document, got {shortened(document)}")
         self._levels += 1
         check_levels(self._levels)
-        conditions = [
-            self._entry(key, value, f"{position}.{key}" if position else str(key))
-            for key, value in zip(map(field_name, document), document.values(), strict=True)
-            if key != "$comment"
-        ]
+        conditions = []
+        for key, value in document.items():
+            name = key if type(key) is str else field_name(key)
+            if name != "$comment":
+                here = f"{position}.{name}" if position else str(name)
+                conditions.append(self._entry(name, value, here))
         self._levels -= 1
         return all_of(conditions)
 
     def field(self, what: Any, equals: Any, position: str) -> Condition:
         """Read `equals` as a value, whatever it looks like."""
         target = self._target(what, position)
-        if type(target) is Path and type(equals) in _SCALARS:  # as below, in fewer calls
+        if type(target) is Path and type(equals) in SCALARS:  # as below, in fewer calls
             return Field(target, Equals(self._value(equals, position)))
         return on(target, self._for(target, what)._equal(equals, position))
 
@@ -195,7 +196,7 @@ class FilterParser:
                 case "$text" | "$where":
                     raise InvalidFilter(position, "this operator is not supported")
             return self._logical(key, value, position)
-        if type(value) not in _SCALARS and holds_operators(value):
+        if type(value) not in SCALARS and holds_operators(value):
             return self.operators(key, value, position)
         return self.field(key, value, position)
 
@@ -310,7 +311,7 @@ class FilterParser:
         scalars: list[Value] = []
         others: list[Test] = []
         for number, each in enumerate(_list(operand, position)):
-            if type(each) in _SCALARS:
+            if type(each) in SCALARS:
                 scalars.append(self._value(each, position, number))
                 continue
             test = self._equal(_no_operators(each, position, number), f"{position}.{number}")
