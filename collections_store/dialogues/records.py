@@ -1,7 +1,7 @@
 """The stored form of a dialogue: its collections, its header, and a record for each message.
 
-A header has a format, `record_format`, by default 1. Unknown keys are of a newer version: a read ignores them, and a write
-of the header keeps them. A change that older versions must not ignore takes a higher format, which older versions refuse.
+A header has a format, `record_format`, by default 1. Unknown keys are of a newer version: a read ignores unknown keys, and a
+write of the header keeps unknown keys. A change that older versions must not ignore takes a higher format, which older versions refuse.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ D = TypeVar("D")
 class DialogueCodec(Protocol[D]):
     """Converts dialogues of a class to label, header and messages, and back.
 
-    The *header* is a JSON object with all of a dialogue but its label and messages. Keep the header small: each change
+    The *header* is a JSON object with all of a dialogue but label and messages. Keep the header small: each change
     writes the whole header. Messages are JSON, and do not change after they are accepted.
     """
 
@@ -106,7 +106,7 @@ _DIGITS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class DialogueNamespace:
-    """The collections of the dialogues of one component of one agent.
+    """The collections of the dialogues of a component of an agent.
 
     Different pairs have different collections: `a` and `b_c` are not `a_b` and `c`.
 
@@ -286,7 +286,7 @@ class Record:
 
     @property
     def dialogue(self) -> Document:
-        """The dialogue as a filter sees it: its header with `messages`."""
+        """The dialogue of a filter: the header with `messages`."""
         messages = [json for _, json in self.messages]
         return replace(self.document, body={**self.document.body, "messages": messages})
 
