@@ -37,7 +37,7 @@ class AsyncMemoryHost(Protocol):
 
 
 class AsyncMemory(Namespace):
-    """Async counterpart of `Memory`: `AsyncStore(...).memory("bot")`. Only its methods with I/O are coroutines.
+    """Async counterpart of `Memory`: `AsyncStore(...).memory("bot")`. Only methods with I/O are coroutines.
 
     >>> from datetime import date
     >>> async def main():
@@ -179,7 +179,7 @@ class AsyncMemory(Namespace):
         )
 
     def _on_json(self, key: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a function of values, which may be asynchronous, as one of JSON."""
+        """Return a function of JSON for a function of values, which may be asynchronous."""
 
         async def changed(json: Any) -> Any:
             value = await compute(value_of, key, json)

@@ -1,10 +1,10 @@
-"""Memories of a session that several skills share; a skill is any part of a program with a name.
+"""Memories of a session, shared by several skills; a skill is any part of a program with a name.
 
 1. A skill reads its own PRIVATE memories and all PUBLIC memories of the session.
-2. A save deletes the skill's PRIVATE memories that are not in the response; PUBLIC memories stay.
-3. Only the skill that created a memory changes it, unless the policy is another one.
+2. A save deletes the skill's PRIVATE memories that the response omits; PUBLIC memories stay.
+3. Only the creator of a memory changes the memory, unless another policy is set.
 4. Each session has a document that counts its saves. A save reads the counter before everything else, and increments
-   the counter before it writes; if another save was faster, the transaction runs again. So concurrent saves are
+   the counter before it writes; if another save was faster, the transaction runs again. Concurrent saves are
    serializable.
 """
 
@@ -58,7 +58,7 @@ H = TypeVar("H", bound=CodecHost)
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The memories that a skill returned, as bodies by id."""
+    """The memories of a skill's response, as bodies by id."""
 
     session: str
     skill: str
@@ -66,7 +66,7 @@ class Response:
 
     @classmethod
     def read(cls, session: str, skill: str, memories: Any, codec: Codec) -> Response:
-        """Read memories, objects or dicts; the last of equal ones counts. Raises `InvalidOption` and `InvalidBody`."""
+        """Read memories, objects or dicts; the last of equal memories counts. Raises `InvalidOption` and `InvalidBody`."""
         bodies = {}
         for position, memory in enumerate(_listed(memories)):
             body = {"session": session, "creator": skill, **_parts(position, memory, codec)}
@@ -77,7 +77,7 @@ class Response:
         return cls(session, skill, bodies)
 
     def writes(self, there: Mapping[str, Any], policy: Policy) -> dict[str, dict[str, Any]]:
-        """Return the bodies to write over those of the session; raises `NotTheCreator`."""
+        """Return the bodies to write over the bodies of the session; raises `NotTheCreator`."""
         written = {}
         for id, body in self.bodies.items():
             known, value = there.get(id), body["value"]
@@ -122,13 +122,13 @@ class SkillRules:
         return cls(check_name(collection), codec, policy, model, read_ttl(ttl))  # type: ignore[arg-type]
 
     def load(self, session: Any, skill: Any) -> Find:
-        """Return the operation that reads what a skill may see."""
+        """Return the operation to read the memories for a skill."""
         visible = [{"scope": PUBLIC}, {"creator": _checked("skill", skill)}]
         filter = {**_all_of(_checked("session", session)), "$or": visible}
         return Find(self.collection, Filter.parse(filter))
 
     def loaded(self, found: Iterable[Document]) -> list[Any]:
-        """Return documents as memories: dicts, or what the model makes of their parts."""
+        """Return documents as memories: dicts, or the results of the model."""
         memories = []
         for body in (each.body for each in found):
             parts = {name: body[name] for name in _PARTS}
@@ -137,13 +137,13 @@ class SkillRules:
         return memories
 
     def save(self, session: Any, skill: Any, memories: Any) -> Operation[int]:
-        """Return the operation that applies a skill's response."""
+        """Return the operation to apply a skill's response."""
         named = _checked("session", session), _checked("skill", skill)
         response = Response.read(*named, memories, self.codec)
         return Work((self.collection,), lambda run: self._save(run, response))
 
     def end(self, session: Any) -> Operation[int]:
-        """Return the operation that deletes a session."""
+        """Return the operation to delete a session."""
         named = _checked("session", session)
 
         def end(run: Run) -> int:
@@ -168,7 +168,7 @@ class SkillRules:
         return len(written) + len(removed)
 
     def _increment(self, run: Run, counter: Document | None, session: str) -> None:
-        """Count a save; raises `TransactionConflict` if another one was counted since `counter` was read."""
+        """Count a save; raises `TransactionConflict` for another save since the read of `counter`."""
         saves = 1 if counter is None else counter.body["saves"] + 1
         text = self.codec.encode({"session": session, "saves": saves})
         try:
@@ -209,12 +209,12 @@ class BaseSkillMemory(Generic[H]):
 class SkillMemory(BaseSkillMemory[MemoryHost]):
     """The memories of sessions' skills: `store.skill_memory()`.
 
-    A memory has a name, a value, optionally a session_id, and a scope: a PRIVATE one (None means PRIVATE) belongs
-    to the skill that created it, a PUBLIC one to all skills of the session. Name, session_id and scope identify it.
-    Memories are dicts, or objects with these attributes; `load` returns what `model` makes of them. Values are
-    those of `Memory`, and come back equal and of the same type.
+    A memory has a name, a value, optionally a session_id, and a scope. A PRIVATE memory (also with scope None)
+    belongs to its creator, a PUBLIC memory to all skills of the session. Name, session_id and scope identify a memory.
+    Memories are dicts, or objects with these attributes; `load` returns dicts, or the results of `model`. Values are
+    as in `Memory`, and come back equal and of the same type.
 
-    `policy` decides what happens to a PUBLIC memory that another skill changes: "creator" ignores the change,
+    `policy` decides about the change of another skill's PUBLIC memory: "creator" ignores the change,
     "anyone" accepts it, "raise" raises `NotTheCreator`. `ttl`: seconds, or a timedelta, after which a session
     without a save expires.
 
@@ -227,7 +227,7 @@ class SkillMemory(BaseSkillMemory[MemoryHost]):
     """
 
     def load(self, session: str, skill: str) -> list[Any]:
-        """Return a skill's PRIVATE memories and all PUBLIC ones of the session, in the order of their creation.
+        """Return a skill's PRIVATE memories and all PUBLIC memories of the session, in the order of their creation.
 
         >>> with Store("sqlite://") as store:
         ...     count = store.skill_memory().save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
@@ -237,10 +237,10 @@ class SkillMemory(BaseSkillMemory[MemoryHost]):
         return self._rules.loaded(self._host.run(self._rules.load(session, skill)))
 
     def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
-        """Apply a skill's response in one transaction; returns how many memories were written or deleted.
+        """Apply a skill's response in one transaction; return the number of written and deleted memories.
 
-        The skill's PRIVATE memories that are not in `memories` are deleted, so a list is required, even an empty
-        one. PUBLIC ones stay as long as the session; give them a value such as None instead. The last of equal
+        The skill's PRIVATE memories that are not in `memories` are deleted, therefore a list is required, even an empty
+        list. PUBLIC memories stay as long as the session; set a value such as None instead. The last of equal
         memories counts. Raises `NotTheCreator`, `InvalidOption` and `InvalidBody`; then nothing is written.
 
         >>> with Store("sqlite://") as store:
@@ -252,7 +252,7 @@ class SkillMemory(BaseSkillMemory[MemoryHost]):
         return self._host.run(self._rules.save(session, skill, memories))
 
     def end_session(self, session: str) -> int:
-        """Delete all memories of a session; returns how many.
+        """Delete all memories of a session; return the number.
 
         >>> with Store("sqlite://") as store:
         ...     count = store.skill_memory().save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
@@ -297,7 +297,7 @@ def _listed(memories: Any) -> Iterator[Any]:
 
 
 def _parts(position: int, memory: Any, codec: Codec) -> dict[str, Any]:
-    """Return the parts of a memory as a body has them; raises `InvalidOption`."""
+    """Return the parts of a memory for a body; raises `InvalidOption`."""
     where = f"memories[{position}]"
     try:
         name, value, session_id, scope = (part_of(memory, each) for each in _PARTS)
@@ -323,7 +323,7 @@ def _encoded(codec: Codec, position: int, body: dict[str, Any]) -> str:
 
 
 def _all_of(session: str) -> dict[str, Any]:
-    """Return the filter of a session's memories; the id of its counter is before them."""
+    """Return the filter of a session's memories; the counter has a lower id."""
     prefix = _digest(session)
     return {"$id": {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}}  # 0 follows the slash
 
