@@ -39,10 +39,12 @@ from .errors import DatabaseBusy, InvalidOption, SchemaOutdated, SchemaTooNew, s
 from .models.upgrades import UpgradeResult, Upgrades
 from .models.versioned import VersionedCodec
 from .operations import upgrades as procedures
-from .operations.catalogue import Catalogue, create_or_find, read_entry, read_options, read_revision
-from .operations.connection import DriverConnection, SharedConnection
+from .operations.catalogue import Catalogue, read_options
+from .operations.collections import read_entry
 from .operations.operation import follow
 from .operations.procedures import CallFunction, Pause
+from .operations.schema import create_or_find, read_revision
+from .operations.session import DriverSession, SharedSession
 from .options import Names, Options, VersionSettings, read_url
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
@@ -167,7 +169,7 @@ def _within(connection: Any, options: Options) -> PooledConnection:
     check_driver("connection", connection.dialect, database)
     options.check_for(database)
     catalogue = Catalogue(catalogue_statements(options.names(), database), caches=False)
-    return PooledConnection(connection, SharedConnection(connection, catalogue))
+    return PooledConnection(connection, SharedSession(connection, catalogue))
 
 
 def _has_collection(pooled: PooledConnection, name: str) -> bool:
@@ -220,9 +222,9 @@ def refuse_unknown(revision: str) -> None:
 def bring_up(pooled: PooledConnection, names: Names) -> None:
     """Upgrade the tables of a connection, unless another process has done it meanwhile."""
     connection = pooled.connection
-    owned = isinstance(connection, DriverConnection)  # alembic leaves the transaction of `sa` alone
+    owned = isinstance(connection, DriverSession)  # alembic leaves the transaction of `sa` alone
     with pooled.sa.begin() if owned else connection.transaction(write=True):
-        if isinstance(connection, DriverConnection):
+        if isinstance(connection, DriverSession):
             # no snapshot: through a pooler, the settings would take it before the lock
             connection.begin(write=True, snapshot=False)
         lock = connection.database.transactions.lock_schema(connection.store.revisions)

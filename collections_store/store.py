@@ -53,11 +53,12 @@ from .errors import (
     shortened,
 )
 from .expressions.budget import checked_by
-from .operations.catalogue import Catalogue, FindTable
+from .operations.catalogue import Catalogue
 from .operations.changes import LastChange
-from .operations.connection import SharedConnection
+from .operations.collections import FindTable
 from .operations.copying import Restoring
 from .operations.operation import Operation
+from .operations.session import SharedSession
 from .options import (
     Consistency,
     Isolation,
@@ -328,7 +329,7 @@ class Store(Collections):
         check_driver("connection", given.dialect, self._database)
         if not self._database.urls.is_private(given.engine.url):
             protect(given.engine, given)
-        return Bound(self, SharedConnection(given, self._catalogue.uncached()))
+        return Bound(self, SharedSession(given, self._catalogue.uncached()))
 
     def copy_to(
         self,

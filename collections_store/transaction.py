@@ -27,10 +27,17 @@ from .errors import (
 from .expressions.classes import lazy_type
 from .models.upgrades import Upgrades
 from .models.versioned import VersionedCodec
-from .operations import catalogue
-from .operations.connection import SharedConnection, is_in_transaction
+from .operations.collections import (
+    AS_IT_IS,
+    CreateCollection,
+    DropCollection,
+    ListCollections,
+    Rename,
+)
 from .operations.operation import Operation, Steps
 from .operations.procedures import declare
+from .operations.session import SharedSession
+from .operations.shared import is_in_transaction
 from .options import (
     CollectionSettings,
     Consistency,
@@ -216,7 +223,7 @@ class Collections(ABC):
         wanted = Settings.parse(settings)
         bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
         is_distributed = check_flag("distributed", distributed)
-        self.run(catalogue.CreateCollection(check_name(name), *bodies, True, is_distributed))
+        self.run(CreateCollection(check_name(name), *bodies, True, is_distributed))
         return self[name]
 
     def collections(self) -> list[CollectionInfo]:
@@ -226,7 +233,7 @@ class Collections(ABC):
         >>> [(each.name, each.count) for each in store.collections()]
         [('cities', 1)]
         """
-        return self.run(catalogue.ListCollections())
+        return self.run(ListCollections())
 
     def drop(self, name: str) -> bool:
         """Delete a collection with all its documents; return whether it existed.
@@ -234,7 +241,7 @@ class Collections(ABC):
         >>> store.drop("cities")
         False
         """
-        return self.run(catalogue.DropCollection(check_name(name)))
+        return self.run(DropCollection(check_name(name)))
 
     def rename(self, old: str, new: str) -> None:
         """Rename a collection; raise `CollectionNotFound` and `CollectionExists`.
@@ -244,7 +251,7 @@ class Collections(ABC):
         >>> store["cities"].count()
         1
         """
-        self.run(catalogue.Rename(check_name(old), check_name(new)))
+        self.run(Rename(check_name(old), check_name(new)))
 
 
 def opened(
@@ -271,7 +278,7 @@ def opened(
     if upgrades is not None:
         codec = VersionedCodec.of(codec, upgrades)
     version = None if upgrades is None else upgrades.version
-    is_declared = wanted != catalogue.AS_IT_IS or version is not None or indexes
+    is_declared = wanted != AS_IT_IS or version is not None or indexes
     storing = partial(declare, name, wanted, version, indexes) if is_declared else None
     return check_name(name), codec, storing
 
@@ -299,7 +306,7 @@ class Bound:
 
     state = "bound to a connection"
 
-    def __init__(self, store: Store, connection: SharedConnection) -> None:
+    def __init__(self, store: Store, connection: SharedSession) -> None:
         self._store, self._connection = store, connection
         self.savepoints: list[Any] = []
 

@@ -32,8 +32,9 @@ from collections_store import (
     InvalidIndex,
     document,
 )
-from collections_store.operations import catalogue, copying
-from collections_store.operations.catalogue import AS_IT_IS, CreateCollection, create
+from collections_store.operations import collections as schema_changes
+from collections_store.operations import copying
+from collections_store.operations.collections import AS_IT_IS, CreateCollection, create
 from collections_store.options import CollectionOptions
 
 os.environ.pop(
@@ -312,7 +313,7 @@ if CITUS_WAY == "distributed":
         options = replace(options, distributed=options.distributed or is_possible)
         return create(connection, name, options, created)
 
-    for module in (catalogue, copying):
+    for module in (schema_changes, copying):
         vars(module)["create"] = _create
 
     @pytest.hookimpl(wrapper=True)

@@ -34,7 +34,7 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import lazy_type
-from ..operations.catalogue import FindTable
+from ..operations.collections import FindTable
 from ..operations.operation import Operation
 from ..options import (
     Consistency,

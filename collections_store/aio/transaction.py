@@ -23,7 +23,12 @@ from ..errors import (
 )
 from ..expressions.classes import lazy_type
 from ..models.versioned import VersionedCodec
-from ..operations import catalogue
+from ..operations.collections import (
+    CreateCollection,
+    DropCollection,
+    ListCollections,
+    Rename,
+)
 from ..operations.operation import Operation
 from ..options import (
     CollectionSettings,
@@ -163,20 +168,20 @@ class AsyncCollections:
         wanted = Settings.parse(settings)
         bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
         is_distributed = check_flag("distributed", distributed)
-        await self.run(catalogue.CreateCollection(check_name(name), *bodies, True, is_distributed))
+        await self.run(CreateCollection(check_name(name), *bodies, True, is_distributed))
         return self[name]
 
     async def collections(self) -> list[CollectionInfo]:
         """Async counterpart of `Store.collections`."""
-        return await self.run(catalogue.ListCollections())
+        return await self.run(ListCollections())
 
     async def drop(self, name: str) -> bool:
         """Async counterpart of `Store.drop`."""
-        return await self.run(catalogue.DropCollection(check_name(name)))
+        return await self.run(DropCollection(check_name(name)))
 
     async def rename(self, old: str, new: str) -> None:
         """Async counterpart of `Store.rename`."""
-        await self.run(catalogue.Rename(check_name(old), check_name(new)))
+        await self.run(Rename(check_name(old), check_name(new)))
 
 
 class AsyncBound:

@@ -51,7 +51,7 @@ from .pool import (
     open_engine,
     open_shared_connection,
 )
-from .replicas import ANSWER, Replicas, Session
+from .replicas import ANSWER, ReadSession, Replicas
 from .retry import Retries
 from .transactions import TransactionManager
 from .workers import pause_at_forks
@@ -151,12 +151,12 @@ class Backend:
         options, database, busy_timeout = self._options, self.database, self._options.busy_timeout
         self._own = engine = open_engine(url, database, options)
 
-        session = None if options.replicas is None else Session()
+        session = None if options.replicas is None else ReadSession()
 
         def pool(
             size: int,
             timeout: float,
-            session: Session | None = session,
+            session: ReadSession | None = session,
             patience: float = busy_timeout,
         ) -> ConnectionPool:
             details = (engine, self._file, self._catalogue, options, timeout)

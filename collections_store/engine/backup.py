@@ -28,7 +28,6 @@ from ..errors import (
     shortened,
 )
 from ..operations.catalogue import Catalogue
-from ..operations.connection import DriverConnection
 from ..operations.copying import (
     BEGINNING,
     BackUp,
@@ -41,6 +40,7 @@ from ..operations.copying import (
     StoredRow,
 )
 from ..operations.operation import Work
+from ..operations.session import DriverSession
 from ..options import Options
 from ..sql.catalogue import CatalogueStatements
 from ..sql.dialects import backup_url, is_sealed, named
@@ -86,7 +86,7 @@ def write_database(
             sa.URL.create(url.drivername, database=file.name), database, Options(busy_timeout=1.0)
         )
         with closing(engine.raw_connection()) as raw:
-            target = DriverConnection(raw.driver_connection, Catalogue(statements))
+            target = DriverSession(raw.driver_connection, Catalogue(statements))
             try:
                 run(Work((), lambda run: _fill(run, target, pages, report), writes=False))
             except DatabaseError as error:  # it names the store's own file
@@ -97,7 +97,7 @@ def write_database(
         engine.dispose()
 
 
-def _fill(run: Run, target: DriverConnection, pages: int, report: Report) -> None:
+def _fill(run: Run, target: DriverSession, pages: int, report: Report) -> None:
     """Copy a database, and record the checksums of what it has."""
     source = StoreSource(run, None, BEGINNING)
     documents, copied = source.total(), 0

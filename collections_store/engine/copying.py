@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from ..codec import Codec
 from ..document import CopiedCollection, CopyProgress, now
 from ..errors import CollectionsStoreError, DatabaseError
-from ..operations.catalogue import STAGED
+from ..operations.collections import STAGED
 from ..operations.copying import (
     BeginCopy,
     Counts,

@@ -32,10 +32,11 @@ from ..errors import (
 )
 from ..expressions.budget import checked_by
 from ..operations.by_id import Purge
-from ..operations.catalogue import Catalogue, CreateCollection
-from ..operations.connection import DriverConnection, SharedConnection
+from ..operations.catalogue import Catalogue, CollectionAbsent
+from ..operations.collections import CreateCollection
 from ..operations.indexes import duplicate_of
-from ..operations.operation import CollectionAbsent, Operation
+from ..operations.operation import Operation
+from ..operations.session import DriverSession, SharedSession
 from ..options import Isolation
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
@@ -117,7 +118,7 @@ class Executor:
         permits, lost, finished = pooled.permits, False, False
         outer, running_here.catalogue = running_here.catalogue, self.catalogue
         try:
-            if job is None and operation.atomic and isinstance(pooled.connection, DriverConnection):
+            if job is None and operation.atomic and isinstance(pooled.connection, DriverSession):
                 result = operation(pooled.connection)
             else:
                 result = _perform(pooled, operation, job)
@@ -232,7 +233,7 @@ class Executor:
 
 def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None) -> T:
     connection = pooled.connection
-    if isinstance(connection, SharedConnection):
+    if isinstance(connection, SharedSession):
         with pooled.sa.begin():
             connection.prepare(write=operation.writes)
             result = call(connection, operation)
@@ -252,7 +253,7 @@ def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None)
         connection.before_commit.remove(check)
 
 
-def call(connection: DriverConnection | SharedConnection, operation: Operation[T]) -> T:
+def call(connection: DriverSession | SharedSession, operation: Operation[T]) -> T:
     """Call an operation, in a transaction unless it is atomic by itself, or begins one."""
     if operation.atomic or operation.begins:
         return operation(connection)
@@ -277,7 +278,7 @@ def run_inside(pooled: PooledConnection, operation: Operation[T]) -> T:
                 if (
                     operation.atomic
                     and not database.errors_abort
-                    and isinstance(connection, DriverConnection)
+                    and isinstance(connection, DriverSession)
                 ):
                     return operation(connection)  # the usual one, sooner
                 return _with_savepoint(connection, operation)
@@ -304,14 +305,14 @@ def purged(run: Callable[[Operation[int]], int], operation: Operation[Any]) -> b
     return some
 
 
-def _with_savepoint(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
+def _with_savepoint(connection: SharedSession | DriverSession, operation: Operation[T]) -> T:
     """Call an operation in a savepoint, where its failure would spoil the transaction or leave half of it.
 
     A transaction of the store's own may end with a read that fails; the caller's must not. There a write is more than
     one statement, for its changes are recorded at once: the end of the transaction is not seen here.
     """
     poisoned = connection.database.errors_abort
-    shared = isinstance(connection, SharedConnection)
+    shared = isinstance(connection, SharedSession)
     if operation.writes:
         is_needed = poisoned or shared or not operation.atomic
     else:
@@ -343,7 +344,7 @@ class Interruptible:
         self._pooled, self._jobs = pooled, jobs
 
     def __enter__(self) -> None:
-        if isinstance(self._pooled.connection, DriverConnection):
+        if isinstance(self._pooled.connection, DriverSession):
             for job in self._jobs:
                 job.running(self._interrupt)
             if self._are_abandoned():  # before `running`
@@ -382,7 +383,7 @@ def in_doubt(error: Exception, operation: Operation[Any]) -> DatabaseUnavailable
 
 def sent_commit(pooled: PooledConnection) -> bool:
     """Return whether COMMIT may have been sent."""
-    return isinstance(pooled.connection, SharedConnection) or pooled.connection.committing
+    return isinstance(pooled.connection, SharedSession) or pooled.connection.committing
 
 
 def _raise_abandoned(job: Job | None, error: CollectionsStoreError) -> None:

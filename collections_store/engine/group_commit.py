@@ -35,7 +35,8 @@ from typing import Any, Final, TypeAlias
 from ..errors import CollectionsStoreError, DatabaseBusy, DatabaseUnavailable
 from ..expressions.budget import checked_by
 from ..operations.bulk import PutListed, puts_together
-from ..operations.operation import CollectionAbsent, Operation
+from ..operations.catalogue import CollectionAbsent
+from ..operations.operation import Operation
 from ..operations.write import NeedsTransaction
 from .executor import (
     Abandoned,

@@ -16,8 +16,8 @@ from ..errors import (
     StoreClosed,
     shortened,
 )
-from ..operations.catalogue import create_or_find, read_revision
-from ..operations.connection import DriverConnection, SharedConnection
+from ..operations.schema import create_or_find, read_revision
+from ..operations.session import DriverSession, SharedSession
 from ..options import Options
 from ..sql.schema import REVISION
 from .pool import PooledConnection, translate
@@ -128,11 +128,11 @@ def make_ready(pooled: PooledConnection, options: Options, *, write: bool) -> No
     """
     connection, database = pooled.connection, pooled.connection.database
     try:
-        if isinstance(connection, SharedConnection):
+        if isinstance(connection, SharedSession):
             connection.prepare(write=write)
         revision = read_revision(connection)
         _upgrade(pooled, revision, options)
-        if write and isinstance(connection, DriverConnection):
+        if write and isinstance(connection, DriverSession):
             _persist(connection, options.busy_timeout)
         if write and revision is None:
             _upgrade(pooled, create_or_find(connection), options)
@@ -158,7 +158,7 @@ def _upgrade(pooled: PooledConnection, revision: str | None, options: Options) -
     migrate.bring_up(pooled, options.names())
 
 
-def _persist(connection: DriverConnection, timeout: float) -> None:
+def _persist(connection: DriverSession, timeout: float) -> None:
     """Set the settings that a file keeps. While another process does so, SQLite reports "busy" at once, whatever the
     busy timeout.
     """

@@ -41,7 +41,8 @@ from ..errors import (
     shortened,
 )
 from ..operations.catalogue import Catalogue
-from ..operations.connection import DriverConnection, SharedConnection, add_functions
+from ..operations.connection import add_functions
+from ..operations.session import DriverSession, SharedSession
 from ..options import Options
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile, OpenFile, leak, opening, refuse
@@ -65,12 +66,12 @@ class PooledConnection:
 
     __slots__ = ("__weakref__", "connection", "file", "permits", "released_at", "sa", "tainted")
 
-    connection: DriverConnection | SharedConnection
+    connection: DriverSession | SharedSession
     released_at: float
     tainted: bool
 
     def __init__(
-        self, sa_connection: sa.Connection, connection: DriverConnection | SharedConnection
+        self, sa_connection: sa.Connection, connection: DriverSession | SharedSession
     ) -> None:
         self.sa: sa.Connection = sa_connection
         self.connection = connection
@@ -89,7 +90,7 @@ class PooledConnection:
 
     def _flush_log(self, file: OpenFile) -> None:
         """Copy the log of a replaced file into that file: the next user of the new one would take it for its own."""
-        if file.is_replaced and isinstance(self.connection, DriverConnection):
+        if file.is_replaced and isinstance(self.connection, DriverSession):
             database = self.connection.database
             for statement in database.connections.flush_log:
                 with suppress(*database.errors.types()):
@@ -97,7 +98,7 @@ class PooledConnection:
 
     def may_be_lost(self, idle: float) -> bool:
         """Return whether the database may have ended a connection that was idle for so many seconds."""
-        if idle < LOOK_AFTER or not isinstance(self.connection, DriverConnection):
+        if idle < LOOK_AFTER or not isinstance(self.connection, DriverSession):
             return False
         return idle > PING_AFTER or self.connection.has_input()
 
@@ -173,7 +174,7 @@ def open_driver_connection(
         pooled.file = file.opened()
     # weak: a connection that an interrupted caller lost must be closed at once, not when cycles are collected
     check = partial(_check_file, weakref.ref(pooled), pooled.file)
-    assert isinstance(pooled.connection, DriverConnection)
+    assert isinstance(pooled.connection, DriverSession)
     pooled.connection.before_commit.append(check)
     return pooled
 
@@ -200,9 +201,9 @@ def _connect(
 
 def _set_up(
     driver: Any, url: sa.URL, catalogue: Catalogue, options: Options, timeout: float
-) -> DriverConnection:
+) -> DriverSession:
     """Set the settings of a driver's connection; through a pooler, of each of its transactions."""
-    ours = DriverConnection(driver, catalogue)
+    ours = DriverSession(driver, catalogue)
     connections, is_pooled = ours.database.connections, options.pooler == "transaction"
     if options.pooler is None and connections.process_probe is not None:
         [(process,)] = ours.rows(connections.process_probe)
@@ -215,7 +216,7 @@ def _set_up(
         for statement in connections.settings(options, busy_timeout=timeout):
             ours.command(statement)
     local = connections.local_settings(options, busy_timeout=timeout, is_pooled=is_pooled)
-    return DriverConnection(driver, catalogue, local, is_pooled=is_pooled)
+    return DriverSession(driver, catalogue, local, is_pooled=is_pooled)
 
 
 def _check_file(known: weakref.ref[PooledConnection], file: OpenFile) -> None:
@@ -236,7 +237,7 @@ def open_shared_connection(engine: sa.Engine, catalogue: Catalogue) -> PooledCon
         raise translate(error, engine, database) from error
     except sa.exc.TimeoutError as error:
         raise DatabaseBusy(f"the engine's pool has no connection free: {error}") from error
-    return PooledConnection(connection, SharedConnection(connection, catalogue))
+    return PooledConnection(connection, SharedSession(connection, catalogue))
 
 
 class Pool:

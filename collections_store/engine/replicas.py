@@ -29,8 +29,8 @@ from itertools import count
 from typing import Any, Final, TypeVar
 
 from ..errors import DatabaseError, DatabaseUnavailable
-from ..operations.catalogue import Catalogue
-from ..operations.operation import CollectionAbsent, Operation
+from ..operations.catalogue import Catalogue, CollectionAbsent
+from ..operations.operation import Operation
 from ..operations.servers import HasReplayed, IdentifyServer, LogPosition, ReadPosition
 from ..options import Consistency, Options
 from ..sql.dialects.protocols import TableVanished
@@ -56,7 +56,7 @@ PAUSE: Final = 0.01
 LONGEST_PAUSE: Final = 1.0
 
 
-class Session:
+class ReadSession:
     """What a store has written and seen: `mark` is another number after each reply of the primary."""
 
     mark: int
@@ -90,7 +90,7 @@ class ReplicaPool(ConnectionPool):
         connect: Callable[[], PooledConnection],
         size: int,
         timeout: float,
-        session: Session,
+        session: ReadSession,
         read_system: Callable[[], str],
     ) -> None:
         super().__init__(self._open_one, size, timeout)
@@ -174,7 +174,7 @@ class ReplicaPool(ConnectionPool):
 class CurrentPool(Pool):
     """The connections to the replica while that has replayed what a session has seen."""
 
-    def __init__(self, replica: ReplicaPool, session: Session) -> None:
+    def __init__(self, replica: ReplicaPool, session: ReadSession) -> None:
         super().__init__(replica.acquire, 0.0)
         self._replica, self._session = replica, session
 
@@ -246,7 +246,7 @@ class SessionReader(ReplicaReader):
 
     def __init__(
         self,
-        session: Session,
+        session: ReadSession,
         eventual: ReplicaReader,
         position: Callable[[Job | None], LogPosition],
         *parts: Any,
@@ -293,7 +293,7 @@ class Replicas:
     """The replicas of a store. `primary` runs its operations; `asking` those whose replies must not move the session."""
 
     def __init__(
-        self, options: Options, size: int, session: Session, primary: Executor, asking: Executor
+        self, options: Options, size: int, session: ReadSession, primary: Executor, asking: Executor
     ) -> None:
         database, timeout = primary.database, options.busy_timeout
         url = options.replica_url(database)

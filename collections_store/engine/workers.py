@@ -28,7 +28,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol, TypeAlias
 
 from ..errors import StoreClosed
-from ..operations.catalogue import ListPurgeable
+from ..operations.collections import ListPurgeable
 from ..operations.operation import follow
 from ..operations.procedures import purge
 from .group_commit import GroupCommit

@@ -20,7 +20,7 @@ from ..codec import Codec
 from ..document import Document, Invalid, now, read_ttl
 from ..errors import DatabaseError, InvalidBody, InvalidOption, shortened
 from ..operations.by_id import Get, GetDocument, GetMany, RemoveMany, Touch
-from ..operations.catalogue import AS_IT_IS, Configure
+from ..operations.collections import AS_IT_IS, Configure
 from ..operations.find import Count, Find, FindIds, check_window
 from ..operations.operation import Operation, Steps, Work
 from ..operations.procedures import ATTEMPTS, Writing, change

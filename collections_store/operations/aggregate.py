@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from .. import codec
 from ..aggregation.group import row_of
@@ -17,14 +17,12 @@ from ..expressions.values import MISSING
 from ..query.filter import Filter
 from ..query.sort import NATURAL
 from ..sql.select import MAX_VALUE
+from .catalogue import CollectionAbsent
 from .connection import Inexact
 from .find import Count, Find
-from .operation import CollectionAbsent, Operation
+from .operation import Operation
 from .read import matching
-
-if TYPE_CHECKING:
-    from .connection import Connection
-
+from .session import Session
 
 MAX_SORTED: Final = 10_000
 """Rows that the database sorts, at most; more are sorted in Python, where their size is limited."""
@@ -42,34 +40,34 @@ class Aggregate(Operation[list[Any]]):
     pipeline: Pipeline
     memory_limit: int = MEMORY_LIMIT
 
-    def __call__(self, connection: Connection) -> list[Any]:
+    def __call__(self, session: Session) -> list[Any]:
         """Let the database do the first stages if it can, and run the rest."""
         with placed(self.pipeline.computing()):
-            return self._result(connection)
+            return self._result(session)
 
-    def _result(self, connection: Connection) -> list[Any]:
+    def _result(self, session: Session) -> list[Any]:
         leading = self.pipeline.leading()
         if leading.count is not None:
-            count = Count(self.collection, leading.filter)(connection)
+            count = Count(self.collection, leading.filter)(session)
             rows = [Anonymous({leading.count: count})] if count else []
-            return self._run(connection, leading.rest, rows)
+            return self._run(session, leading.rest, rows)
         if leading.sort is not None and leading.limit is not None and _is_small(leading):
-            found = self._sorted(connection, leading, leading.limit)
-            return self._run(connection, leading.rest, found)
-        grouped = self._grouped(connection)
+            found = self._sorted(session, leading, leading.limit)
+            return self._run(session, leading.rest, found)
+        grouped = self._grouped(session)
         if grouped is not None:
             return grouped
         filter, rest = self.pipeline.filtered()
-        return self._run(connection, rest, self._matching(connection, filter))
+        return self._run(session, rest, self._matching(session, filter))
 
-    def _sorted(self, connection: Connection, leading: Leading, limit: int) -> list[Document]:
+    def _sorted(self, session: Session, leading: Leading, limit: int) -> list[Document]:
         """Let the database sort; read as many rows as the memory limit has room for, by the size of those before."""
         memory, found = StageMemory(leading.place, self.memory_limit), list[Document]()
         some = FIRST_SORTED
         while some > 0:
             skip, most = leading.skip + len(found), min(some, limit - len(found))
             window = leading.sort or NATURAL, skip, most
-            read = Find(self.collection, leading.filter, *window)(connection)
+            read = Find(self.collection, leading.filter, *window)(session)
             for each in read:
                 memory.hold_value(each.body)
             found.extend(read)
@@ -77,13 +75,13 @@ class Aggregate(Operation[list[Any]]):
             some = min(limit - len(found), max(room, 1)) if len(read) == most else 0
         return found
 
-    def _matching(self, connection: Connection, filter: Filter) -> Iterator[Document]:
+    def _matching(self, session: Session, filter: Filter) -> Iterator[Document]:
         with placed(self.pipeline.computing()):
-            for _, document in matching(connection, self.collection, filter):
+            for _, document in matching(session, self.collection, filter):
                 yield document
 
-    def _run(self, connection: Connection, rest: Pipeline, rows: Iterable[Row]) -> list[Any]:
-        found = run(rest.steps, rows, self._context(connection))
+    def _run(self, session: Session, rest: Pipeline, rows: Iterable[Row]) -> list[Any]:
+        found = run(rest.steps, rows, self._context(session))
         return self._limited(row.body for row in found)
 
     def _limited(self, bodies: Iterable[Any]) -> list[Any]:
@@ -94,17 +92,17 @@ class Aggregate(Operation[list[Any]]):
             result.append(body)
         return result
 
-    def _grouped(self, connection: Connection) -> list[Any] | None:
+    def _grouped(self, session: Session) -> list[Any] | None:
         """Let the database group the different values, with their counts; None: it cannot."""
         filter, rest = self.pipeline.filtered()
         paths = rest.fields()
-        if paths is None or not all(map(connection.database.ordering.can_order, paths)):
+        if paths is None or not all(map(session.database.ordering.can_order, paths)):
             return None
-        query = connection.collection(self.collection).group(filter, paths)
+        query = session.collection(self.collection).group(filter, paths)
         if query.residual:
             return None
         try:
-            rows = connection.select(query, filter, skip=0, limit=MAX_VALUES)
+            rows = session.select(query, filter, skip=0, limit=MAX_VALUES)
         except Inexact:
             return None
         if len(rows) == MAX_VALUES or any(map(_is_truncated, rows)):
@@ -112,10 +110,10 @@ class Aggregate(Operation[list[Any]]):
         counted = (
             (row_of(paths, map(_decoded, texts)), times) for _, times, *texts in rows if times
         )
-        return self._limited(rest.run_counted(counted, self._context(connection)))
+        return self._limited(rest.run_counted(counted, self._context(session)))
 
-    def _context(self, connection: Connection) -> Context:
-        source, ordered = _OtherCollections(connection), connection.database.ordered_keys
+    def _context(self, session: Session) -> Context:
+        source, ordered = _OtherCollections(session), session.database.ordered_keys
         return Context(source, self.memory_limit, ordered)
 
     @property
@@ -129,13 +127,13 @@ class Aggregate(Operation[list[Any]]):
 
 @value_class
 class _OtherCollections:
-    """The other collections of a connection's store, for `$lookup`."""
+    """The other collections of a session's store, for `$lookup`."""
 
-    connection: Connection
+    session: Session
 
     def find(self, collection: str, filter: Filter) -> Iterator[Document]:
         try:
-            found = matching(self.connection, collection, filter)
+            found = matching(self.session, collection, filter)
             yield from (document for _, document in found)
         except CollectionAbsent:
             return

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ..document import BulkWriteResult, DeleteResult, PutManyResult, Refusal, UpdateResult
 from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
 from ..expressions.classes import value_class
 from ..sql.dialects.protocols import UniqueViolated
 from .by_id import AtomicWrite, Insert, Purge, Put, id_taken
-from .connection import as_lists
+from .catalogue import CollectionAbsent
+from .connection import Row, as_lists
 from .indexes import duplicate_of
-from .operation import CollectionAbsent, Operation, Steps, Written, follow
+from .operation import Operation, Steps, Written, follow
 from .read import BATCH_CHARACTERS
+from .session import Session
 from .write import MAX_ATTEMPTS, NeedsTransaction, Writer, lifetime
-
-if TYPE_CHECKING:
-    from .connection import Connection, Row
-
 
 Mode: TypeAlias = Literal["replace", "insert", "ignore", "if_version"]
 MAX_SINGLE: Final = 3
@@ -51,18 +49,18 @@ class PutBatch(Operation[PutManyResult]):
     begins = True
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> PutManyResult:
-        writer = Writer(connection, self.collection)
+    def __call__(self, session: Session) -> PutManyResult:
+        writer = Writer(session, self.collection)
         result, rest = PutManyResult(), self.given
         if self.mode == "replace" and writer.may_put_lists:
-            result, rest = self._put_lists(connection, writer)
+            result, rest = self._put_lists(session, writer)
             if not rest:
                 return result
-        with connection.transaction(write=True):
-            return self._put(connection, writer, result, rest)
+        with session.transaction(write=True):
+            return self._put(session, writer, result, rest)
 
     def _put_lists(
-        self, connection: Connection, writer: Writer
+        self, session: Session, writer: Writer
     ) -> tuple[PutManyResult, tuple[Given, ...]]:
         """Write all documents by one statement; return also those that are left, usually none or, where one that is replaced
         has expired, all.
@@ -71,7 +69,7 @@ class PutBatch(Operation[PutManyResult]):
         life = lifetime(self.ttl, writer.statements.options.ttl)
         lists = {"id": [each.id for each in self.given], "body": [each.text for each in self.given]}
         sql = writer.statements.by_id.put_whole_lists
-        versions = dict(connection.committed_rows(sql, {**lists, **life}))
+        versions = dict(session.committed_rows(sql, {**lists, **life}))
         new = list(versions.values()).count(1)
         result = PutManyResult(new, len(versions) - new)
         if len(versions) == len(self.given):
@@ -80,13 +78,13 @@ class PutBatch(Operation[PutManyResult]):
 
     def _put(
         self,
-        connection: Connection,
+        session: Session,
         writer: Writer,
         result: PutManyResult,
         rest: Sequence[Given],
     ) -> PutManyResult:
         for _ in range(MAX_ATTEMPTS):
-            step, rest = self._attempt(connection, writer, rest)
+            step, rest = self._attempt(session, writer, rest)
             result += step
             if not rest:
                 return result
@@ -94,7 +92,7 @@ class PutBatch(Operation[PutManyResult]):
             f"others inserted and deleted the documents in each of {MAX_ATTEMPTS} attempts"
         )
 
-    def written(self, _: Connection) -> Written:
+    def written(self, _: Session) -> Written:
         return self._written.items()
 
     def one_by_one(self) -> Iterator[PutBatch]:
@@ -103,25 +101,25 @@ class PutBatch(Operation[PutManyResult]):
             yield PutBatch(self.collection, (each,), self.mode, self.ttl)
 
     def _attempt(
-        self, connection: Connection, writer: Writer, given: Sequence[Given]
+        self, session: Session, writer: Writer, given: Sequence[Given]
     ) -> tuple[PutManyResult, Sequence[Given]]:
         """Write documents, all at one moment; returns also those that others inserted at the same time."""
         life = lifetime(self.ttl, writer.statements.options.ttl)
         ids, sql = [each.id for each in given], writer.statements.by_id
-        if connection.rows(sql.has_expired, {"now": life["now"]}):
+        if session.rows(sql.has_expired, {"now": life["now"]}):
             writer.purge(ids, life["now"])
         if self.mode == "replace" and writer.may_overwrite_blindly:
-            return self._overwrite(connection, writer, given, life), ()
+            return self._overwrite(session, writer, given, life), ()
         chosen = sql.bodies if writer.keeps_before else sql.versions
-        rows = connection.lock(sql, chosen, ids, life["now"])
+        rows = session.lock(sql, chosen, ids, life["now"])
         there = {row[0]: row[1:] for row in rows}
         accepted, refused = self._accepted(given, there)
         self._remember(accepted)
         old = [each for each in accepted if each.id in there]
         new = [each for each in accepted if each.id not in there]
-        if old and connection.changed_many(sql.put_batch, _rows(old), life) != len(old):
+        if old and session.changed_many(sql.put_batch, _rows(old), life) != len(old):
             raise TransactionConflict("others deleted some of the documents at the same time")
-        inserted = _insert(connection, writer, new, life)
+        inserted = _insert(session, writer, new, life)
         for each in accepted:
             version, before = there.get(each.id, (0, None))
             if version or each.id in inserted:
@@ -132,15 +130,15 @@ class PutBatch(Operation[PutManyResult]):
         return result, [each for each in new if each.id not in inserted]
 
     def _overwrite(
-        self, connection: Connection, writer: Writer, given: Sequence[Given], life: dict[str, Any]
+        self, session: Session, writer: Writer, given: Sequence[Given], life: dict[str, Any]
     ) -> PutManyResult:
         """Write documents whatever is there: new are those whose positions come after all others."""
         self._remember(given)
         sql = writer.statements.by_id
-        [(last,)] = connection.rows(sql.last_position)
-        if connection.changed_many(sql.put_batch, _rows(given), life) != len(given):
+        [(last,)] = session.rows(sql.last_position)
+        if session.changed_many(sql.put_batch, _rows(given), life) != len(given):
             raise TransactionConflict("others write in this transaction too")
-        [(new,)] = connection.rows(sql.count_after, {"seq": last})
+        [(new,)] = session.rows(sql.count_after, {"seq": last})
         return PutManyResult(new, len(given) - new)
 
     def _remember(self, given: Iterable[Given]) -> None:
@@ -169,16 +167,14 @@ class PutBatch(Operation[PutManyResult]):
         return accepted, refused
 
 
-def _insert(
-    connection: Connection, writer: Writer, given: list[Given], life: dict[str, Any]
-) -> set[str]:
+def _insert(session: Session, writer: Writer, given: list[Given], life: dict[str, Any]) -> set[str]:
     """Insert documents in the database's fastest way; returns the ids of those that others did not insert before."""
     sql, rows = writer.statements.by_id, _rows(given)
     if not given:
         return set()
-    if connection.database.takes_lists:
-        return {id for (id,) in connection.rows(sql.insert_lists, {**as_lists(rows), **life})}
-    if connection.changed_many(sql.insert_batch, rows, life) != len(given):
+    if session.database.takes_lists:
+        return {id for (id,) in session.rows(sql.insert_lists, {**as_lists(rows), **life})}
+    if session.changed_many(sql.insert_batch, rows, life) != len(given):
         raise TransactionConflict("others write in this transaction too")
     return {each.id for each in given}
 
@@ -237,13 +233,13 @@ class PutListed(AtomicWrite[list[int | None]]):
         """The collection of all."""
         return self.puts[0].collection
 
-    def __call__(self, connection: Connection) -> list[int | None]:
-        statements = connection.collection(self.collection)
+    def __call__(self, session: Session) -> list[int | None]:
+        statements = session.collection(self.collection)
         if statements.feed is not None:
             raise NeedsTransaction(f"collection {self.collection}: each change is recorded")
         life = lifetime(self.puts[0].ttl, statements.options.ttl)
         ids, texts = [each.id for each in self.puts], [each.text for each in self.puts]
-        rows = connection.rows(statements.by_id.put_lists, {"id": ids, "body": texts, **life})
+        rows = session.rows(statements.by_id.put_lists, {"id": ids, "body": texts, **life})
         versions: dict[str, int] = dict(rows)
         return [versions.get(id) for id in ids]
 
@@ -265,33 +261,33 @@ class BulkBatch(Operation[BulkWriteResult]):
     writes = True
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> BulkWriteResult:
-        statements = connection.collection(self.collection)
+    def __call__(self, session: Session) -> BulkWriteResult:
+        statements = session.collection(self.collection)
         result = BulkWriteResult()
         if self.strict and not statements.has_unique:
             few, do = MAX_SINGLE, unguarded
         else:
             few, do = 1, attempt
         for run in _runs(self.parts):
-            step = self._inserted(connection, run) if len(run) > few else None
-            result += self._one_by_one(connection, run, do) if step is None else step
+            step = self._inserted(session, run) if len(run) > few else None
+            result += self._one_by_one(session, run, do) if step is None else step
             if self.ordered and result.refused:
                 break
         return result
 
-    def _inserted(self, connection: Connection, run: list[Part]) -> BulkWriteResult | None:
+    def _inserted(self, session: Session, run: list[Part]) -> BulkWriteResult | None:
         """Insert many at once; None: one at a time will show what is wrong."""
         given = tuple(Given(position, each.id, each.text) for position, each in run)
         batch = PutBatch(self.collection, given, "insert", run[0][1].ttl)
         try:
-            with connection.savepoint():
-                done = batch(connection)
+            with session.savepoint():
+                done = batch(session)
                 if done.refused and (self.ordered or self.strict):
                     raise _Refused
         except _Refused:
             return None
-        except connection.database.errors.types() as error:
-            if isinstance(connection.database.errors.translate(error), UniqueViolated):
+        except session.database.errors.types() as error:
+            if isinstance(session.database.errors.translate(error), UniqueViolated):
                 return None
             raise
         refused = {each.position for each in done.refused}
@@ -299,12 +295,12 @@ class BulkBatch(Operation[BulkWriteResult]):
         return BulkWriteResult(len(ids), inserted_ids=ids, refused=done.refused)
 
     def _one_by_one(
-        self, connection: Connection, run: list[Part], do: Callable[[Connection, Any], Any]
+        self, session: Session, run: list[Part], do: Callable[[Session, Any], Any]
     ) -> BulkWriteResult:
         result = BulkWriteResult()
         for position, operation in run:
             try:
-                result += _counted(position, operation, do(connection, operation))
+                result += _counted(position, operation, do(session, operation))
             except CollectionsStoreError as error:
                 if self.strict or isinstance(error, CollectionAbsent | TransactionConflict):
                     raise
@@ -358,39 +354,39 @@ class Together(Operation[Any]):
     writes = True
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> Any:
-        connection.collection(self.collection)  # before anything is read that cannot be read again
+    def __call__(self, session: Session) -> Any:
+        session.collection(self.collection)  # before anything is read that cannot be read again
 
         def run(step: Any) -> Any:
             operation = self.prepare(step)
             is_attempted = isinstance(operation, BulkBatch)  # each of its operations is
-            return operation(connection) if is_attempted else attempt(connection, operation)
+            return operation(session) if is_attempted else attempt(session, operation)
 
         return follow(run, self.begin())
 
 
-def unguarded(connection: Connection, operation: Any) -> Any:
+def unguarded(session: Session, operation: Any) -> Any:
     """Run one operation of several in a transaction of a collection without unique indexes; its failure ends all."""
     try:
-        return operation(connection)
-    except connection.database.errors.types() as error:
-        if isinstance(connection.database.errors.translate(error), UniqueViolated):
-            connection.catalogue.forget(operation.collection)  # another process created an index
+        return operation(session)
+    except session.database.errors.types() as error:
+        if isinstance(session.database.errors.translate(error), UniqueViolated):
+            session.catalogue.forget(operation.collection)  # another process created an index
             raise TransactionConflict(f"{operation.collection}: it has another index") from error
         raise
 
 
-def attempt(connection: Connection, operation: Any) -> Any:
+def attempt(session: Session, operation: Any) -> Any:
     """Run one operation of several in a transaction; a failure undoes only that one."""
     while True:
         try:
-            with connection.savepoint():
-                return operation(connection)
-        except connection.database.errors.types() as error:
-            violated = connection.database.errors.translate(error)
+            with session.savepoint():
+                return operation(session)
+        except session.database.errors.types() as error:
+            violated = session.database.errors.translate(error)
             if not isinstance(violated, UniqueViolated):
                 raise
-            if Purge(operation.collection)(connection):
+            if Purge(operation.collection)(session):
                 continue  # an expired document was in the way
-            duplicate = duplicate_of(operation, violated.physical)(connection)
+            duplicate = duplicate_of(operation, violated.physical)(session)
             raise duplicate or TransactionConflict(str(violated)) from error

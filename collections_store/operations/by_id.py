@@ -19,11 +19,10 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import value_class
+from .connection import Row
 from .operation import Operation, Written
+from .session import Session
 from .write import Beside, Writer, lifetime
-
-if TYPE_CHECKING:
-    from .connection import Connection, Row
 
 T = TypeVar("T")
 _UNLIMITED: Final = codec.Codec(2**40)
@@ -47,7 +46,7 @@ class BodyWrite(AtomicWrite[int]):
         id: str
         text: str
 
-    def written(self, _: Connection) -> Written:
+    def written(self, _: Session) -> Written:
         return ((self.id, self.text),)
 
 
@@ -61,8 +60,8 @@ class Get(Operation[Any]):
     decode: Decode = field(default=codec.decode, repr=False)
     atomic = True
 
-    def __call__(self, connection: Connection) -> Any:
-        rows = connection.rows(connection.collection(self.collection).by_id.get, {"id": self.id})
+    def __call__(self, session: Session) -> Any:
+        rows = session.rows(session.collection(self.collection).by_id.get, {"id": self.id})
         if not rows or (rows[0][1] is not None and has_expired(rows[0][1])):
             return self.default
         try:
@@ -84,9 +83,9 @@ class GetDocument(Operation[Document | None]):
     decode: Decode = field(default=codec.decode, repr=False)
     atomic = True
 
-    def __call__(self, connection: Connection) -> Document | None:
-        sql = connection.collection(self.collection).by_id.document
-        rows = connection.rows(sql, {"id": self.id})
+    def __call__(self, session: Session) -> Document | None:
+        sql = session.collection(self.collection).by_id.document
+        rows = session.rows(sql, {"id": self.id})
         if not rows or has_expired(rows[0][5]):
             return None
         try:
@@ -104,9 +103,9 @@ class DocumentExists(Operation[bool]):
     atomic = True
     empty = bool
 
-    def __call__(self, connection: Connection) -> bool:
-        sql = connection.collection(self.collection).by_id.exists
-        return any(not has_expired(row[0]) for row in connection.rows(sql, {"id": self.id}))
+    def __call__(self, session: Session) -> bool:
+        sql = session.collection(self.collection).by_id.exists
+        return any(not has_expired(row[0]) for row in session.rows(sql, {"id": self.id}))
 
 
 @value_class
@@ -119,10 +118,10 @@ class GetMany(Operation[dict[str, Any]]):
     atomic = True
     empty = dict
 
-    def __call__(self, connection: Connection) -> dict[str, Any]:
-        statement = connection.collection(self.collection).by_id.get_many
-        listed = connection.database.compiler.list_parameter(self.ids)
-        texts = dict(connection.rows(statement, {"ids": listed, "now": now()}))
+    def __call__(self, session: Session) -> dict[str, Any]:
+        statement = session.collection(self.collection).by_id.get_many
+        listed = session.database.compiler.list_parameter(self.ids)
+        texts = dict(session.rows(statement, {"ids": listed, "now": now()}))
         found = {}
         for id in self.ids:
             if id in texts:
@@ -142,9 +141,9 @@ class LockMany(Operation[set[str]]):
     writes = True
     empty = set
 
-    def __call__(self, connection: Connection) -> set[str]:
-        statements = connection.collection(self.collection).by_id
-        return {row[0] for row in connection.lock(statements, statements.versions, self.ids)}
+    def __call__(self, session: Session) -> set[str]:
+        statements = session.collection(self.collection).by_id
+        return {row[0] for row in session.lock(statements, statements.versions, self.ids)}
 
 
 @value_class
@@ -157,14 +156,14 @@ class Put(BodyWrite):
     ttl: int | None = None
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> int:
-        statements = connection.collection(self.collection)
+    def __call__(self, session: Session) -> int:
+        statements = session.collection(self.collection)
         if statements.feed is None:  # usual: one statement, without a Writer
             life = lifetime(self.ttl, statements.options.ttl)
-            rows = connection.rows(statements.by_id.put, {"id": self.id, "body": self.text, **life})
+            rows = session.rows(statements.by_id.put, {"id": self.id, "body": self.text, **life})
             if rows:
                 return int(rows[0][0])
-        writer = Writer(connection, self.collection)
+        writer = Writer(session, self.collection)
         return writer.atomically(lambda: writer.put(self.id, self.text, self.ttl))
 
 
@@ -191,15 +190,15 @@ class Insert(BodyWrite):
         """That of the document `beside` too."""
         return (self.collection,) if self.beside is None else (self.collection, self.beside[0])
 
-    def __call__(self, connection: Connection) -> int:
-        writer = Writer(connection, self.collection)
+    def __call__(self, session: Session) -> int:
+        writer = Writer(session, self.collection)
         if writer.atomically(lambda: writer.insert(self.id, self.text, self.ttl, self.beside)):
             return 1
         if self.unique:
-            if self.beside is not None and not DocumentExists(*self.beside)(connection):
+            if self.beside is not None and not DocumentExists(*self.beside)(session):
                 raise DocumentNotFound(*self.beside)
             raise id_taken(self.collection, self.id)
-        raise version_conflict(connection, self.collection, self.id, None)
+        raise version_conflict(session, self.collection, self.id, None)
 
     def absent(self) -> int:
         raise DocumentNotFound(self.collection, self.beside[1] if self.beside else self.id)
@@ -215,13 +214,13 @@ class Replace(BodyWrite):
     expected: int
     ttl: int | None = None
 
-    def __call__(self, connection: Connection) -> int:
-        writer = Writer(connection, self.collection)
+    def __call__(self, session: Session) -> int:
+        writer = Writer(session, self.collection)
         version = writer.atomically(
             lambda: writer.replace(self.id, self.text, self.ttl, self.expected)
         )
         if version is None:
-            raise version_conflict(connection, self.collection, self.id, self.expected)
+            raise version_conflict(session, self.collection, self.id, self.expected)
         return version
 
     def absent(self) -> int:
@@ -241,11 +240,11 @@ class Rewrite(BodyWrite):
         """The document's id."""
         return self.document.id
 
-    def __call__(self, connection: Connection) -> int:
-        writer = Writer(connection, self.collection)
+    def __call__(self, session: Session) -> int:
+        writer = Writer(session, self.collection)
         if writer.atomically(lambda: writer.rewrite(self.document, self.text)):
             return self.document.version + 1
-        raise version_conflict(connection, self.collection, self.id, self.document.version)
+        raise version_conflict(session, self.collection, self.id, self.document.version)
 
     def absent(self) -> int:
         raise VersionConflict(self.collection, self.id, self.document.version, None)
@@ -259,13 +258,13 @@ class RemoveById(AtomicWrite[bool]):
     id: str
     expected: int | None = None
 
-    def __call__(self, connection: Connection) -> bool:
-        writer, expected = Writer(connection, self.collection), self.expected
+    def __call__(self, session: Session) -> bool:
+        writer, expected = Writer(session, self.collection), self.expected
         if expected is None:
             return writer.atomically(lambda: writer.remove(self.id))
         if writer.atomically(lambda: writer.remove_version(self.id, expected)):
             return True
-        raise version_conflict(connection, self.collection, self.id, expected)
+        raise version_conflict(session, self.collection, self.id, expected)
 
     def absent(self) -> bool:
         if self.expected is not None:
@@ -281,8 +280,8 @@ class RemoveMany(AtomicWrite[int]):
     ids: Sequence[str]
     empty = int
 
-    def __call__(self, connection: Connection) -> int:
-        writer = Writer(connection, self.collection)
+    def __call__(self, session: Session) -> int:
+        writer = Writer(session, self.collection)
         return writer.atomically(lambda: writer.remove_many(self.ids))
 
 
@@ -298,13 +297,13 @@ class Touch(AtomicWrite[bool]):
     slides: bool = False
     empty = bool
 
-    def __call__(self, connection: Connection) -> bool:
-        sql = connection.collection(self.collection).by_id
+    def __call__(self, session: Session) -> bool:
+        sql = session.collection(self.collection).by_id
         parameters = {"id": self.id, "now": now()}
         if self.ttl == FOREVER:
-            return connection.changed(sql.persist, parameters) > 0
+            return session.changed(sql.persist, parameters) > 0
         statement = sql.slide if self.slides else sql.touch
-        return connection.changed(statement, {**parameters, "ttl": self.ttl}) > 0
+        return session.changed(statement, {**parameters, "ttl": self.ttl}) > 0
 
 
 @value_class
@@ -316,10 +315,10 @@ class TouchMany(AtomicWrite[int]):
     ttl: int
     empty = int
 
-    def __call__(self, connection: Connection) -> int:
-        ids = connection.database.compiler.list_parameter(self.ids)
-        sql = connection.collection(self.collection).by_id.touch_many
-        return connection.changed(sql, {"ids": ids, "now": now(), "ttl": self.ttl or None})
+    def __call__(self, session: Session) -> int:
+        ids = session.database.compiler.list_parameter(self.ids)
+        sql = session.collection(self.collection).by_id.touch_many
+        return session.changed(sql, {"ids": ids, "now": now(), "ttl": self.ttl or None})
 
 
 @value_class
@@ -329,8 +328,8 @@ class Purge(AtomicWrite[int]):
     collection: str
     empty = int
 
-    def __call__(self, connection: Connection) -> int:
-        writer = Writer(connection, self.collection)
+    def __call__(self, session: Session) -> int:
+        writer = Writer(session, self.collection)
         return writer.atomically(writer.purge_some)
 
 
@@ -386,8 +385,8 @@ def id_taken(collection: str, id: str) -> DuplicateKey:
 
 
 def version_conflict(
-    connection: Connection, collection: str, id: str, expected: int | None
+    session: Session, collection: str, id: str, expected: int | None
 ) -> VersionConflict:
     """Return the error that names the version which is there instead of the one expected."""
-    found = GetDocument(collection, id)(connection)
+    found = GetDocument(collection, id)(session)
     return VersionConflict(collection, id, expected, None if found is None else found.version)

@@ -1,26 +1,13 @@
-"""Recorded changes of a collection: recording with a transaction, reading, pruning.
-
-The rules:
-
-1. Changes wait in `Recorder.pending` until the transaction commits, or until they are many. A rollback to a savepoint
-   restores what was pending there, also what was recorded since. Within a caller's own transaction, whose end is not seen
-   here, the changes of an operation are recorded when it ends.
-2. A writer that records holds the lock on the collection's entry in the catalogue until the commit is done. So the positions of
-   changes come in the order of commits, and one read sees all changes before the last one it sees. Several entries are
-   locked in the order of their names, against deadlocks.
-3. Surplus changes are deleted after the commit, in a transaction of its own: two transactions that delete the same would be
-   in conflict, which does not concern the user. If that fails, the next write does it, or `Prune`.
-4. A row stands for what was pruned: a read that meets it has lost changes.
-"""
+"""Operations on the recorded changes of a collection: reading and pruning. `recorder` has the rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ..codec import Codec, decode
-from ..document import Document, Invalid, moment, now
+from ..document import Document, Invalid, moment
 from ..errors import (
     ChangesLost,
     DatabaseError,
@@ -32,11 +19,10 @@ from ..errors import (
 from ..expressions.classes import value_class
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
 from ..sql.by_id import PRUNED, FeedStatements
+from .connection import Row
 from .operation import Operation
-
-if TYPE_CHECKING:
-    from .connection import Connection, Row
-
+from .recorder import last_surplus, prune
+from .session import Session
 
 OLDEST: Final = "oldest"
 
@@ -63,14 +49,14 @@ class FindPosition(Operation[ChangePosition]):
     after: str | None
     wanted: ChangeFilter
 
-    def __call__(self, connection: Connection) -> ChangePosition:
-        feed = connection.collection(self.collection).feed
+    def __call__(self, session: Session) -> ChangePosition:
+        feed = session.collection(self.collection).feed
         if feed is None:
             return self.absent()
         self.wanted.check(feed.feed.bodies)
         if self.after is None:
-            return _last(connection, feed)
-        oldest = _oldest(connection, feed)
+            return _last(session, feed)
+        oldest = _oldest(session, feed)
         if self.after == OLDEST:
             return oldest
         position, ours = read_token(self.after, self.collection)
@@ -78,7 +64,7 @@ class FindPosition(Operation[ChangePosition]):
             raise InvalidToken("it is of another collection")
         if position.key != oldest.key or position.number < oldest.number:
             raise ChangesLost(self.collection, self.after, oldest.to_token(self.collection))
-        if position.number > _last(connection, feed).number:
+        if position.number > _last(session, feed).number:
             raise InvalidToken("it is of a later state of the database: was a backup restored?")
         return position
 
@@ -99,16 +85,16 @@ class ReadChanges(Operation[Changes]):
     codec: Codec = field(repr=False)
     atomic = True
 
-    def __call__(self, connection: Connection) -> Changes:
-        feed = connection.collection(self.collection).feed
+    def __call__(self, session: Session) -> Changes:
+        feed = session.collection(self.collection).feed
         if feed is None:
             return self.absent()
         if feed.feed.key != self.position.key:
-            raise self._lost(_oldest(connection, feed))
-        rows = connection.rows(feed.after, {"seq": self.position.number, "limit": self.limit})
+            raise self._lost(_oldest(session, feed))
+        rows = session.rows(feed.after, {"seq": self.position.number, "limit": self.limit})
         if rows and rows[0][1] == PRUNED:
             raise self._lost(self._position(rows[0]))
-        return self._read(rows, ordered=connection.database.ordered_keys)
+        return self._read(rows, ordered=session.database.ordered_keys)
 
     def absent(self) -> Changes:
         raise self._lost(None)
@@ -202,147 +188,20 @@ class LastChange(Operation[ChangePosition | None]):
     collection: str
     atomic = True
 
-    def __call__(self, connection: Connection) -> ChangePosition | None:
-        feed = connection.collection(self.collection).feed
-        return None if feed is None else _last(connection, feed)
+    def __call__(self, session: Session) -> ChangePosition | None:
+        feed = session.collection(self.collection).feed
+        return None if feed is None else _last(session, feed)
 
 
-def _last(connection: Connection, feed: FeedStatements) -> ChangePosition:
-    [(last,)] = connection.rows(feed.last)
+def _last(session: Session, feed: FeedStatements) -> ChangePosition:
+    [(last,)] = session.rows(feed.last)
     return ChangePosition(feed.feed.key, last or 0)
 
 
-def _oldest(connection: Connection, feed: FeedStatements) -> ChangePosition:
+def _oldest(session: Session, feed: FeedStatements) -> ChangePosition:
     """Return the position before all changes that are left."""
-    pruned = [seq for seq, kind in connection.rows(feed.first) if kind == PRUNED]
+    pruned = [seq for seq, kind in session.rows(feed.first) if kind == PRUNED]
     return ChangePosition(feed.feed.key, pruned[0] if pruned else 0)
-
-
-PRUNE_EVERY: Final = 1000
-"""Recorded changes after which a process looks for surplus ones, at most."""
-MAX_PENDING: Final = 10_000
-"""Pending changes, at most."""
-MAX_CHARACTERS: Final = 4 * 2**20
-"""Characters of JSON of pending changes, about."""
-
-
-@value_class
-class PendingChange:
-    """A change that waits for its transaction to commit. Without a row: the feed is dropped, with what was pending for
-    it.
-    """
-
-    collection: str
-    feed: FeedStatements
-    row: dict[str, Any] | None
-
-    @property
-    def characters(self) -> int:
-        """The size of its bodies."""
-        row = self.row or {}
-        return len(row.get("before") or "") + len(row.get("after") or "")
-
-
-class Savepoint:
-    """A savepoint of a transaction: the connection's `handle` of it, and the changes that were pending. After a rollback
-    to it they are pending again, even if they were recorded since: that was undone.
-    """
-
-    __slots__ = ("handle", "length", "pending")
-
-    handle: Any
-    length: int
-    pending: list[PendingChange]
-
-    def __init__(self, handle: Any, pending: list[PendingChange]) -> None:
-        self.handle, self.pending, self.length = handle, pending, len(pending)
-
-
-class Recorder:
-    """What a connection's transaction is to record, and in which feeds it did."""
-
-    __slots__ = ("_characters", "pending", "recorded")
-
-    def __init__(self) -> None:
-        self.pending: list[PendingChange] = []
-        """Replaced, not emptied, when it is recorded: a `Savepoint` may have it."""
-        self._characters = 0
-        self.recorded: dict[str, FeedStatements] = {}
-        """The feeds, by collection, in which something was recorded since the last commit."""
-
-    def add(self, connection: Connection, change: PendingChange) -> None:
-        """Record a change with the transaction."""
-        self.pending.append(change)
-        self._characters += change.characters
-        if len(self.pending) >= MAX_PENDING or self._characters >= MAX_CHARACTERS:
-            self.record(connection)
-
-    def record(self, connection: Connection) -> None:
-        """Write the pending changes into their feeds."""
-        changes, self.pending, self._characters = self.pending, [], 0
-        if changes:
-            self.recorded.update(record(connection, changes))
-
-    def rollback_to(self, savepoint: Savepoint) -> None:
-        """Restore what was pending at a savepoint: that list has only grown."""
-        self.pending = savepoint.pending
-        del self.pending[savepoint.length :]
-        self._characters = sum(each.characters for each in self.pending)
-
-    def clear(self) -> None:
-        """Record nothing: the transaction was rolled back."""
-        self.pending, self._characters, self.recorded = [], 0, {}
-
-
-def record(connection: Connection, changes: Iterable[PendingChange]) -> dict[str, FeedStatements]:
-    """Write changes into their feeds; returns the feeds by collection. Locks in the order of names, see rule 2."""
-    feeds: dict[str, list[PendingChange]] = {}
-    for each in changes:
-        if each.row is None:
-            feeds.pop(each.feed.feed.physical, None)
-        else:
-            feeds.setdefault(each.feed.feed.physical, []).append(each)
-    recorded: dict[str, FeedStatements] = {}
-    for some in sorted(feeds.values(), key=lambda some: some[-1].collection):
-        collection, feed = some[-1].collection, some[-1].feed
-        connection.rows(connection.store.hold, {"name": collection})
-        connection.changed_many(feed.append, [each.row for each in some if each.row is not None])
-        feed.counted += len(some)
-        recorded[collection] = feed
-    return recorded
-
-
-def prunable(feeds: Iterable[FeedStatements]) -> list[FeedStatements]:
-    """Return the feeds in which so much was recorded that there may be surplus changes."""
-    return [each for each in feeds if each.counted >= min(PRUNE_EVERY, 1 + each.feed.limit // 10)]
-
-
-def prune(connection: Connection, feed: FeedStatements) -> bool:
-    """Delete the changes that are too many or too old; returns whether there were any.
-
-    One process does at a time, and another that finds it at work leaves it alone. Each statement must see what was
-    committed before it.
-    """
-    feed.counted = 0
-    if not connection.rows(feed.lock_first):
-        return False
-    last = last_surplus(connection, feed)
-    if last:
-        connection.changed(feed.delete, {"seq": last})
-        connection.changed(feed.mark_pruned, {"seq": last})
-    return last > 0
-
-
-def last_surplus(connection: Connection, feed: FeedStatements) -> int:
-    """Return the position of the last change that is surplus or too old; 0: there are none."""
-    first = connection.rows(feed.first)
-    many = connection.rows(feed.over_limit, {"kept": feed.feed.limit})
-    last: int = many[0][0] if many else 0
-    if feed.feed.age is not None:
-        [(older,)] = connection.rows(feed.older_than, {"since": now() - feed.feed.age})
-        last = max(last, older or 0)
-    pruned = max((seq for seq, kind in first if kind == PRUNED), default=0)
-    return last if last > pruned else 0
 
 
 @value_class
@@ -354,9 +213,9 @@ class Prune(Operation[bool]):
     snapshot = False
     empty = bool
 
-    def __call__(self, connection: Connection) -> bool:
-        feed = connection.collection(self.collection).feed
-        return feed is not None and prune(connection, feed)
+    def __call__(self, session: Session) -> bool:
+        feed = session.collection(self.collection).feed
+        return feed is not None and prune(session, feed)
 
 
 @value_class
@@ -366,6 +225,6 @@ class HasPrunable(Operation[bool]):
     collection: str
     empty = bool
 
-    def __call__(self, connection: Connection) -> bool:
-        feed = connection.collection(self.collection).feed
-        return feed is not None and last_surplus(connection, feed) > 0
+    def __call__(self, session: Session) -> bool:
+        feed = session.collection(self.collection).feed
+        return feed is not None and last_surplus(session, feed) > 0

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ..codec import Codec, canonical, decode
 from ..errors import (
@@ -26,24 +26,12 @@ from ..options import CollectionOptions
 from ..query.index import Index
 from ..sql.schema import REVISION
 from .by_id import body_of
-from .catalogue import (
-    STAGED,
-    Rename,
-    create,
-    drop,
-    existing,
-    has_table,
-    lock_entry,
-    read_entry,
-    read_options,
-    set_options,
-)
+from .catalogue import read_options
+from .collections import STAGED, Rename, create, drop, existing, lock_entry, read_entry, set_options
 from .operation import Operation
 from .read import BEFORE_ALL
-
-if TYPE_CHECKING:
-    from .connection import Connection, DriverConnection
-
+from .schema import has_table
+from .session import DriverSession, Session
 
 BEGINNING: Final = -(2**63)
 """A time before which nothing expired: rows are read whether they have expired or not."""
@@ -126,11 +114,9 @@ class ListStored(Copies):
     names: tuple[str, ...] | None = None
     must_exist: bool = False
 
-    def __call__(self, connection: Connection) -> list[StoredCollection]:
-        sql = connection.store.listing
-        rows = (
-            connection.rows if self.must_exist else partial(connection.catalogue.rows, connection)
-        )
+    def __call__(self, session: Session) -> list[StoredCollection]:
+        sql = session.store.listing
+        rows = session.rows if self.must_exist else session.entries
         found = {
             name: _stored(name, created, text)
             for name, _, created, text in rows(sql)
@@ -172,8 +158,8 @@ class CountStored(Operation[Counts]):
     atomic = True
     empty = partial(Counts, 0, 0)
 
-    def __call__(self, connection: Connection) -> Counts:
-        [found] = connection.rows(connection.collection(self.collection).by_id.counts)
+    def __call__(self, session: Session) -> Counts:
+        [found] = session.rows(session.collection(self.collection).by_id.counts)
         return Counts(*found)
 
 
@@ -188,9 +174,9 @@ class ReadStored(Operation[StoredRows]):
     atomic = True
     empty = partial(StoredRows, [], [])
 
-    def __call__(self, connection: Connection) -> StoredRows:
+    def __call__(self, session: Session) -> StoredRows:
         parameters = {"seq": self.after, "limit": self.limit, "now": self.now}
-        found = connection.rows(connection.collection(self.collection).by_id.copies, parameters)
+        found = session.rows(session.collection(self.collection).by_id.copies, parameters)
         rows = [
             StoredRow(id, body_of(self.collection, id, text, decode), *columns)
             for _, id, text, *columns in found
@@ -212,15 +198,15 @@ class WriteStored(Operation[int]):
     truncate: bool = False
     writes = True
 
-    def __call__(self, connection: Connection) -> int:
-        statements = connection.collection(self.collection).by_id
+    def __call__(self, session: Session) -> int:
+        statements = session.collection(self.collection).by_id
         if self.truncate:
-            connection.changed(statements.remove_after, {"seq": self.after})
+            session.changed(statements.remove_after, {"seq": self.after})
         if not self.rows:
             return self.after
         parameters = [{**each._asdict(), "body": self._text(each)} for each in self.rows]
-        connection.changed_many(statements.insert_copies, parameters)
-        there = ReadStored(self.collection, self.after, len(self.rows) + 1)(connection)
+        session.changed_many(statements.insert_copies, parameters)
+        there = ReadStored(self.collection, self.after, len(self.rows) + 1)(session)
         for given, line, found in zip(self.rows, self.lines, there.rows, strict=False):
             if line != found.line():
                 raise CopyFailed(
@@ -259,8 +245,8 @@ class BeginCopy(Copies):
     restoring: Restoring | None = None
     writes = True
 
-    def __call__(self, connection: Connection) -> None:
-        listing = connection.rows(connection.store.listing)
+    def __call__(self, session: Session) -> None:
+        listing = session.rows(session.store.listing)
         there = {row[0]: read_options(row[0], row[3]).copy_of for row in listing}
         if self.restoring is not None and not self.restoring.replace:
             self._check_absent([name for name in there if not name.endswith(STAGED)])
@@ -268,8 +254,8 @@ class BeginCopy(Copies):
             name = each.name if self.restoring is None else f"{each.name}{STAGED}"
             if there.get(name) != each.source:
                 if self.restoring is not None:
-                    drop(connection, name)
-                _create_copy(connection, name, each)
+                    drop(session, name)
+                _create_copy(session, name, each)
 
     def _check_absent(self, there: list[str]) -> None:
         whole = self.restoring is not None and self.restoring.whole
@@ -279,11 +265,11 @@ class BeginCopy(Copies):
                 raise CollectionExists(name, RESTORE_ADVICE)
 
 
-def _create_copy(connection: Connection, name: str, entry: StoredCollection) -> None:
+def _create_copy(session: Session, name: str, entry: StoredCollection) -> None:
     options = replace(entry.parsed(), indexes=(), copy_of=entry.source)
-    if connection.database.distributed is None:
+    if session.database.distributed is None:
         options = replace(options, distributed=False)
-    if not create(connection, name, options, entry.created_at):
+    if not create(session, name, options, entry.created_at):
         raise CollectionExists(name, COPY_ADVICE)
 
 
@@ -299,25 +285,25 @@ class EndCopy(Copies):
     snapshot = False
     """What others write is seen once their collection is locked."""
 
-    def __call__(self, connection: Connection) -> None:
+    def __call__(self, session: Session) -> None:
         for entry, counts in self.copied:
             name = entry.name
             if self.restoring is not None:
-                _check_staged(connection, entry, counts)
+                _check_staged(session, entry, counts)
                 if self.restoring.replace:
-                    drop(connection, name)
-                Rename(f"{name}{STAGED}", name)(connection)
-            _, options = existing(name, lock_entry(connection, name, readers=False))
-            set_options(connection, name, replace(options, copy_of=""))
-            connection.catalogue.forget(name)
+                    drop(session, name)
+                Rename(f"{name}{STAGED}", name)(session)
+            _, options = existing(name, lock_entry(session, name, readers=False))
+            set_options(session, name, replace(options, copy_of=""))
+            session.catalogue.forget(name)
 
 
-def _check_staged(connection: Connection, entry: StoredCollection, counts: Counts) -> None:
+def _check_staged(session: Session, entry: StoredCollection, counts: Counts) -> None:
     staged = f"{entry.name}{STAGED}"
-    locked = lock_entry(connection, staged, readers=False)
+    locked = lock_entry(session, staged, readers=False)
     if locked is None or locked[1].copy_of != entry.source:
         raise CopyFailed(entry.name, OTHER_RESTORE)
-    check_counts(entry.name, CountStored(staged)(connection), counts)
+    check_counts(entry.name, CountStored(staged)(session), counts)
 
 
 @value_class
@@ -327,38 +313,36 @@ class DropStaged(Copies):
     entries: tuple[StoredCollection, ...]
     writes = True
 
-    def __call__(self, connection: Connection) -> None:
+    def __call__(self, session: Session) -> None:
         for each in self.entries:
             name = f"{each.name}{STAGED}"
-            there = read_entry(connection, name)
+            there = read_entry(session, name)
             if there is not None and there[1].copy_of == each.source:
-                drop(connection, name)
+                drop(session, name)
 
 
 @value_class
 class BackUp(Copies):
-    """Copy the database to that of another connection, some `pages` at a time, in one snapshot. `report` is called
+    """Copy the database to that of another session, some `pages` at a time, in one snapshot. `report` is called
     with the number of pages that are done, and of all.
     """
 
-    target: DriverConnection
+    target: DriverSession
     pages: int
     report: Callable[[int, int], object]
 
-    def __call__(self, connection: Connection) -> None:
-        connection.catalogue.rows(
-            connection, connection.store.listing
-        )  # the snapshot begins with the first statement
+    def __call__(self, session: Session) -> None:
+        session.entries(session.store.listing)  # the snapshot begins with the first statement
 
         def progress(_status: int, remaining: int, total: int) -> None:
             self.report(total - remaining, total)
 
-        source: Any = connection  # both kinds have the driver's
+        source: Any = session  # both kinds have the driver's
         source.driver.backup(self.target.driver, pages=self.pages, progress=progress, sleep=0)
-        if not connection.catalogue.exists:  # a backup has the tables nevertheless
-            for sql in connection.store.create_all():
+        if not session.catalogue.exists:  # a backup has the tables nevertheless
+            for sql in session.store.create_all():
                 self.target.command(sql)
-            self.target.changed(connection.store.stamp, {"revision": REVISION})
+            self.target.changed(session.store.stamp, {"revision": REVISION})
 
 
 class Checksum(NamedTuple):
@@ -372,14 +356,14 @@ class Checksum(NamedTuple):
 
 @value_class
 class Seal(Copies):
-    """Record checksums in the database of another connection, a backup."""
+    """Record checksums in the database of another session, a backup."""
 
-    target: DriverConnection
+    target: DriverSession
     checksums: tuple[Checksum, ...]
 
-    def __call__(self, connection: Connection) -> None:
-        store = connection.store
-        for setting in connection.database.backups.sealing_settings:
+    def __call__(self, session: Session) -> None:
+        store = session.store
+        for setting in session.database.backups.sealing_settings:
             self.target.command(setting)
         with self.target.transaction(write=True):
             self.target.changed(store.create_checksums)
@@ -392,10 +376,10 @@ class Seal(Copies):
 class ReadChecksums(Copies):
     """Read the checksums of a backup; None if it has none."""
 
-    def __call__(self, connection: Connection) -> dict[str, Checksum] | None:
-        if not has_table(connection, connection.store.checksums):
+    def __call__(self, session: Session) -> dict[str, Checksum] | None:
+        if not has_table(session, session.store.checksums):
             return None
-        rows = connection.rows(connection.store.select_checksums)
+        rows = session.rows(session.store.select_checksums)
         return {row[0]: Checksum(*row) for row in rows}
 
 
@@ -403,7 +387,7 @@ class ReadChecksums(Copies):
 class FindDamage(Copies):
     """Return a damage of the database's file; None if there is none."""
 
-    def __call__(self, connection: Connection) -> str | None:
-        probe = connection.database.backups.integrity_probe
-        [(found,), *_] = [("ok",)] if probe is None else connection.rows(probe)
+    def __call__(self, session: Session) -> str | None:
+        probe = session.database.backups.integrity_probe
+        [(found,), *_] = [("ok",)] if probe is None else session.rows(probe)
         return None if found == "ok" else str(found)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import field
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from ..codec import Codec, Decode, decode
 from ..document import Document, Page, check_id, first_after, is_plain_id, metadatum, now
@@ -50,9 +50,7 @@ from .read import (
     popped,
     returned,
 )
-
-if TYPE_CHECKING:
-    from .connection import Connection
+from .session import Session
 
 
 @value_class
@@ -71,22 +69,22 @@ class Find(Operation[list[Document]]):
     atomic = True
     empty = list
 
-    def __call__(self, connection: Connection) -> list[Document]:
-        statements = connection.collection(self.collection)
+    def __call__(self, session: Session) -> list[Document]:
+        statements = session.collection(self.collection)
         sort = statements.plan_order(self.filter) if self.sort is None else self.sort
         if not sort.fields:
             query = statements.select(self.filter)
             limit = NO_LIMIT if self.limit is None else self.limit
             with suppress(Inexact):
                 if not query.residual:
-                    rows = connection.select(query, self.filter, skip=self.skip, limit=limit)
+                    rows = session.select(query, self.filter, skip=self.skip, limit=limit)
                     if self.projection is None:
                         return documents_of(rows, self.collection, self.decode)
                     documents = (as_document(row[1:], self.collection) for row in popped(rows))
-                    return list(returned(connection, self, documents))
-        reader = SortedReader(connection, self.collection, self.filter, sort)
+                    return list(returned(session, self, documents))
+        reader = SortedReader(session, self.collection, self.filter, sort)
         found = reader.window(self.skip, self.limit)
-        return list(returned(connection, self, (document for _, document in found)))
+        return list(returned(session, self, (document for _, document in found)))
 
 
 @value_class
@@ -105,11 +103,11 @@ class FindIdRange(Operation[list[Document]]):
     atomic = True
     empty = list
 
-    def __call__(self, connection: Connection) -> list[Document]:
-        sql, first, end = connection.collection(self.collection).id_range(self.direction)
+    def __call__(self, session: Session) -> list[Document]:
+        sql, first, end = session.collection(self.collection).id_range(self.direction)
         limit = NO_LIMIT if self.limit is None else self.limit
         given = {"now": now(), first: self.first, end: self.end, "skip": self.skip, "limit": limit}
-        rows = connection.rows(sql, given)
+        rows = session.rows(sql, given)
         return documents_of(rows, self.collection, self.decode)
 
 
@@ -123,10 +121,10 @@ class FindByIds(Operation[list[Document]]):
     atomic = True
     empty = list
 
-    def __call__(self, connection: Connection) -> list[Document]:
-        statement = connection.collection(self.collection).by_id.documents
-        listed = connection.database.compiler.list_parameter(self.ids)
-        rows = connection.rows(statement, {"ids": listed, "now": now()})
+    def __call__(self, session: Session) -> list[Document]:
+        statement = session.collection(self.collection).by_id.documents
+        listed = session.database.compiler.list_parameter(self.ids)
+        rows = session.rows(statement, {"ids": listed, "now": now()})
         return documents_of(rows, self.collection, self.decode)
 
 
@@ -144,13 +142,13 @@ class FindPage(Operation[Page]):
     atomic = True
     empty = partial(Page, ())
 
-    def __call__(self, connection: Connection) -> Page:
-        key = connection.collection(self.collection).options.cursor_key
+    def __call__(self, session: Session) -> Page:
+        key = session.collection(self.collection).options.cursor_key
         after = None if self.after is None else unseal(self.after, key, self.filter, self.sort)
-        reader = SortedReader(connection, self.collection, self.filter, self.sort)
+        reader = SortedReader(session, self.collection, self.filter, self.sort)
         found = reader.page(after, self.limit + 1)
         page = found[: self.limit]
-        parts = tuple(returned(connection, self, (document for _, document in page)))
+        parts = tuple(returned(session, self, (document for _, document in page)))
         if len(found) <= self.limit:
             return Page(parts)
         return Page(parts, seal(reader.position(page[-1]), key, self.filter, self.sort))
@@ -168,7 +166,7 @@ class FindIdPrefixes(Operation[list[str]]):
     atomic = True
     empty = list
 
-    def __call__(self, connection: Connection) -> list[str]:
+    def __call__(self, session: Session) -> list[str]:
         following, first = first_after(self.delimiter), self.prefix
         if self.after is not None:
             end = self.after.find(self.delimiter, self._start)
@@ -176,8 +174,8 @@ class FindIdPrefixes(Operation[list[str]]):
         window = {"now": now(), "limit": NO_LIMIT if self.limit is None else self.limit}
         bounds = {"first": first, "end": first_after(self.prefix), "start": self._start + 1}
         cut = {"delimiter": self.delimiter, "following": following, "least": _LEAST}
-        sql = connection.collection(self.collection).by_id.first_ids
-        return [self._beginning(id) for (id,) in connection.rows(sql, window | bounds | cut)]
+        sql = session.collection(self.collection).by_id.first_ids
+        return [self._beginning(id) for (id,) in session.rows(sql, window | bounds | cut)]
 
     @property
     def _start(self) -> int:
@@ -199,14 +197,14 @@ class FindIds(Operation[list[str]]):
     atomic = True
     empty = list
 
-    def __call__(self, connection: Connection) -> list[str]:
-        query = connection.collection(self.collection).ids(self.filter)
+    def __call__(self, session: Session) -> list[str]:
+        query = session.collection(self.collection).ids(self.filter)
         if query.residual:
-            with connection.transaction(write=False):
-                found = matching(connection, self.collection, self.filter)
+            with session.transaction(write=False):
+                found = matching(session, self.collection, self.filter)
                 return sorted(document.id for _, document in found)[: self.limit]
         limit = NO_LIMIT if self.limit is None else self.limit
-        rows = connection.select(query, self.filter, limit=limit)
+        rows = session.select(query, self.filter, limit=limit)
         return [id for (id,) in rows]
 
 
@@ -219,17 +217,17 @@ class Count(Operation[int]):
     atomic = True
     empty = int
 
-    def __call__(self, connection: Connection) -> int:
-        statements = connection.collection(self.collection)
+    def __call__(self, session: Session) -> int:
+        statements = session.collection(self.collection)
         query = statements.count(self.filter)
         if query.residual:
-            with connection.transaction(write=False):
-                return sum(1 for _ in matching(connection, self.collection, self.filter))
+            with session.transaction(write=False):
+                return sum(1 for _ in matching(session, self.collection, self.filter))
         try:
-            [row] = connection.select(query, self.filter)
+            [row] = session.select(query, self.filter)
         except Inexact:
             query = statements.count(self.filter, indexed=False)
-            [row] = connection.select(query, self.filter)
+            [row] = session.select(query, self.filter)
         return int(row[0])
 
 
@@ -242,39 +240,37 @@ class Distinct(Operation[list[Any]]):
     filter: Filter
     empty = list
 
-    def __call__(self, connection: Connection) -> list[Any]:
-        ordered = connection.database.ordered_keys
+    def __call__(self, session: Session) -> list[Any]:
+        ordered = session.database.ordered_keys
         found: dict[Hashable, tuple[int, Any]] = {}
-        for seq, value in self._found(connection):
+        for seq, value in self._found(session):
             key = key_of(value, ordered=ordered)
             if key not in found or seq < found[key][0]:
                 found[key] = seq, value
         return sorted((value for _, value in found.values()), key=sort_key(ordered))
 
-    def _found(self, connection: Connection) -> Iterator[tuple[int, Any]]:
+    def _found(self, session: Session) -> Iterator[tuple[int, Any]]:
         """Yield values, each behind the position of the document it is from."""
         field = self.field
         if isinstance(field, str):
-            for seq, document in matching(connection, self.collection, self.filter):
+            for seq, document in matching(session, self.collection, self.filter):
                 yield seq, metadatum(document, field)
             return
-        query = connection.collection(self.collection).distinct(self.filter, field.keys)
-        if query.residual or not connection.database.ordering.can_order(field.keys):
-            for seq, document in matching(connection, self.collection, self.filter):
+        query = session.collection(self.collection).distinct(self.filter, field.keys)
+        if query.residual or not session.database.ordering.can_order(field.keys):
+            for seq, document in matching(session, self.collection, self.filter):
                 yield from ((seq, each) for each in distinct_values(document.body, field.keys))
             return
-        for seq, text in popped(connection.select(query, self.filter)):
+        for seq, text in popped(session.select(query, self.filter)):
             yield seq, decode(text)
-        yield from self._within_arrays(connection, field.keys)
+        yield from self._within_arrays(session, field.keys)
 
-    def _within_arrays(
-        self, connection: Connection, keys: tuple[str, ...]
-    ) -> Iterator[tuple[int, Any]]:
+    def _within_arrays(self, session: Session, keys: tuple[str, ...]) -> Iterator[tuple[int, Any]]:
         """Yield the values of the documents with an array on the way to the field, which are read in batches."""
-        query = connection.collection(self.collection).bodies_with_array(self.filter, keys)
+        query = session.collection(self.collection).bodies_with_array(self.filter, keys)
         after, limit, more = BEFORE_ALL, FIRST_BATCH, True
         while more:
-            rows = connection.select(query, self.filter, seq=after, limit=limit)
+            rows = session.select(query, self.filter, seq=after, limit=limit)
             for seq, text in rows:
                 yield from ((seq, each) for each in distinct_values(decode(text), keys))
             more = len(rows) == limit
@@ -398,13 +394,13 @@ class ReadSorted(Operation[SortedBatch]):
     decode: Decode = field(default=decode, repr=False)
     empty = partial(SortedBatch, [])
 
-    def __call__(self, connection: Connection) -> SortedBatch:
-        reader = SortedReader(connection, self.collection, self.filter, self.sort)
+    def __call__(self, session: Session) -> SortedBatch:
+        reader = SortedReader(session, self.collection, self.filter, self.sort)
         if self.after is None and not reader.has_index():
             return SortedBatch([], ids=reader.ids())
         found = reader.page(self.after, self.limit)
         after = reader.position(found[-1]) if len(found) == self.limit else None
-        parts = returned(connection, self, (document for _, document in found))
+        parts = returned(session, self, (document for _, document in found))
         return SortedBatch(list(parts), after)
 
 
@@ -470,47 +466,47 @@ class Explain(Operation[Explanation]):
     limit: int | None = None
     atomic = True  # in a transaction that has read a table of its coordinator, Citus explains none
 
-    def __call__(self, connection: Connection) -> Explanation:
-        statements = connection.collection(self.collection)
+    def __call__(self, session: Session) -> Explanation:
+        statements = session.collection(self.collection)
         sort = statements.plan_order(self.filter) if self.sort is None else self.sort
         query = statements.select(self.filter, sort)
-        arrays = bool(query.guard) and self._has_arrays(connection, query)
+        arrays = bool(query.guard) and self._has_arrays(session, query)
         in_batches = self.limit is not None and statements.has_index(self.filter, sort)
         by_sql = statements.can_order(self.filter, sort) and not arrays
         by_sql = by_sql and (in_batches or not query.residual)
         if not by_sql:
             query = statements.select(self.filter, NATURAL, indexed=False)
-        return self._explained(connection, query, sort, arrays=arrays, by_sql=by_sql)
+        return self._explained(session, query, sort, arrays=arrays, by_sql=by_sql)
 
     def absent(self) -> Explanation:
         raise CollectionNotFound(self.collection)
 
-    def _has_arrays(self, connection: Connection, query: Query) -> bool:
+    def _has_arrays(self, session: Session, query: Query) -> bool:
         if query.arrays is not None:
-            return connection.finds(query.arrays, self.filter)
-        rows = connection.rows(query.sql, query.parameters(self.filter, skip=0, limit=0))
+            return session.finds(query.arrays, self.filter)
+        rows = session.rows(query.sql, query.parameters(self.filter, skip=0, limit=0))
         return bool(rows[0][0])
 
     def _explained(
         self,
-        connection: Connection,
+        session: Session,
         query: Query,
         sort: Sort,
         *,
         arrays: bool,
         by_sql: bool,
     ) -> Explanation:
-        statements = connection.collection(self.collection)
-        database, limit = connection.database, NO_LIMIT if self.limit is None else self.limit
+        statements = session.collection(self.collection)
+        database, limit = session.database, NO_LIMIT if self.limit is None else self.limit
         parameters = query.parameters(self.filter, skip=self.skip, limit=limit)
-        rows = connection.rows(database.compiler.explain + query.sql, parameters)
+        rows = session.rows(database.compiler.explain + query.sql, parameters)
         plan: Plan = database.compiler.plan(rows, statements.table)
         walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}
         stops = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
         scans = (plan.scans or bool(walked)) and not stops
         missing = None
         if arrays or (plan.sorts and sort.fields) or (plan.scans and scans):
-            missing = self._missing_index(connection, statements, sort, arrays=arrays)
+            missing = self._missing_index(session, statements, sort, arrays=arrays)
         return Explanation(
             sql=query.sql,
             parameters=parameters,
@@ -526,16 +522,14 @@ class Explain(Operation[Explanation]):
         )
 
     def _missing_index(
-        self, connection: Connection, statements: Statements, sort: Sort, *, arrays: bool
+        self, session: Session, statements: Statements, sort: Sort, *, arrays: bool
     ) -> Index | None:
         """Return an index that would help: of arrays where there are some, if the database has such indexes."""
         existing = statements.options.indexes
         keys = next(indexable_keys(self.filter), None)
-        if keys is not None and connection.database.ordering.can_order(keys):
-            arrays = arrays or connection.finds(
-                statements.has_array(self.filter, keys), self.filter
-            )
-        if arrays and not connection.database.indexes_arrays:
+        if keys is not None and session.database.ordering.can_order(keys):
+            arrays = arrays or session.finds(statements.has_array(self.filter, keys), self.filter)
+        if arrays and not session.database.indexes_arrays:
             return None
         return missing_index(self.filter, sort, existing, arrays=arrays)
 

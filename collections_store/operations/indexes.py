@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from .. import codec
 from ..document import Document
@@ -17,15 +17,13 @@ from ..query.filter import Filter
 from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
 from ..query.matcher import matches, value_at
 from ..query.sort import key_of
-from .catalogue import Entry, check_readable, existing, lock_entry, read_entry, set_options
+from ..sql.dialects.protocols import Database
+from .catalogue import check_readable
+from .collections import Entry, existing, lock_entry, read_entry, set_options
 from .find import Find
 from .operation import Operation, Written
 from .read import matching
-
-if TYPE_CHECKING:
-    from ..sql.dialects.protocols import Database
-    from .connection import Connection
-
+from .session import Session
 
 Key: TypeAlias = tuple[Any, ...]
 
@@ -39,14 +37,14 @@ class CreateIndex(Operation[str]):
     writes = True
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> str:
-        present = _read(connection, self.collection)[1]
+    def __call__(self, session: Session) -> str:
+        present = _read(session, self.collection)[1]
         if self._exists(present):
             return self.index.name  # without waiting for a lock
-        self._check(connection.database, present)
-        table, options = _lock(connection, self.collection, readers=False)
+        self._check(session.database, present)
+        table, options = _lock(session, self.collection, readers=False)
         if not self._exists(options):
-            _Indexes(connection, self.collection, table, options).add(self.index)
+            _Indexes(session, self.collection, table, options).add(self.index)
         return self.index.name
 
     def _check(self, database: Database, options: CollectionOptions) -> None:
@@ -83,14 +81,14 @@ class DropIndex(Operation[bool]):
     writes = True
     empty = bool
 
-    def __call__(self, connection: Connection) -> bool:
-        if _read(connection, self.collection)[1].find(self.name) is None:
+    def __call__(self, session: Session) -> bool:
+        if _read(session, self.collection)[1].find(self.name) is None:
             return False
-        table, options = _lock(connection, self.collection, readers=True)
+        table, options = _lock(session, self.collection, readers=True)
         index = options.find(self.name)
         if index is None:
             return False
-        _Indexes(connection, self.collection, table, options).remove(index)
+        _Indexes(session, self.collection, table, options).remove(index)
         return True
 
 
@@ -102,8 +100,8 @@ class ListIndexes(Operation[list[Index]]):
     atomic = True
     empty = list
 
-    def __call__(self, connection: Connection) -> list[Index]:
-        return list(_read(connection, self.collection)[1].indexes)
+    def __call__(self, session: Session) -> list[Index]:
+        return list(_read(session, self.collection)[1].indexes)
 
 
 @value_class
@@ -117,8 +115,8 @@ class IsDeclared(Operation[bool]):
     atomic = True
     empty = bool
 
-    def __call__(self, connection: Connection) -> bool:
-        _, options = _read(connection, self.collection)
+    def __call__(self, session: Session) -> bool:
+        _, options = _read(session, self.collection)
         is_set = self.settings.apply(options) == options
         versions = {None, *(version for version, _ in options.versions)}
         return (
@@ -140,12 +138,12 @@ class DeclareVersion(Operation[None]):
     writes = True
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> None:
-        if self._is_done(_read(connection, self.collection)[1]):
+    def __call__(self, session: Session) -> None:
+        if self._is_done(_read(session, self.collection)[1]):
             return  # without waiting for a lock
-        table, options = _lock(connection, self.collection, readers=self.only)
+        table, options = _lock(session, self.collection, readers=self.only)
         if not self._is_done(options):
-            indexes = _Indexes(connection, self.collection, table, options)
+            indexes = _Indexes(session, self.collection, table, options)
             indexes.set_version(self.version, only=self.only)
 
     def _is_done(self, options: CollectionOptions) -> bool:
@@ -162,13 +160,13 @@ class FindDuplicate(Operation[DuplicateKey | None]):
     collection: str
     physical: str
     index: Index | None = None
-    refused: Callable[[Connection], Written] | None = field(default=None, repr=False)
+    refused: Callable[[Session], Written] | None = field(default=None, repr=False)
 
-    def __call__(self, connection: Connection) -> DuplicateKey | None:
-        options = _read(connection, self.collection)[1]
+    def __call__(self, session: Session) -> DuplicateKey | None:
+        options = _read(session, self.collection)[1]
         known = (each for each in options.indexes if each.physical == self.physical)
         index = self.index or next(known, None)
-        found = None if index is None else next(self._found(connection, index), None)
+        found = None if index is None else next(self._found(session, index), None)
         if index is None or found is None:
             return None
         document, key = found
@@ -176,45 +174,45 @@ class FindDuplicate(Operation[DuplicateKey | None]):
         hidden = tuple(str(path) for path in index.paths if _has_array(document, path.keys[:-1]))
         return DuplicateKey(self.collection, index.name, values, document.id, hidden)
 
-    def _found(self, connection: Connection, index: Index) -> Iterator[tuple[Document, Key]]:
+    def _found(self, session: Session, index: Index) -> Iterator[tuple[Document, Key]]:
         """Yield documents with keys that others have."""
         seen: set[Any] = set()
         written: set[str] = set()
-        for document in self._documents(connection):
+        for document in self._documents(session):
             written.add(document.id)
             if not _is_in(index, document):
                 continue
             key = _key(document, index)
-            comparable = self._comparable(connection, key)
-            if comparable in seen or self._is_taken(connection, index, written, key):
+            comparable = self._comparable(session, key)
+            if comparable in seen or self._is_taken(session, index, written, key):
                 yield document, key
             seen.add(comparable)
 
-    def _comparable(self, connection: Connection, key: Key) -> Any:
+    def _comparable(self, session: Session, key: Key) -> Any:
         """Return a value that is equal for keys that are the same to the index."""
-        ordered = connection.database.ordered_keys
+        ordered = session.database.ordered_keys
         return tuple(_hashable(value, ordered) for value in key)
 
-    def _documents(self, connection: Connection) -> Iterator[Document]:
+    def _documents(self, session: Session) -> Iterator[Document]:
         if self.refused is not None:
-            texts = self.refused(connection)
+            texts = self.refused(session)
             yield from (Document(id, codec.decode(text)) for id, text in texts)
             return
-        for _, document in matching(connection, self.collection, Filter()):
+        for _, document in matching(session, self.collection, Filter()):
             yield document
 
-    def _is_taken(self, connection: Connection, index: Index, written: set[str], key: Key) -> bool:
+    def _is_taken(self, session: Session, index: Index, written: set[str], key: Key) -> bool:
         """Return whether a document has the key that is not overwritten itself."""
         if self.refused is None:
             return False
         where = () if index.where is None else (index.where.condition,)
         fields = (_has(path, value) for path, value in zip(index.paths, key, strict=True))
-        comparable = self._comparable(connection, key)
-        others = Find(self.collection, Filter(And((*fields, *where))))(connection)
+        comparable = self._comparable(session, key)
+        others = Find(self.collection, Filter(And((*fields, *where))))(session)
         return any(
             other.id not in written
             and _is_in(index, other)
-            and self._comparable(connection, _key(other, index)) == comparable
+            and self._comparable(session, _key(other, index)) == comparable
             for other in others
         )
 
@@ -230,10 +228,10 @@ class _Indexes:
     """The indexes of a collection that is locked."""
 
     def __init__(
-        self, connection: Connection, collection: str, table: str, options: CollectionOptions
+        self, session: Session, collection: str, table: str, options: CollectionOptions
     ) -> None:
-        self._connection, self._collection, self._options = connection, collection, options
-        self._statements = connection.store.indexes(table)
+        self._connection, self._collection, self._options = session, collection, options
+        self._statements = session.store.indexes(table)
 
     def add(self, index: Index) -> None:
         """Create an index, and the array guards of its fields."""
@@ -282,13 +280,13 @@ class _Indexes:
         self._connection.catalogue.forget(self._collection)
 
 
-def _read(connection: Connection, collection: str) -> Entry:
-    return existing(collection, read_entry(connection, collection))
+def _read(session: Session, collection: str) -> Entry:
+    return existing(collection, read_entry(session, collection))
 
 
-def _lock(connection: Connection, collection: str, *, readers: bool) -> Entry:
-    entry = existing(collection, lock_entry(connection, collection, readers=readers))
-    check_readable(connection, collection, entry[1])
+def _lock(session: Session, collection: str, *, readers: bool) -> Entry:
+    entry = existing(collection, lock_entry(session, collection, readers=readers))
+    check_readable(session, collection, entry[1])
     return entry
 
 

@@ -8,12 +8,9 @@ from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from ..errors import CollectionsStoreError
 from ..expressions.classes import value_class
-
-if TYPE_CHECKING:
-    from .connection import Connection
-
+from .catalogue import CollectionAbsent
+from .session import Session
 
 T_co = TypeVar("T_co", covariant=True)
 Written: TypeAlias = Iterable[tuple[str, str]]
@@ -52,7 +49,7 @@ class Operation(Generic[T_co]):
     empty: Callable[[], Any] = NoneType
     """Returns its result where the collection does not exist."""
 
-    def __call__(self, connection: Connection) -> T_co:
+    def __call__(self, session: Session) -> T_co:
         """Execute it, and return its result."""
         raise NotImplementedError
 
@@ -65,7 +62,7 @@ class Operation(Generic[T_co]):
         """Return the result where the collection does not exist; not called if `creates_collection`."""
         return type(self).empty()  # type: ignore[no-any-return]
 
-    def written(self, connection: Connection) -> Written:  # noqa: ARG002
+    def written(self, session: Session) -> Written:  # noqa: ARG002
         """Return what it was to write when a unique index refused it: the error names the duplicate by that."""
         return ()
 
@@ -74,14 +71,6 @@ class Operation(Generic[T_co]):
         inserted none. If a unique index refuses the new one and the query finds another, the operation runs again.
         """
         return None
-
-
-class CollectionAbsent(CollectionsStoreError):
-    """The collection `name` does not exist."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no collection {name!r}")
-        self.name = name
 
 
 T = TypeVar("T")
@@ -111,13 +100,13 @@ class Work(Operation[Any]):
         """All of them."""
         return self.names
 
-    def __call__(self, connection: Connection) -> Any:
-        return self.function(partial(_run, connection))
+    def __call__(self, session: Session) -> Any:
+        return self.function(partial(_run, session))
 
 
-def _run(connection: Connection, operation: Any) -> Any:
+def _run(session: Session, operation: Any) -> Any:
     try:
-        return operation(connection)
+        return operation(session)
     except CollectionAbsent:
         if operation.creates_collection:
             raise

@@ -52,8 +52,8 @@ from ..options import Settings, check_choice, check_version
 from ..query.index import Index
 from .bulk import MAX_ROWS, BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, written_body
-from .catalogue import AS_IT_IS, Configure
 from .changes import HasPrunable, Prune
+from .collections import AS_IT_IS, Configure
 from .indexes import CreateIndex, DeclareVersion, IsDeclared, ListIndexes
 from .operation import Operation, Steps
 from .size import SMALL, room_left

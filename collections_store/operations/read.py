@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from ..codec import Decode, decode, spell
 from ..document import Document, new_document
@@ -39,10 +39,7 @@ from ..sql.select import Query
 from .by_id import as_document, raise_unless_skipped
 from .connection import Inexact
 from .operation import Operation
-
-if TYPE_CHECKING:
-    from .connection import Connection
-
+from .session import Session
 
 Positioned: TypeAlias = tuple[int, Document]
 """A document behind its position in natural order."""
@@ -99,12 +96,12 @@ def documents_of(rows: list[Any], collection: str, decode: Decode) -> list[Docum
 
 
 def returned(
-    connection: Connection, operation: ReadsDocuments, documents: Iterable[Document]
+    session: Session, operation: ReadsDocuments, documents: Iterable[Document]
 ) -> Iterable[Document]:
     """Return documents, whose bodies are plain JSON, as the operation returns them."""
     filter, projection = operation.filter, operation.projection
     if projection is not None:
-        ordered = connection.database.ordered_keys
+        ordered = session.database.ordered_keys
         return (projection.apply(each, filter, ordered=ordered) for each in documents)
     if operation.decode is decode:
         return documents
@@ -150,12 +147,10 @@ class ReadBatch(Operation[Batch]):
     atomic = True
     empty = partial(Batch, (), (), None)
 
-    def __call__(self, connection: Connection) -> Batch:
-        query = connection.collection(self.collection).select(
-            self.filter, NATURAL, 0, indexed=False
-        )
+    def __call__(self, session: Session) -> Batch:
+        query = session.collection(self.collection).select(self.filter, NATURAL, 0, indexed=False)
         window = {"seq": self.after, "skip": 0, "limit": self.limit}
-        rows = connection.select(query, self.filter, **window)
+        rows = session.select(query, self.filter, **window)
         after = rows[-1][0] if len(rows) == self.limit else None
         characters = sum([len(row[2]) for row in rows])
         positions = [row[0] for row in rows]
@@ -165,7 +160,7 @@ class ReadBatch(Operation[Batch]):
             )
         documents: Iterable[Document] = (as_document(row[1:], self.collection) for row in rows)
         if query.residual:
-            rest, ordered = query.rest(self.filter), connection.database.ordered_keys
+            rest, ordered = query.rest(self.filter), session.database.ordered_keys
             found = [
                 (position, each)
                 for position, each in zip(positions, documents, strict=True)
@@ -173,7 +168,7 @@ class ReadBatch(Operation[Batch]):
             ]
             positions = [position for position, _ in found]
             documents = (each for _, each in found)
-        parts = returned(connection, self, documents)
+        parts = returned(session, self, documents)
         names_only = self.projection is None or self.projection.names_fields_only
         if query.residual or not names_only:
             parts = list(parts)  # what can fail does so within the operation
@@ -217,27 +212,27 @@ def next_limit(limit: int, characters: int) -> int:
 
 
 def matching(
-    connection: Connection, collection: str, filter: Filter, after: int = BEFORE_ALL
+    session: Session, collection: str, filter: Filter, after: int = BEFORE_ALL
 ) -> Iterator[Positioned]:
     """Yield the documents that match past a position, in natural order; memory stays constant."""
     batches = NaturalBatches(collection, filter, after=after)
     while (operation := batches.next()) is not None:
-        batch = operation(connection)
+        batch = operation(session)
         yield from zip(batch.positions, batch.documents, strict=True)
         batches.advance(batch)
 
 
 def locked(
-    connection: Connection, collection: str, filter: Filter, found: list[Document]
+    session: Session, collection: str, filter: Filter, found: list[Document]
 ) -> list[Document]:
     """Lock the documents that were found until the transaction ends, and return those that still match, as they are now,
     in the same order.
     """
-    database = connection.database
+    database = session.database
     if database.single_writer or not found:
         return found
-    statements = connection.collection(collection).by_id
-    rows = connection.lock(statements, statements.lock_many, [each.id for each in found])
+    statements = session.collection(collection).by_id
+    rows = session.lock(statements, statements.lock_many, [each.id for each in found])
     current = {row[0]: as_document(row, collection) for row in rows}
     same = (current[each.id] for each in found if each.id in current)
     return [each for each in same if matches(filter, each, ordered=database.ordered_keys)]
@@ -256,11 +251,11 @@ class Unorderable(Exception):
 class SortedReader:
     """Reads the documents of a collection that match, in an order."""
 
-    def __init__(self, connection: Connection, collection: str, filter: Filter, sort: Sort) -> None:
-        self._connection, self._collection = connection, collection
+    def __init__(self, session: Session, collection: str, filter: Filter, sort: Sort) -> None:
+        self._connection, self._collection = session, collection
         self._filter, self._sort = filter, sort
-        self._database = connection.database
-        self._statements = connection.collection(collection)
+        self._database = session.database
+        self._statements = session.collection(collection)
         self._order = self._statements.order(sort)
         self._in_sql = self._statements.can_order(filter, sort)
         self._in_body = [isinstance(field.target, Path) for field in sort.fields]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..expressions.classes import value_class
 from ..options import Options
 from .operation import Operation
-
-if TYPE_CHECKING:
-    from .connection import Connection
+from .session import Session
 
 
 class Server(NamedTuple):
@@ -36,8 +34,8 @@ class IdentifyServer(Operation[Server]):
     collection = ""
     atomic = True
 
-    def __call__(self, connection: Connection) -> Server:
-        return Server(*connection.rows(connection.database.replication.server)[0])
+    def __call__(self, session: Session) -> Server:
+        return Server(*session.rows(session.database.replication.server)[0])
 
 
 @value_class
@@ -48,10 +46,8 @@ class ReadPosition(Operation[LogPosition]):
     collection = ""
     atomic = True
 
-    def __call__(self, connection: Connection) -> LogPosition:
-        return LogPosition(
-            *connection.rows(connection.database.replication.position(self.options))[0]
-        )
+    def __call__(self, session: Session) -> LogPosition:
+        return LogPosition(*session.rows(session.database.replication.position(self.options))[0])
 
 
 @value_class
@@ -62,7 +58,7 @@ class HasReplayed(Operation[bool]):
     collection = ""
     atomic = True
 
-    def __call__(self, connection: Connection) -> bool:
-        sql = connection.database.replication.has_replayed
-        [(has_replayed,)] = connection.rows(sql, self.position._asdict())
+    def __call__(self, session: Session) -> bool:
+        sql = session.database.replication.has_replayed
+        [(has_replayed,)] = session.rows(sql, self.position._asdict())
         return has_replayed is True

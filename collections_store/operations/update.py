@@ -52,11 +52,8 @@ from .read import (
     matching,
     returned,
 )
+from .session import Session
 from .write import MAX_ATTEMPTS, Writer, lifetime
-
-if TYPE_CHECKING:
-    from .connection import Connection
-
 
 EVERYTHING: Final = Filter()
 Answer: TypeAlias = Literal["result", "before", "after"]
@@ -156,22 +153,22 @@ class ModifyOne(_Update):
     _inserted: list[str] = field(default_factory=list, repr=False)
     atomic = True
 
-    def __call__(self, connection: Connection) -> Any:
-        writer = Writer(connection, self.collection)
-        work = partial(self._modified, connection, writer)
+    def __call__(self, session: Session) -> Any:
+        writer = Writer(session, self.collection)
+        work = partial(self._modified, session, writer)
         return writer.atomically(work, always=self.answer == "after")
 
-    def written(self, _: Connection) -> Written:
+    def written(self, _: Session) -> Written:
         return self._written.items()
 
-    def _modified(self, connection: Connection, writer: Writer) -> Any:
-        ordered = connection.database.ordered_keys
+    def _modified(self, session: Session, writer: Writer) -> Any:
+        ordered = session.database.ordered_keys
         for _ in range(MAX_ATTEMPTS):
-            found = self._found(connection)
+            found = self._found(session)
             if found is None:
                 if not self.modification.upsert:
                     return UpdateResult(0, 0) if self.answer == "result" else None
-                inserted = self._insert(connection, writer)
+                inserted = self._insert(session, writer)
                 if inserted is None:
                     continue
                 result = UpdateResult(0, 0, inserted, version=1)
@@ -179,7 +176,7 @@ class ModifyOne(_Update):
                 document = current(self.modification.codec, self.collection, found)
                 text = self.modification.changed_text(document, self.filter, ordered=ordered)
                 if self.answer != "result":
-                    self._check_answer(connection, found, found, text)
+                    self._check_answer(session, found, found, text)
                 if text is not None:
                     self._remember(found.id, text)
                     if not writer.rewrite(found, text):
@@ -188,15 +185,15 @@ class ModifyOne(_Update):
                 result = UpdateResult(1, changed, version=found.version + changed)
             if self.answer == "result":
                 return result
-            return self._answered(connection, found, result.upserted_id)
+            return self._answered(session, found, result.upserted_id)
         raise changed_by_others(self)
 
-    def _found(self, connection: Connection) -> Document | None:
+    def _found(self, session: Session) -> Document | None:
         if self.id is None:
-            some = Find(self.collection, self.filter, self.sort, limit=1)(connection)
+            some = Find(self.collection, self.filter, self.sort, limit=1)(session)
             found = some[0] if some else None
         else:
-            found = GetDocument(self.collection, self.id)(connection)
+            found = GetDocument(self.collection, self.id)(session)
         if self.expected is not None:
             version = None if found is None else found.version
             id = self.id if found is None else found.id
@@ -204,37 +201,37 @@ class ModifyOne(_Update):
                 raise VersionConflict(self.collection, id, self.expected, version)
         return found
 
-    def _insert(self, connection: Connection, writer: Writer) -> str | None:
+    def _insert(self, session: Session, writer: Writer) -> str | None:
         """Insert what an upsert does; None: another document was there first."""
         wanted = seed_id(self.filter) if self.id is None else self.id
         id = new_id() if wanted is None else check_id(wanted)
-        ordered = connection.database.ordered_keys
+        ordered = session.database.ordered_keys
         text = self.modification.inserted_text(id, self.filter, ordered=ordered)
-        self._check_answer(connection, None, Document(id, None), text)
+        self._check_answer(session, None, Document(id, None), text)
         self._remember(id, text, inserted=self.id is None)
         if writer.insert(id, text, None):
             return id
-        if self._found(connection) is None:
+        if self._found(session) is None:
             raise id_taken(self.collection, id)
         return None
 
     def _check_answer(
-        self, connection: Connection, before: Document | None, known: Document, text: str | None
+        self, session: Session, before: Document | None, known: Document, text: str | None
     ) -> None:
         """Raise what is wrong with the projection, or with a stored body, before anything is written."""
         if self.projection is None and self.decode is decode:
             return
         after = known if text is None else replace(known, body=decode(text))
-        _answered(connection, self, before if self.answer == "before" else after)
+        _answered(session, self, before if self.answer == "before" else after)
 
     def _answered(
-        self, connection: Connection, before: Document | None, inserted: str | None
+        self, session: Session, before: Document | None, inserted: str | None
     ) -> Document | None:
         answer = before
         if self.answer == "after":
             id = before.id if before is not None else inserted
-            answer = None if id is None else GetDocument(self.collection, id)(connection)
-        return _answered(connection, self, answer)
+            answer = None if id is None else GetDocument(self.collection, id)(session)
+        return _answered(session, self, answer)
 
 
 @value_class
@@ -252,36 +249,36 @@ class ModifyMany(_Update):
     _inserted: list[str] = field(default_factory=list, repr=False)
     snapshot = False
 
-    def __call__(self, connection: Connection) -> UpdateResult:
+    def __call__(self, session: Session) -> UpdateResult:
         self._written.clear()
         self._inserted.clear()
-        writer = Writer(connection, self.collection)
+        writer = Writer(session, self.collection)
         matched = modified = 0
         batches = NaturalBatches(self.collection, self.filter)
         while (read := batches.next()) is not None:
-            batch = list(batches.advance(read(connection)))
-            found = locked(connection, self.collection, self.filter, batch)
-            modified += writer.rewrite_batch(self._changed(connection, found))
+            batch = list(batches.advance(read(session)))
+            found = locked(session, self.collection, self.filter, batch)
+            modified += writer.rewrite_batch(self._changed(session, found))
             matched += len(found)
         if matched or not self.modification.upsert:
             return UpdateResult(matched, modified)
         shared: dict[str, Any] = {"_written": self._written, "_inserted": self._inserted}
         only = ModifyOne(self.collection, self.modification, self.filter, **shared)
-        result: UpdateResult = only(connection)
+        result: UpdateResult = only(session)
         return result
 
-    def written(self, connection: Connection) -> Written:
+    def written(self, session: Session) -> Written:
         """Compute it again, from what is there after the rollback: the texts would fill the memory."""
         if self._inserted:
             return self._written.items()
-        every = (doc for _, doc in matching(connection, self.collection, self.filter))
-        return ((document.id, text) for document, text in self._changed(connection, every))
+        every = (doc for _, doc in matching(session, self.collection, self.filter))
+        return ((document.id, text) for document, text in self._changed(session, every))
 
     def _changed(
-        self, connection: Connection, documents: Iterable[Document]
+        self, session: Session, documents: Iterable[Document]
     ) -> Iterator[tuple[Document, str]]:
         """Yield the documents that change, with the texts of their new bodies."""
-        ordered = connection.database.ordered_keys
+        ordered = session.database.ordered_keys
         for document in documents:
             ours = current(self.modification.codec, self.collection, document)
             text = self.modification.changed_text(ours, self.filter, ordered=ordered)
@@ -299,31 +296,31 @@ class FindAndDelete(AtomicWrite[Document | None]):
     projection: Projection | None = None
     decode: Decode = field(default=decode, repr=False)
 
-    def __call__(self, connection: Connection) -> Document | None:
-        writer = Writer(connection, self.collection)
-        return writer.atomically(lambda: self._deleted(connection, writer))
+    def __call__(self, session: Session) -> Document | None:
+        writer = Writer(session, self.collection)
+        return writer.atomically(lambda: self._deleted(session, writer))
 
-    def _deleted(self, connection: Connection, writer: Writer) -> Document | None:
+    def _deleted(self, session: Session, writer: Writer) -> Document | None:
         find = Find(self.collection, self.filter, self.sort, limit=1)
         for _ in range(MAX_ATTEMPTS):
-            found = find(connection)
+            found = find(session)
             if not found:
                 return None
-            answer = _answered(connection, self, found[0])
+            answer = _answered(session, self, found[0])
             if writer.remove_document(found[0]):
                 return answer
         raise changed_by_others(self)
 
 
 def _answered(
-    connection: Connection, operation: ReadsDocuments, document: Document | None
+    session: Session, operation: ReadsDocuments, document: Document | None
 ) -> Document | None:
     if document is None:
         return None
     if operation.projection is None and operation.decode is not decode:
         body = written_body(operation.collection, document.id, document.body, operation.decode)
         return replace(document, body=body)
-    [answer] = returned(connection, operation, [document])
+    [answer] = returned(session, operation, [document])
     return answer
 
 
@@ -347,22 +344,22 @@ class Increment(AtomicWrite[Any]):
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> Any:
-        writer = Writer(connection, self.collection)
-        if self._is_one_statement(connection, writer):
+    def __call__(self, session: Session) -> Any:
+        writer = Writer(session, self.collection)
+        if self._is_one_statement(session, writer):
             sql = writer.statements.by_id.increment(self.path.keys)
             life = lifetime(None, writer.statements.options.ttl)
             limits = {"by": self.by, "size": self.codec.max_bytes - GROWTH}
             row = {"id": self.id, "body": self._new_text(), **life, **limits}
-            rows = connection.rows(sql, row)
+            rows = session.rows(sql, row)
             if rows:
                 return decode(rows[0][0])
-        return writer.atomically(partial(self._read_and_write, connection, writer))
+        return writer.atomically(partial(self._read_and_write, session, writer))
 
-    def written(self, _: Connection) -> Written:
+    def written(self, _: Session) -> Written:
         return self._written.items()
 
-    def _is_one_statement(self, connection: Connection, writer: Writer) -> bool:
+    def _is_one_statement(self, session: Session, writer: Writer) -> bool:
         """Return whether SQL can express it, and a failure would show what is wrong."""
         statements = writer.statements
         if (
@@ -374,11 +371,11 @@ class Increment(AtomicWrite[Any]):
         if type(self.by) is not int or abs(self.by) > MAX_OPERAND:
             return False
         fits = isinstance(self.initial, float) or abs(self.initial) <= MAX_OPERAND
-        return fits and connection.database.ordering.can_order(self.path.keys)
+        return fits and session.database.ordering.can_order(self.path.keys)
 
-    def _read_and_write(self, connection: Connection, writer: Writer) -> Any:
+    def _read_and_write(self, session: Session, writer: Writer) -> Any:
         for _ in range(MAX_ATTEMPTS):
-            found = GetDocument(self.collection, self.id)(connection)
+            found = GetDocument(self.collection, self.id)(session)
             if found is None:
                 text = self._new_text()
                 done = writer.insert(self.id, text, None)
@@ -451,11 +448,11 @@ class DeleteFirst(Operation[DeleteResult]):
     writes = True
     empty = partial(DeleteResult, 0)
 
-    def __call__(self, connection: Connection) -> DeleteResult:
-        writer = Writer(connection, self.collection)
+    def __call__(self, session: Session) -> DeleteResult:
+        writer = Writer(session, self.collection)
         find = Find(self.collection, self.filter, None, limit=1)
         for _ in range(MAX_ATTEMPTS):
-            found = find(connection)
+            found = find(session)
             if not found or writer.remove_document(found[0]):
                 return DeleteResult(len(found))
         raise changed_by_others(self)
@@ -470,35 +467,35 @@ class DeleteMatching(Operation[DeleteResult]):
     writes = True
     empty = partial(DeleteResult, 0)
 
-    def __call__(self, connection: Connection) -> DeleteResult:
-        writer = Writer(connection, self.collection)
-        query = writer.statements.delete(self.filter, indexed=not self._has_arrays(connection))
+    def __call__(self, session: Session) -> DeleteResult:
+        writer = Writer(session, self.collection)
+        query = writer.statements.delete(self.filter, indexed=not self._has_arrays(session))
         has_feed = writer.statements.feed is not None
         if query.residual or (has_feed and writer.statements.database.is_distributed):
-            return DeleteResult(self._by_ids(connection, writer))
+            return DeleteResult(self._by_ids(session, writer))
         if has_feed:
-            return DeleteResult(self._recorded(connection, writer, query))
-        return DeleteResult(connection.changed(query.sql, query.parameters(self.filter)))
+            return DeleteResult(self._recorded(session, writer, query))
+        return DeleteResult(session.changed(query.sql, query.parameters(self.filter)))
 
-    def _has_arrays(self, connection: Connection) -> bool:
+    def _has_arrays(self, session: Session) -> bool:
         """Return whether the statement would be wrong in the indexed form."""
-        guard = connection.collection(self.collection).guard(self.filter)
-        return guard is not None and connection.finds(guard, self.filter)
+        guard = session.collection(self.collection).guard(self.filter)
+        return guard is not None and session.finds(guard, self.filter)
 
-    def _by_ids(self, connection: Connection, writer: Writer) -> int:
+    def _by_ids(self, session: Session, writer: Writer) -> int:
         """Delete what the matcher finds, in batches."""
-        found = (document for _, document in matching(connection, self.collection, self.filter))
+        found = (document for _, document in matching(session, self.collection, self.filter))
         total = 0
         while batch := list(islice(found, DELETE_BATCH)):
-            ours = locked(connection, self.collection, self.filter, batch)
+            ours = locked(session, self.collection, self.filter, batch)
             total += writer.remove_many([each.id for each in ours]) if ours else 0
         return total
 
-    def _recorded(self, connection: Connection, writer: Writer, query: Query) -> int:
+    def _recorded(self, session: Session, writer: Writer, query: Query) -> int:
         """Delete what must be recorded, in batches."""
         total, after = 0, BEFORE_ALL
         while True:
-            rows = sorted(connection.select(query, self.filter, seq=after, limit=DELETE_BATCH))
+            rows = sorted(session.select(query, self.filter, seq=after, limit=DELETE_BATCH))
             total += writer.removed(row[1:] for row in rows)
             if len(rows) < DELETE_BATCH:
                 return total

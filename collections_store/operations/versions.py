@@ -26,14 +26,13 @@ from ..sql.dialects.protocols import UniqueViolated
 from .aggregate import Aggregate
 from .bulk import BulkBatch, Together, attempt
 from .by_id import Insert, Rewrite, as_document
+from .connection import Row
 from .find import Count, Distinct, Find, FindPage, ReadSorted
 from .operation import Operation, Written
 from .read import Batch, ReadBatch
+from .session import Session
 from .update import DeleteFirst, DeleteMatching, FindAndDelete, ModifyMany, ModifyOne
 from .write import Writer
-
-if TYPE_CHECKING:
-    from .connection import Connection, Row
 
 
 @value_class
@@ -61,15 +60,15 @@ class OfVersion(Operation[Any]):
         """That of the operation."""
         return self.operation.collection
 
-    def __call__(self, connection: Connection) -> Any:
-        check_versions(connection, self.collection, self.version)
-        return self.operation(connection)
+    def __call__(self, session: Session) -> Any:
+        check_versions(session, self.collection, self.version)
+        return self.operation(session)
 
     def absent(self) -> Any:
         return self.operation.absent()
 
-    def written(self, connection: Connection) -> Written:
-        return self.operation.written(connection)
+    def written(self, session: Session) -> Written:
+        return self.operation.written(session)
 
     def missed(self) -> Operation[list[Any]] | None:
         return self.operation.missed()
@@ -113,10 +112,10 @@ def _has_fields(filter: Filter) -> bool:
     return not all(isinstance(each, Metadata) for each in every_conjunct(filter.condition))
 
 
-def check_versions(connection: Connection, collection: str, version: int) -> None:
+def check_versions(session: Session, collection: str, version: int) -> None:
     """Raise `DocumentsOutdated` or `DocumentTooNew` if a document has another schema version."""
-    sql = connection.collection(collection).versions(version).any
-    for id, text in connection.rows(sql, {"now": now()}):
+    sql = session.collection(collection).versions(version).any
+    for id, text in session.rows(sql, {"now": now()}):
         found = int(text) if text is not None and text.isdecimal() else 1
         if found > version:
             raise DocumentTooNew(found, version, collection, id)
@@ -131,8 +130,8 @@ class CheckVersions(Operation[None]):
     version: int
     atomic = True
 
-    def __call__(self, connection: Connection) -> None:
-        check_versions(connection, self.collection, self.version)
+    def __call__(self, session: Session) -> None:
+        check_versions(session, self.collection, self.version)
 
 
 @value_class
@@ -144,9 +143,9 @@ class CountOutdated(Operation[int]):
     atomic = True
     empty = int
 
-    def __call__(self, connection: Connection) -> int:
-        sql = connection.collection(self.collection).versions(self.version).count
-        return int(connection.rows(sql, {"now": now()})[0][0])
+    def __call__(self, session: Session) -> int:
+        sql = session.collection(self.collection).versions(self.version).count
+        return int(session.rows(sql, {"now": now()})[0][0])
 
 
 @value_class
@@ -160,10 +159,10 @@ class ReadOutdated(Operation[Batch]):
     atomic = True
     empty = partial(Batch, (), (), None)
 
-    def __call__(self, connection: Connection) -> Batch:
-        sql = connection.collection(self.collection).versions(self.version).some
+    def __call__(self, session: Session) -> Batch:
+        sql = session.collection(self.collection).versions(self.version).some
         window = {"seq": self.after, "limit": self.limit, "now": now()}
-        rows = connection.rows(sql, window)
+        rows = session.rows(sql, window)
         after = rows[-1][0] if len(rows) == self.limit else None
         documents = [as_document(row[1:], self.collection) for row in rows]
         return Batch(documents, (), after, sum(len(row[2]) for row in rows))
@@ -184,31 +183,31 @@ class WriteUpgraded(Operation[list[Refused]]):
     writes = True
     empty = list
 
-    def __call__(self, connection: Connection) -> list[Refused]:
+    def __call__(self, session: Session) -> list[Refused]:
         try:
-            with connection.savepoint():
-                if self._all_unchanged(connection):
-                    Writer(connection, self.collection).rewrite_batch(self.upgraded)
+            with session.savepoint():
+                if self._all_unchanged(session):
+                    Writer(session, self.collection).rewrite_batch(self.upgraded)
                     return []
         except TransactionConflict:
             pass  # one was changed meanwhile
-        except connection.database.errors.types() as error:
-            if not isinstance(connection.database.errors.translate(error), UniqueViolated):
+        except session.database.errors.types() as error:
+            if not isinstance(session.database.errors.translate(error), UniqueViolated):
                 raise
-        return list(self._one_by_one(connection))
+        return list(self._one_by_one(session))
 
-    def _all_unchanged(self, connection: Connection) -> bool:
+    def _all_unchanged(self, session: Session) -> bool:
         """Lock the documents, and return whether they are as they were read."""
         ids = [each.id for each, _ in self.upgraded]
-        statements = connection.collection(self.collection).by_id
-        rows: list[Row] = connection.lock(statements, statements.lock_many, ids)
+        statements = session.collection(self.collection).by_id
+        rows: list[Row] = session.lock(statements, statements.lock_many, ids)
         found = {(row[0], row[2], row[3]) for row in rows}
         return found >= {(each.id, each.version, each.created_us) for each, _ in self.upgraded}
 
-    def _one_by_one(self, connection: Connection) -> Iterable[Refused]:
+    def _one_by_one(self, session: Session) -> Iterable[Refused]:
         for document, text in self.upgraded:
             try:
-                attempt(connection, Rewrite(self.collection, document, text))
+                attempt(session, Rewrite(self.collection, document, text))
             except CollectionsStoreError as error:
                 if isinstance(error, TransactionConflict):
                     raise
@@ -233,11 +232,11 @@ class Quarantine(Operation[bool]):
         """Both."""
         return self.collection, self.target
 
-    def __call__(self, connection: Connection) -> bool:
+    def __call__(self, session: Session) -> bool:
         expires = self.document.expires_us
         ttl = None if expires is None else max(1, expires - now())
-        connection.collection(self.target)  # it is created before anything is removed
-        if not Writer(connection, self.collection).remove_document(self.document):
+        session.collection(self.target)  # it is created before anything is removed
+        if not Writer(session, self.collection).remove_document(self.document):
             return False
-        Insert(self.target, self.document.id, self.text, ttl, unique=True)(connection)
+        Insert(self.target, self.document.id, self.text, ttl, unique=True)(session)
         return True

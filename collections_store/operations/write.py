@@ -6,17 +6,14 @@ A `Writer` increments versions, purges expired documents that are in the way, an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ..codec import Codec
 from ..document import Document, now
 from ..errors import CollectionsStoreError, TransactionConflict
 from ..sql.select import Statements
-from .changes import PendingChange
-
-if TYPE_CHECKING:
-    from .connection import Connection
-
+from .recorder import PendingChange
+from .session import Session
 
 T = TypeVar("T")
 Rewritten: TypeAlias = tuple[Document, str]
@@ -40,9 +37,9 @@ class Writer:
 
     keeps_before: bool
 
-    def __init__(self, connection: Connection, collection: str) -> None:
-        self._connection, self._collection = connection, collection
-        self.statements: Statements = connection.collection(collection)
+    def __init__(self, session: Session, collection: str) -> None:
+        self._connection, self._collection = session, collection
+        self.statements: Statements = session.collection(collection)
         self._sql, self._feed = self.statements.by_id, self.statements.feed
         bodies = None if self._feed is None else self._feed.feed.bodies
         self._keeps_after, self.keeps_before = bodies in {"after", "both"}, bodies == "both"

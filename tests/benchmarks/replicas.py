@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from postgres_cluster import Cluster, cluster, template, wait_until
 
 from collections_store import Store
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 
 ROUNDS, CALLS = 40, 50
 
@@ -31,8 +31,8 @@ class Port(Operation[int]):
     collection = "people"
     atomic = True
 
-    def __call__(self, connection: Connection) -> int:
-        [(port,)] = connection.rows("SELECT inet_server_port()")
+    def __call__(self, session: Session) -> int:
+        [(port,)] = session.rows("SELECT inet_server_port()")
         return int(port)
 
 

@@ -22,7 +22,7 @@ from collections_store import (
     Store,
     was_committed,
 )
-from collections_store.operations.catalogue import Configure
+from collections_store.operations.collections import Configure
 from collections_store.operations.indexes import CreateIndex, DeclareVersion
 
 

@@ -31,7 +31,7 @@ from collections_store import (
     VersionConflict,
     document,
 )
-from collections_store.operations import changes as recordings
+from collections_store.operations import recorder as recordings
 from collections_store.operations import update as queries
 from collections_store.operations.operation import Operation
 from collections_store.query.change import ChangePosition, read_token

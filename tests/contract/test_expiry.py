@@ -12,7 +12,7 @@ from backends import Backend
 from conftest import Clock
 
 from collections_store import DuplicateKey, InvalidOption, Store, VersionConflict
-from collections_store.operations.catalogue import FindTable
+from collections_store.operations.collections import FindTable
 
 SECOND = 1_000_000
 

@@ -18,8 +18,8 @@ from collections_store import (
     UpdateMany,
     UpgradeFailed,
 )
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 
 
 def split_name(body: Any) -> Any:
@@ -533,10 +533,10 @@ class ExplainStatement(Operation[Any]):
     statement: str
     collection: str = "people"
 
-    def __call__(self, connection: Connection) -> Any:
-        statements, compiler = connection.collection(self.collection), connection.database.compiler
+    def __call__(self, session: Session) -> Any:
+        statements, compiler = session.collection(self.collection), session.database.compiler
         sql = compiler.explain + getattr(statements.versions(3), self.statement)
-        rows = connection.rows(sql, {"now": 0, "seq": 0, "limit": 50})
+        rows = session.rows(sql, {"now": 0, "seq": 0, "limit": 50})
         return compiler.plan(rows, statements.table).lines
 
 

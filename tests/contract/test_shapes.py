@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from collections_store import Filter, Store
-from collections_store.operations.catalogue import FindTable
+from collections_store.operations.collections import FindTable
 from collections_store.sql.select import SHAPES_CACHED
 
 SECRET = "a value that is nobody's business"

@@ -31,8 +31,8 @@ from collections_store import (
 )
 from collections_store.engine.jobs import Flag
 from collections_store.operations.by_id import Get, Put
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,10 @@ class Increment(Operation[int]):
     writes = True
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> int:
-        number = int(Get(self.collection, self.id, 0)(connection))
+    def __call__(self, session: Session) -> int:
+        number = int(Get(self.collection, self.id, 0)(session))
         time.sleep(self.pause)
-        Put(self.collection, self.id, str(number + 1))(connection)
+        Put(self.collection, self.id, str(number + 1))(session)
         return number + 1
 
 

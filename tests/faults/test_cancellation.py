@@ -33,8 +33,8 @@ from collections_store.aio.bridge import note_job
 from collections_store.engine.executor import Abandoned
 from collections_store.engine.jobs import Job
 from collections_store.expressions.budget import checked_by
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation, Work
+from collections_store.operations.session import Session
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Slow(Operation[Any]):
     collection: str = "things"
     atomic = True
 
-    def __call__(self, connection: Connection) -> Any:
-        return connection.rows(self.sql)
+    def __call__(self, session: Session) -> Any:
+        return session.rows(self.sql)
 
 
 SLOW = {

@@ -19,7 +19,7 @@ from psycopg import sql
 
 from collections_store import AsyncStore, Change, DatabaseUnavailable, Store, StoreClosed, changes
 from collections_store.engine import workers as sweeper
-from collections_store.operations.catalogue import ListPurgeable
+from collections_store.operations.collections import ListPurgeable
 
 __all__ = ["stop_processes"]
 LONG = 60.0

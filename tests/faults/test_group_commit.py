@@ -15,8 +15,8 @@ from backends import Backend
 from faults.losing import Proxy
 
 from collections_store import AsyncStore, Collection, DatabaseError, DatabaseUnavailable, Store
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Broken(Operation[None]):
     atomic = True
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> None:
-        connection.changed("DELETE FROM there_is WHERE no = 'such column")
+    def __call__(self, session: Session) -> None:
+        session.changed("DELETE FROM there_is WHERE no = 'such column")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Refuse(Operation[None]):
     atomic = True
     creates_collection = True
 
-    def __call__(self, connection: Connection) -> None:
+    def __call__(self, session: Session) -> None:
         raise ZeroDivisionError
 
 

@@ -19,8 +19,8 @@ from selection import WHOLE
 
 from collections_store import AsyncStore, Store, VersionConflict
 from collections_store.engine import replicas
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 
 
 class ServingPort(Operation[int]):
@@ -28,8 +28,8 @@ class ServingPort(Operation[int]):
 
     collection = "things"
 
-    def __call__(self, connection: Connection) -> int:
-        [(port,)] = connection.rows("SELECT inet_server_port()")
+    def __call__(self, session: Session) -> int:
+        [(port,)] = session.rows("SELECT inet_server_port()")
         return int(port)
 
 
@@ -637,6 +637,6 @@ SLEEPING = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(%' AND st
 class Slow(ServingPort):
     """As its base; takes a while on a replica."""
 
-    def __call__(self, connection: Connection) -> int:
-        connection.rows("SELECT CASE WHEN pg_is_in_recovery() THEN pg_sleep(60) END")
-        return super().__call__(connection)
+    def __call__(self, session: Session) -> int:
+        session.rows("SELECT CASE WHEN pg_is_in_recovery() THEN pg_sleep(60) END")
+        return super().__call__(session)

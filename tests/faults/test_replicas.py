@@ -16,8 +16,8 @@ from collections_store import (
     Transaction,
 )
 from collections_store.dialogues import Dialogues
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 
 
 class Setting(Operation[str]):
@@ -28,8 +28,8 @@ class Setting(Operation[str]):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __call__(self, connection: Connection) -> str:
-        [(value,)] = connection.rows("SELECT current_setting(%(name)s)", {"name": self.name})
+    def __call__(self, session: Session) -> str:
+        [(value,)] = session.rows("SELECT current_setting(%(name)s)", {"name": self.name})
         return str(value)
 
 

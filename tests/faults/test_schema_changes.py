@@ -11,7 +11,7 @@ from faults.test_change_feed import InThread, wait_for_a_lock
 
 from collections_store import Change, ChangesLost, Collection, Store
 from collections_store.engine import executor as execution
-from collections_store.operations.catalogue import ListCollections
+from collections_store.operations.collections import ListCollections
 from collections_store.operations.operation import Operation
 
 

@@ -25,8 +25,8 @@ from collections_store import (
     Store,
     was_committed,
 )
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class SlowChange(Operation[None]):
     collection: str = "things"
     atomic = True
 
-    def __call__(self, connection: Connection) -> None:
-        connection.command("CREATE TEMPORARY TABLE slow AS SELECT 1 AS n FROM pg_sleep(3)")
+    def __call__(self, session: Session) -> None:
+        session.command("CREATE TEMPORARY TABLE slow AS SELECT 1 AS n FROM pg_sleep(3)")
 
 
 @pytest.fixture(scope="module")

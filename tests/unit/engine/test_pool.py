@@ -16,7 +16,7 @@ from postgres_cluster import wait_until
 
 from collections_store import DatabaseBusy, DatabaseError, DatabaseUnavailable, Store, StoreClosed
 from collections_store.engine.pool import PING_AFTER, ConnectionPool
-from collections_store.operations.connection import DriverConnection
+from collections_store.operations.session import DriverSession
 from collections_store.sql.dialects.postgresql import connections
 
 
@@ -140,7 +140,7 @@ def test_a_connection_whose_setup_failed_is_closed(postgres_backend: Any) -> Non
     url = sa.make_url(postgres_backend.url).update_query_dict({"application_name": name})
 
     def interrupt(frame: Any, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code is DriverConnection.command.__code__:
+        if event == "call" and frame.f_code is DriverSession.command.__code__:
             sys.setprofile(None)
             raise KeyboardInterrupt
 

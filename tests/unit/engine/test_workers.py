@@ -15,8 +15,8 @@ from collections_store.engine.group_commit import MAX_GROUP, GroupCommit
 from collections_store.engine.jobs import Job
 from collections_store.engine.permits import TransactionPermit
 from collections_store.engine.workers import Workers
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Nothing(Operation[None]):
     writes = True
     atomic = True
 
-    def __call__(self, connection: Connection) -> None:
+    def __call__(self, session: Session) -> None:
         raise AssertionError
 
 

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from collections_store import Store
-from collections_store.operations import changes as recording
+from collections_store.operations import recorder as recording
 from collections_store.operations.by_id import Put
-from collections_store.operations.catalogue import Configure
-from collections_store.operations.connection import DriverConnection
+from collections_store.operations.collections import Configure
+from collections_store.operations.session import DriverSession
 from collections_store.options import Settings
 from collections_store.sql.dialects.sqlite import filters as sqlite_filters
 
 
 @pytest.fixture
-def connection() -> Iterator[DriverConnection]:
+def connection() -> Iterator[DriverSession]:
     with Store("sqlite://") as store:
         store.create_collection("things", changes=True)
         store["things"].put("a", 1)
@@ -27,19 +27,19 @@ def connection() -> Iterator[DriverConnection]:
         pool.release(lease)
 
 
-def put(connection: DriverConnection, *ids: str) -> None:
+def put(connection: DriverSession, *ids: str) -> None:
     for id in ids:
         Put("things", id, "1")(connection)
 
 
-def recorded(connection: DriverConnection) -> list[str]:
+def recorded(connection: DriverSession) -> list[str]:
     """Return the ids of the changes that were recorded."""
     feed = connection.collection("things").feed
     assert feed is not None
     return [row[2] for row in connection.rows(feed.after, {"seq": 0, "limit": 100})]
 
 
-def test_pending_changes_are_recorded_by_the_commit(connection: DriverConnection) -> None:
+def test_pending_changes_are_recorded_by_the_commit(connection: DriverSession) -> None:
     connection.begin_transaction("repeatable read")
     put(connection, "b")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
@@ -59,7 +59,7 @@ def test_pending_changes_are_recorded_by_the_commit(connection: DriverConnection
     connection.reset()
 
 
-def test_changes_rolled_back_are_not_recorded(connection: DriverConnection) -> None:
+def test_changes_rolled_back_are_not_recorded(connection: DriverSession) -> None:
     notified: list[list[str]] = []
 
     def listen(collections: Iterable[str]) -> None:
@@ -79,7 +79,7 @@ def test_changes_rolled_back_are_not_recorded(connection: DriverConnection) -> N
     assert (recorded(connection), notified) == (["a", "z"], [["things"]])
 
 
-def test_a_commit_can_be_prevented(connection: DriverConnection) -> None:
+def test_a_commit_can_be_prevented(connection: DriverSession) -> None:
     def reject() -> None:
         raise ZeroDivisionError
 
@@ -92,7 +92,7 @@ def test_a_commit_can_be_prevented(connection: DriverConnection) -> None:
         pass
 
 
-def test_a_lost_savepoint_rolls_back_the_transaction(connection: DriverConnection) -> None:
+def test_a_lost_savepoint_rolls_back_the_transaction(connection: DriverSession) -> None:
     connection.begin_transaction("repeatable read")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
         connection.rollback()  # as a full disk would do
@@ -112,7 +112,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_many_changes_are_recorded_before_the_commit(connection: DriverConnection) -> None:
+def test_many_changes_are_recorded_before_the_commit(connection: DriverSession) -> None:
     connection.begin_transaction("repeatable read")
     put(connection, "b", "c")
     assert len(connection.recorder.pending) == 2
@@ -125,7 +125,7 @@ def test_many_changes_are_recorded_before_the_commit(connection: DriverConnectio
 
 
 @pytest.mark.usefixtures("few")
-def test_changes_recorded_before_the_commit_are_rolled_back(connection: DriverConnection) -> None:
+def test_changes_recorded_before_the_commit_are_rolled_back(connection: DriverSession) -> None:
     connection.begin_transaction("repeatable read")
     put(connection, "b", "c")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
@@ -145,7 +145,7 @@ def test_changes_recorded_before_the_commit_are_rolled_back(connection: DriverCo
 
 
 def test_large_bodies_are_recorded_before_the_commit(
-    connection: DriverConnection, monkeypatch: pytest.MonkeyPatch
+    connection: DriverSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Configure("things", Settings(bodies="both"))(connection)
     monkeypatch.setattr(recording, "MAX_CHARACTERS", 10)

@@ -7,8 +7,8 @@ import pytest
 import sqlalchemy as sa
 
 from collections_store import AsyncStore, InvalidOption, Store
-from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
+from collections_store.operations.session import Session
 
 
 class PageCache(Operation[Any]):
@@ -16,8 +16,8 @@ class PageCache(Operation[Any]):
 
     atomic = True
 
-    def __call__(self, connection: Connection) -> Any:
-        return connection.rows("PRAGMA cache_size")[0][0]
+    def __call__(self, session: Session) -> Any:
+        return session.rows("PRAGMA cache_size")[0][0]
 
 
 @pytest.mark.parametrize(

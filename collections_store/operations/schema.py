@@ -1,0 +1,84 @@
+"""The store's own tables: creating the tables, and reading their revision."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from ..errors import DatabaseError, InvalidOption, SchemaError
+from ..sql.schema import REVISION
+from .session import Session
+
+
+def read_revision(session: Session) -> str | None:
+    """Return the revision of the store's own tables; None: there are none. Raises `SchemaError` where they are incomplete.
+
+    The catalogue is looked for first. One commit creates both tables, so a reader that sees it sees the revision too.
+    """
+    _check_database(session)
+    store = session.store
+    has_catalogue = has_table(session, store.catalogue)
+    if has_table(session, store.revisions):
+        rows = session.rows(store.revision)
+        if rows and not has_catalogue and not has_table(session, store.catalogue):
+            raise _incomplete(session, store.catalogue, "is missing", "collections")
+        if not rows:
+            raise _incomplete(session, store.revisions, "is empty", "schema's revision")
+        return str(rows[0][0])
+    if has_catalogue:
+        raise _incomplete(session, store.revisions, "is missing", "schema's revision")
+    return None
+
+
+def create_or_find(session: Session) -> str | None:
+    """Create the store's own tables, and return None; if another process did first, return the revision of its tables."""
+    try:
+        with session.transaction(write=True):
+            for statement in session.store.create_all():
+                session.changed(statement)
+            session.changed(session.store.stamp, {"revision": REVISION})
+    except session.database.errors.types():
+        found = read_revision(session)
+        if found is None:
+            raise
+        return found
+    return None
+
+
+def has_table(session: Session, table: sa.Table) -> bool:
+    """Return whether the database has a table."""
+    reference = {"reference": session.database.ddl.reference(table)}
+    return bool(session.rows(session.store.has_table, reference))
+
+
+def _check_database(session: Session) -> None:
+    """Raise `DatabaseError` for an encoding that lacks characters, `InvalidOption` for a wrong `sharding`."""
+    database, schema = session.database, session.store.names.schema
+    if database.connections.probe is None:
+        return
+    [(encoding, version)] = session.rows(database.connections.probe)
+    if encoding != "UTF8":
+        raise DatabaseError(
+            f"the database's encoding must be UTF8, got {encoding}: use another database, made by "
+            "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        )
+    found = None
+    if database.ddl.distributes(version):
+        catalogue = database.ddl.reference(session.store.catalogue)
+        where = {"schema": schema, "catalogue": catalogue}
+        found = next(iter(session.rows(database.ddl.sharding_probe, where)), None)
+    problem = database.ddl.sharding_problem(schema, version, found)
+    if problem is not None:
+        raise InvalidOption("sharding", problem)
+
+
+def _incomplete(session: Session, table: sa.Table, problem: str, unknown: str) -> SchemaError:
+    store, reference = session.store, session.database.ddl.reference
+    revisions, catalogue = reference(store.revisions), reference(store.catalogue)
+    return SchemaError(
+        f"the tables of collections_store are incomplete: {reference(table)} {problem}, so the {unknown} "
+        "cannot be read; restore them from a backup or, to start without their "
+        f"documents, drop {revisions}, {catalogue} and the collections' tables "
+        f"({store.names.prefix}<number>_<name>)",
+        found="nothing",
+        expected=REVISION,
+    )

@@ -1,0 +1,117 @@
+"""What operations receive: a connection, with the catalogue and the recorder of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from time import monotonic
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..options import Isolation
+from ..sql.catalogue import CatalogueStatements
+from ..sql.select import Statements
+from .catalogue import Catalogue
+from .connection import Connection, DriverConnection, Row
+from .recorder import PendingChange, Recorder, Savepoint, prunable, prune
+from .shared import SharedConnection
+
+
+class Session(Connection):
+    """The connection of an operation, the catalogue that the connection sees, and the changes of its transaction.
+
+    A session is a connection: to have one would be a frame in every statement.
+    """
+
+    catalogue: Catalogue
+    store: CatalogueStatements
+    recorder: Recorder
+
+    def use(self, catalogue: Catalogue) -> None:
+        """Read a catalogue from now on, and record nothing yet."""
+        self.catalogue, self.store = catalogue, catalogue.statements
+        self.recorder = Recorder(self.store)
+
+    def collection(self, name: str) -> Statements:
+        """Return the statements of a collection's table; raises `CollectionAbsent`."""
+        known = self.catalogue.known.get(name)
+        if known is not None and monotonic() <= known[1]:
+            return known[0]
+        return self.catalogue.look_up(self, name)
+
+    def entries(self, sql: str, **parameters: str) -> list[Row]:
+        """Return rows of the catalogue's table: none before the first write creates the table."""
+        return self.rows(sql, parameters) if self.catalogue.exists else []
+
+    def record(self, change: PendingChange) -> None:
+        """Record a change with the transaction."""
+        self.recorder.add(self, change)
+
+    def record_pending(self) -> None:
+        """Record the pending changes now, in this transaction."""
+        self.recorder.record(self)
+
+    def publish_recorded(self) -> None:
+        """Notify watchers of the committed changes, and prune the feeds."""
+        recorded, self.recorder.recorded = self.recorder.recorded, {}
+        if recorded:
+            self.catalogue.changed(recorded)
+            for feed in prunable(recorded.values()):
+                self.maintain(partial(prune, self, feed))
+
+    def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
+        """Begin a transaction of the user's, with a catalogue of its own."""
+        super().begin_transaction(isolation, write=write)
+        self.catalogue = Catalogue(self.store, self.catalogue)
+
+    def commit(self) -> None:
+        """Record the pending changes, commit, and publish the changes."""
+        if self.recorder.pending:
+            self.record_pending()
+        super().commit()
+        if self.recorder.recorded:
+            self.publish_recorded()
+
+    def rollback(self) -> None:
+        self.recorder.clear()
+        super().rollback()
+
+    def reset(self) -> bool:
+        self.catalogue = self.catalogue.of_store()
+        return super().reset()
+
+    def begin_savepoint(self) -> Savepoint:
+        return Savepoint(super().begin_savepoint(), self.recorder.pending)
+
+    def release_savepoint(self, savepoint: Savepoint) -> None:
+        super().release_savepoint(savepoint.handle)
+
+    def rollback_to(self, savepoint: Savepoint) -> None:
+        self.recorder.rollback_to(savepoint)
+        self.catalogue.forget_all()
+        super().rollback_to(savepoint.handle)
+
+
+class DriverSession(Session, DriverConnection):
+    """A session on a connection that the store owns."""
+
+    def __init__(
+        self,
+        driver: Any,
+        catalogue: Catalogue,
+        settings: Sequence[str] = (),
+        *,
+        is_pooled: bool = False,
+    ) -> None:
+        database = catalogue.statements.database
+        DriverConnection.__init__(self, driver, database, settings, is_pooled=is_pooled)
+        self.use(catalogue)
+
+
+class SharedSession(Session, SharedConnection):
+    """A session on a connection that the caller owns."""
+
+    def __init__(self, connection: sa.Connection, catalogue: Catalogue) -> None:
+        SharedConnection.__init__(self, connection, catalogue.statements.database)
+        self.use(catalogue)

@@ -1,0 +1,109 @@
+"""Connections of the caller's: an SQLAlchemy engine's, or the connection of the caller's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..options import Isolation
+from ..sql.dialects.protocols import Database
+from .connection import NONE, Connection, Parameters, Row, add_functions, raise_own
+
+
+class SharedConnection(Connection):
+    """A connection that the caller owns, in a transaction of the caller's, whose end is not seen here."""
+
+    def __init__(self, connection: sa.Connection, database: Database) -> None:
+        self.sa: sa.Connection = connection
+        self.database = database
+
+    def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
+        with self._own_errors():
+            return list(self.sa.exec_driver_sql(sql, dict(parameters) or None))
+
+    def changed(self, sql: str, parameters: Parameters = NONE) -> int:
+        with self._own_errors():
+            return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
+
+    def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
+        with self._own_errors():
+            return self.sa.exec_driver_sql(sql, rows).rowcount
+
+    @contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self.database.errors.types() as error:
+            if not self.sa.closed and not self.sa.invalidated:
+                raise_own(self.database, self.sa.connection.dbapi_connection, error)
+            raise
+        except UnicodeDecodeError as error:
+            raise self.database.errors.of_damage(error) from error
+
+    def command(self, sql: str) -> None:
+        self.sa.exec_driver_sql(sql)
+
+    def prepare(self, *, write: bool) -> None:
+        """Register our SQL functions with the driver's connection, and make it join or begin a transaction."""
+        pooled = self.sa.connection
+        if "collections_store" not in pooled.info:
+            add_functions(pooled.dbapi_connection, self.database)
+            url = self.sa.engine.url
+            self.database.connections.configure(pooled.driver_connection, url, is_pooled=None)
+            pooled.info["collections_store"] = True
+        sql = self.database.transactions.join(pooled.driver_connection, write=write)
+        if sql:
+            self.command(sql)
+
+    @property
+    def driver(self) -> Any:
+        """The driver's connection."""
+        return self.sa.connection.driver_connection
+
+    def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
+        self.sa.execution_options(**self.database.transactions.isolation_options(isolation))
+        self.sa.begin()
+        self.prepare(write=write)
+
+    def commit(self) -> None:
+        self.committing = True
+        self.sa.commit()
+
+    def maintain(self, work: Callable[[], object]) -> None:
+        self.sa.execution_options(**self.database.transactions.shared_options)
+        with suppress(*self.database.errors.types()), self.sa.begin():
+            self.prepare(write=True)
+            work()
+
+    def rollback(self) -> None:
+        self.sa.rollback()
+
+    def can_go_on(self) -> bool:
+        return is_in_transaction(self.sa, self.database, usable=True)
+
+    def begin_savepoint(self) -> Any:
+        return self.sa.begin_nested()
+
+    def release_savepoint(self, savepoint: Any) -> None:
+        savepoint.commit()
+
+    def rollback_to(self, savepoint: Any) -> None:
+        with suppress(*self.database.errors.types()):
+            while savepoint.is_active and (inner := self.sa.get_nested_transaction()) is not None:
+                inner.rollback()  # first those within it, in the end itself
+
+    def transaction(self, **_: bool) -> AbstractContextManager[object]:
+        return self.savepoint()
+
+
+def is_in_transaction(
+    connection: sa.Connection, database: Database, *, usable: bool = False
+) -> bool:
+    """Return whether a caller's connection is in a transaction of the driver's, be it a failed one unless `usable`."""
+    if connection.closed or connection.invalidated or not connection.in_transaction():
+        return False
+    state = database.transactions.state(connection.connection.driver_connection)
+    return state == "open" or (state == "failed" and not usable)
