@@ -39,7 +39,7 @@ from ..errors import (
     shortened,
 )
 from ..operations.operation import Steps
-from ..options import check_count, check_flag
+from ..options import check_count, check_flag, check_function
 from .cache import DialogueCache
 from .model import (
     UNASSIGNED,
@@ -227,12 +227,10 @@ class MessageManager(DialogueManager[Dialogue]):
         role_from_first_message: Any,
     ) -> None:
         super().__init__(repository, options)
-        check_instance("rules", rules, Rules)
-        if not callable(role_from_first_message):
-            raise InvalidOption("role_from_first_message", "must be callable")
         self.self_address, self.interval = self_address, _save_interval(save)
         self._saves_at_once = save == "message"
-        self._rules, self._role_of = rules, role_from_first_message
+        self._rules = check_instance("rules", rules, Rules)
+        self._role_of = check_function("role_from_first_message", role_from_first_message)
         self._last_error = ""
         self.is_set_up = self._is_torn_down = False
 

@@ -51,7 +51,7 @@ class DialogueCodec(Protocol[D]):
 
 
 @dataclass(frozen=True)
-class PlainCodec:
+class PlainCodec(DialogueCodec[Dialogue]):
     """The codec of `Dialogue`. The rules are not stored. Only dialogues of `self_address` are restored; None: of any
     address.
     """
@@ -60,29 +60,23 @@ class PlainCodec:
     self_address: str | None = None
 
     def label(self, dialogue: Dialogue) -> DialogueLabel:
-        """Return the label."""
         return dialogue.dialogue_label
 
     def is_terminal(self, dialogue: Dialogue) -> bool:
-        """Return whether the dialogue is terminal."""
         return dialogue.is_terminal
 
     def header(self, dialogue: Dialogue) -> Mapping[str, Any]:
-        """Return the header."""
         return dialogue.header()
 
     def message_count(self, dialogue: Dialogue) -> int:
-        """Return the number of messages."""
         return dialogue.message_count
 
     def messages(self, dialogue: Dialogue, after: int) -> Sequence[Any]:
-        """Return the messages in their order, except the first `after`."""
         return [each.json for each in dialogue.messages_after(after)]
 
     def restore(
         self, label: DialogueLabel, header: Mapping[str, Any], messages: Sequence[Any]
     ) -> Dialogue:
-        """Return the dialogue."""
         address, role, state = (
             check_string(name, header.get(name)) for name in ("self_address", "role", "state")
         )

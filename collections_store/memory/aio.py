@@ -205,13 +205,13 @@ class AsyncSkillMemory(BaseSkillMemory[AsyncMemoryHost]):
 
     async def load(self, session: str, skill: str) -> list[Any]:
         """Async counterpart of `SkillMemory.load`."""
-        found = await self._host.run(self._rules.load(session, skill))
-        return await compute(self._rules.loaded, found)
+        found = await self._host.run(self._loading(session, skill))
+        return await compute(self._loaded, found)
 
     async def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
         """Async counterpart of `SkillMemory.save`."""
-        return await self._host.run(await compute(self._rules.save, session, skill, memories))
+        return await self._host.run(await compute(self._saving, session, skill, memories))
 
     async def end_session(self, session: str) -> int:
         """Async counterpart of `SkillMemory.end_session`."""
-        return await self._host.run(self._rules.end(session))
+        return await self._host.run(self._ending(session))

@@ -26,7 +26,15 @@ from ..operations.operation import Operation, Steps, Work
 from ..operations.procedures import ATTEMPTS, Writing, change
 from ..operations.requests import put_of
 from ..operations.update import DeleteMatching, FindAndDelete
-from ..options import ChangeSettings, Settings, Ttl, check_count, check_flag, check_function
+from ..options import (
+    MAX_COUNT,
+    ChangeSettings,
+    Settings,
+    Ttl,
+    check_flag,
+    check_function,
+    check_integer,
+)
 from ..query.change import Change, ChangeFilter
 from ..query.filter import Filter
 from ..query.parser import check_equals
@@ -393,6 +401,4 @@ def _check_number(name: str, value: Any) -> None:
 
 
 def _check_limit(limit: Any) -> int | None:
-    if limit is None or check_count("limit", limit):
-        return limit  # type: ignore[no-any-return]
-    raise InvalidOption("limit", "must be an integer above 0, got 0")
+    return None if limit is None else check_integer("limit", limit, most=MAX_COUNT)

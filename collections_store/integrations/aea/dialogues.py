@@ -105,15 +105,12 @@ class AeaCodec:
         self._dialogues, self._restored = dialogues, restored
 
     def label(self, dialogue: Dialogue) -> Label:
-        """Return the label."""
         return label_of(dialogue.dialogue_label)
 
     def is_terminal(self, dialogue: Dialogue) -> bool:
-        """Return whether the dialogue is terminal."""
         return terminal_performative(dialogue) is not None
 
     def header(self, dialogue: Dialogue) -> Mapping[str, Any]:
-        """Return the header."""
         return {
             "self_address": dialogue.self_address,
             "role": dialogue.role.value,
@@ -122,11 +119,9 @@ class AeaCodec:
         }
 
     def message_count(self, dialogue: Dialogue) -> int:
-        """Return the number of messages."""
         return len(dialogue._ordered_message_ids)
 
     def messages(self, dialogue: Dialogue, after: int) -> Sequence[Any]:
-        """Return the messages in their order, except the first `after`."""
         return [_message(dialogue, id) for id in dialogue._ordered_message_ids[after:]]
 
     def restore(self, label: Label, header: Mapping[str, Any], messages: Sequence[Any]) -> Dialogue:
