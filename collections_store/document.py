@@ -6,7 +6,6 @@ Times are microseconds. No method finds a document after its `expires_at`; `purg
 from __future__ import annotations
 
 import math
-import os
 import re
 import secrets
 import threading
@@ -25,6 +24,7 @@ from .errors import (
     outcome_of,
     shortened,
 )
+from .forks import at_fork
 
 if TYPE_CHECKING:  # Python has defaults of type variables from 3.13 on
     import typing_extensions as later
@@ -182,6 +182,25 @@ class CollectionInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Health:
+    """The state of a store's database, as `Store.health` finds it.
+
+    `is_healthy`: the database answers, and the store can use its tables. `latency`: the seconds until the answer.
+    `schema`: the revision of the tables; None before the first write, which creates them. `is_current`: this version's
+    schema. `is_read_only`: the file or the server accepts no write. `uses_replica`: reads run on a replica at present;
+    None without the option `replicas`. `error`: the reason if not healthy.
+    """
+
+    is_healthy: bool
+    latency: float
+    schema: str | None
+    is_current: bool
+    is_read_only: bool
+    uses_replica: bool | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CopiedCollection:
     """A collection that was copied: its name and the `count` of its documents.
 
@@ -317,8 +336,7 @@ def _after_fork() -> None:
     _ids_lock = threading.RLock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork("ids", in_child=_after_fork)
 
 
 def check_ids(ids: Iterable[str]) -> tuple[str, ...]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import sqlalchemy as sa
 
-from ..changes import ChangeNotifier
 from ..codec import Codec
 from ..document import SKILL_MEMORY, Body, CollectionInfo, Invalid, check_name
 from ..engine.jobs import Job
+from ..engine.notifier import ChangeNotifier
 from ..engine.transactions import TransactionResources
 from ..errors import (
     Outcome,

@@ -53,8 +53,8 @@ class BaseDialogueStore(Generic[S, D]):
 def _repository(
     store: Store | AsyncStore, names: DialogueNamespace, codec: DialogueCodec[D]
 ) -> DialogueRepository[D]:
-    sync = store if isinstance(store, Store) else store._store
-    return DialogueRepository(names, codec, sync._codec, ordered=sync._database.ordered_keys)
+    core = store.core
+    return DialogueRepository(names, codec, core.codec, ordered=core.database.ordered_keys)
 
 
 class DialogueStore(BaseDialogueStore[Store, D]):
@@ -296,7 +296,11 @@ class BaseDialogues(Generic[S]):
 
     def _save_in_background(self) -> bool:
         """Save all changes; return False when the store is closed."""
-        raise NotImplementedError
+        core = self._store.core
+        if core.closed is None and not self._manager.is_flushed():
+            with self._locks:
+                follow(core.run, self._manager.flush())
+        return core.closed is None
 
 
 def parts_of(terminal: bool | None) -> tuple[bool, ...]:
@@ -513,7 +517,7 @@ class Dialogues(BaseDialogues[Store]):
             )
 
     def _prepare(self) -> None:
-        self._manager.check_open(self._store._closed)
+        self._manager.check_open(self._store.core.closed)
         if not self._manager.is_set_up:
             with self._locks:
                 self._manager.check_open(None)  # another thread may have torn it down
@@ -535,8 +539,3 @@ class Dialogues(BaseDialogues[Store]):
         if not self._manager.is_flushed():
             with self._locks:
                 self._follow(self._manager.flush())
-
-    def _save_in_background(self) -> bool:
-        if self._store._closed is None:
-            self._flush()
-        return self._store._closed is None

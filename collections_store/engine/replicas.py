@@ -34,7 +34,7 @@ from ..operations.operation import Operation
 from ..operations.servers import HasReplayed, IdentifyServer, LogPosition, ReadPosition
 from ..options import Consistency, Options
 from ..sql.dialects.protocols import TableVanished
-from .executor import Executor, raise_if_abandoned, translated
+from .executor import Executor, execute, raise_if_abandoned, translated
 from .jobs import Job
 from .pool import ConnectionPool, Pool, PooledConnection, open_driver_connection, open_engine
 
@@ -122,6 +122,11 @@ class ReplicaPool(ConnectionPool):
                 self.discard_idle()
             self.discard(pooled)
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there are connections to a replica."""
+        return bool(self._server) and not self._is_away
+
     def leads_to_current(self, pooled: PooledConnection) -> bool:
         """Return whether a connection leads to the replica that is in use now."""
         return bool(_driver(pooled).server == self._server)
@@ -157,7 +162,7 @@ class ReplicaPool(ConnectionPool):
         """Return the server that a connection leads to; raise `DatabaseUnavailable` if it is no replica of the primary."""
         driver = _driver(pooled)
         with translated(pooled.connection.database):
-            found = IdentifyServer()(pooled.connection)
+            found = execute(pooled.connection, IdentifyServer())
         if not found.is_replica:
             raise DatabaseUnavailable(f"the server at {driver.address} is no replica")
         if found.system != self._system:
@@ -319,6 +324,11 @@ class Replicas:
             "session": SessionReader(session, eventual, position, current, *parts),
         }
         """What runs the reads of each consistency but "strong"."""
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether reads run on a replica at present."""
+        return self._pool.is_in_use
 
     def close(self, timeout: float) -> None:
         """Close all connections; wait up to `timeout` seconds for those in use."""

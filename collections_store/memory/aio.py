@@ -11,8 +11,9 @@ from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from ..aio.bridge import compute, run_uncancellably
 from ..aio.collection import AsyncChangeStream, AsyncCollection, read_here
-from ..changes import ChangeNotifier, check_notifier
+from ..changes import check_notifier
 from ..codec import Codec
+from ..engine.notifier import ChangeNotifier
 from ..operations.operation import Operation
 from ..options import ChangeSettings, Consistency, Ttl, check_function
 from .encoding import after_block, value_of
