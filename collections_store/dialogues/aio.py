@@ -333,7 +333,7 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
             async with self._locks:
                 self._manager.check_open(None)  # another task may have torn it down
                 await self._set_up()
-        if self._manager.cache.excess():
+        if self._manager.cache.has_excess:
             async with self._locks:
                 await self._follow(self._manager.evict())
 

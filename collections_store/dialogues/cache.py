@@ -119,6 +119,11 @@ class DialogueCache(Generic[D]):
             items = [item for part in parts for item in part.items()]
         return [each for key, each in items if key in self.unsaved or is_changed(each)]
 
+    @property
+    def has_excess(self) -> bool:
+        """Whether `excess` returns dialogues."""
+        return self._cached is not None and len(self._terminal) > self._cached
+
     def excess(self) -> list[D]:
         """Return the terminal dialogues beyond `cached`: dirty dialogues stay."""
         with self._lock:
@@ -146,9 +151,9 @@ class DialogueCache(Generic[D]):
                 self._evicted[key] = self._terminal.pop(key)
 
     def _excess(self) -> list[str]:
-        if self._cached is None or len(self._terminal) <= self._cached:
+        if self._cached is None:
             return []
-        return list(self._terminal)[: len(self._terminal) - self._cached]
+        return list(self._terminal)[: max(0, len(self._terminal) - self._cached)]
 
     def _forget(self, key: str) -> None:
         for some in (self._terminal, self._evicted):

@@ -522,7 +522,7 @@ class Dialogues(BaseDialogues[Store]):
             with self._locks:
                 self._manager.check_open(None)  # another thread may have torn it down
                 self._set_up()
-        if self._manager.cache.excess():
+        if self._manager.cache.has_excess:
             with self._locks:
                 self._follow(self._manager.evict())
 

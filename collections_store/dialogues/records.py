@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from ..codec import Codec, decode
@@ -213,7 +214,7 @@ Attempt: TypeAlias = tuple[Persisted, Persisted]
 """The stored state before a write, and after it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draft:
     """The parts of a write: a header, and the JSON of the new messages."""
 
@@ -223,7 +224,7 @@ class Draft:
     messages: tuple[str, ...] = field(repr=False)
     before: Persisted = NOTHING
 
-    @property
+    @cached_property
     def has_new_header(self) -> bool:
         """Whether the header must be written."""
         before = self.before
@@ -241,7 +242,7 @@ class Draft:
         numbered = enumerate(self.messages, self.before.messages + 1)
         return [(message_id(self.label.key, number), text) for number, text in numbered]
 
-    @property
+    @cached_property
     def after(self) -> Persisted:
         """The stored state after the write."""
         before, moves = self.before, self.is_terminal != self.before.is_terminal

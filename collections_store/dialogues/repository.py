@@ -199,10 +199,10 @@ class DialogueRepository(Generic[D]):
 
         An unchanged header is locked against deletion. Each statement must see all commits before it.
         """
-        for is_terminal in (False, True):
-            same = [each for each in drafts if not each.has_new_header]
+        same = [each for each in drafts if not each.has_new_header]
+        for is_terminal in sorted({each.is_terminal for each in same}):
             some = {each.label.key: each.label for each in same if each.is_terminal is is_terminal}
-            there = run(by_id.LockMany(self.names.headers(is_terminal), (*some,))) if some else ()
+            there = run(by_id.LockMany(self.names.headers(is_terminal), tuple(some)))
             for key, label in some.items():
                 if key not in there:
                     raise DialogueConflict(label)
