@@ -1,6 +1,6 @@
 """Dialogues of agents, persisted message by message, restored after a restart, offloaded when they have ended.
 
-The package knows AEA's terms, and no framework. Its layers, each of which uses only those below:
+The package knows AEA's terms, and no framework. Each layer uses only the layers below:
 
 3. `dialogues` and `aio` have the public methods, which run the procedures of `manager`. `cache` holds dialogues in memory.
 2. `repository` stores, reads, finds and deletes dialogues, within transactions.

@@ -23,7 +23,6 @@ from typing import Any, TypeAlias, TypeVar
 from ..aio.bridge import compute, follow, nothing_written, run_uncancellably
 from ..aio.store import AsyncStore
 from ..operations.operation import Steps
-from ..operations.operation import follow as follow_sync
 from .cache import StripedLocks
 from .dialogues import JOIN_TIMEOUT, PAGE, BaseDialogues, BaseDialogueStore, parts_of
 from .manager import Restored
@@ -334,7 +333,7 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
             async with self._locks:
                 self._manager.check_open(None)  # another task may have torn it down
                 await self._set_up()
-        if self._manager.cache.excess():
+        if self._manager.cache.has_excess:
             async with self._locks:
                 await self._follow(self._manager.evict())
 
@@ -346,10 +345,3 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
 
     async def _follow(self, steps: Steps[T], *arguments: Any) -> T:
         return await run_uncancellably(follow(self._store.run, steps, *arguments))
-
-    def _save_in_background(self) -> bool:
-        store = self._store
-        if store.core.closed is None and not self._manager.is_flushed():
-            with self._locks:
-                follow_sync(store.core.run, self._manager.flush())
-        return store.core.closed is None

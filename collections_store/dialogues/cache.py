@@ -1,4 +1,4 @@
-"""Dialogues in memory: the cache, and the locks of those who write to a dialogue."""
+"""Dialogues in memory: the cache, and the locks for writes to a dialogue."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class StripedLocks(Generic[L]):
 
 
 class DialogueCache(Generic[D]):
-    """The active dialogues, and the `cached` terminal dialogues that were used last (None: all), by their keys.
+    """The active dialogues, and the `cached` terminal dialogues used last (None: all), by their keys.
 
-    A dialogue has one object: an evicted object is found as long as anybody has a reference to it. Any number of
+    A dialogue has one object: an evicted object is found as long as a reference to the object exists. Any number of
     threads may use the cache.
     """
 
@@ -68,7 +68,7 @@ class DialogueCache(Generic[D]):
 
     @property
     def active(self) -> tuple[D, ...]:
-        """The active dialogues, in the order in which they were added."""
+        """The active dialogues, in the order of `add`."""
         with self._lock:
             return tuple(self._active.values())
 
@@ -78,7 +78,7 @@ class DialogueCache(Generic[D]):
             return self._find(key)
 
     def add(self, dialogue: D) -> D:
-        """Add a dialogue; return its object, which may be an earlier one."""
+        """Add a dialogue, unless an object of the dialogue is in memory; return the object in memory."""
         label = self._codec.label(dialogue)
         with self._lock:
             known = self._find(label.key)
@@ -113,11 +113,16 @@ class DialogueCache(Generic[D]):
             return list(self._by_counterparty.get(address, {}).values())
 
     def changed(self, is_changed: Callable[[D], bool]) -> list[D]:
-        """Return the dialogues with unsaved messages, and the changed ones."""
+        """Return the dialogues with unsaved messages or other changes."""
         with self._lock:
             parts: Iterable[Any] = (self._active, self._terminal, self._evicted)
             items = [item for part in parts for item in part.items()]
         return [each for key, each in items if key in self.unsaved or is_changed(each)]
+
+    @property
+    def has_excess(self) -> bool:
+        """Whether `excess` returns dialogues."""
+        return self._cached is not None and len(self._terminal) > self._cached
 
     def excess(self) -> list[D]:
         """Return the terminal dialogues beyond `cached`: dirty dialogues stay."""
@@ -146,9 +151,9 @@ class DialogueCache(Generic[D]):
                 self._evicted[key] = self._terminal.pop(key)
 
     def _excess(self) -> list[str]:
-        if self._cached is None or len(self._terminal) <= self._cached:
+        if self._cached is None:
             return []
-        return list(self._terminal)[: len(self._terminal) - self._cached]
+        return list(self._terminal)[: max(0, len(self._terminal) - self._cached)]
 
     def _forget(self, key: str) -> None:
         for some in (self._terminal, self._evicted):

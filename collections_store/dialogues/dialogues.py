@@ -76,19 +76,19 @@ class DialogueStore(BaseDialogueStore[Store, D]):
     _STORE, _LOCK = Store, threading.Lock
 
     def save(self, *dialogues: D) -> int:
-        """Save the changes of dialogues in one transaction; return the number of dialogues that had changes.
+        """Save the changes of dialogues in one transaction; return the number of changed dialogues.
 
-        A save writes only the new messages of a stored dialogue, and the header if the header has changed. A dialogue
-        that has ended moves to the terminal dialogues. A dialogue that cannot be converted or stored, or that another
-        process wrote to (`DialogueConflict`), does not prevent the save of the others: then `DialoguesNotSaved` is
-        raised with the errors by label.
+        A save writes only the new messages of a stored dialogue, and the header if the header has changed. An ended
+        dialogue moves to the terminal dialogues. A dialogue with an error, such as `DialogueConflict` after the write of
+        another process, does not prevent the save of the rest: then `DialoguesNotSaved` is raised with the errors by
+        label.
         """
         with self._lock:
             self._run(self._repository.settle())
             return self._run(self._repository.save(dialogues))
 
     def restore(self, *, terminal: bool = False) -> Iterator[D]:
-        """Yield the active dialogues, or the terminal ones, read in batches.
+        """Yield the active or the terminal dialogues, read in batches.
 
         A record that restores no dialogue moves to the quarantine, with a line in the log of `collections_store`; see
         `quarantined`.
@@ -124,7 +124,7 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         terminal: bool = False,
         limit: int | None = None,
     ) -> list[D]:
-        """Return the active dialogues that match, or the terminal ones, in the order in which they began or ended.
+        """Return the matching active or terminal dialogues, in the order of their beginning or end.
 
         To the filter a dialogue is its header (`dialogue_label`, `role`, `state`, `metadata` …) with
         `messages`, an array. Raises `InvalidFilter`.
@@ -132,7 +132,7 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         return self._run(self._lookup.find(filter, equals, limit, terminal))
 
     def get_dialogues_with_counterparty(self, address: str) -> list[D]:
-        """Return the dialogues with an address: the active ones, then the terminal ones."""
+        """Return the dialogues with an address: active dialogues, then terminal ones."""
         return self._run(self._lookup.with_counterparty(address))
 
     def messages(self, label: DialogueLabel, *, after: int = 0, limit: int = PAGE) -> list[Any]:
@@ -164,9 +164,9 @@ class HostDialogues(DialogueStore[D]):
     """The dialogues of a framework whose own classes accept messages: all are stored, the active dialogues also in
     memory.
 
-    The framework calls `add` with new dialogues, and `accepted` after it has added a message to a dialogue. `setup`
+    The framework calls `add` with new dialogues, and `accepted` after each message of a dialogue. `setup`
     restores the active dialogues of an earlier process. Searches return the objects in memory, and `purge` deletes
-    dialogues from memory too. `options` are for dialogues that have ended.
+    dialogues from memory too. `options` are for ended dialogues.
     """
 
     def __init__(
@@ -188,7 +188,7 @@ class HostDialogues(DialogueStore[D]):
 
     @property
     def active(self) -> list[D]:
-        """The active dialogues, in the order in which they were added; no I/O."""
+        """The active dialogues, in the order of `add`; no I/O."""
         return list(self._manager.cache.active)
 
     @property
@@ -197,7 +197,7 @@ class HostDialogues(DialogueStore[D]):
         return [self.add(each) for each in self.restore(terminal=True)]
 
     def setup(self) -> None:
-        """Purge, and restore the active dialogues that are not in memory."""
+        """Purge, and restore the active dialogues."""
         self._run(self._manager.purge_now_and_then(force=True))
         self._run(self._manager.restore())
 
@@ -206,7 +206,7 @@ class HostDialogues(DialogueStore[D]):
         self.save(*self._manager.cache.changed(self._manager.is_dirty))
 
     def add(self, dialogue: D) -> D:
-        """Add a dialogue to memory; return its object, which may be an earlier one."""
+        """Add a dialogue, unless an object of the dialogue is in memory; return the object in memory."""
         return self._manager.cache.add(dialogue)
 
     def forget(self, label: DialogueLabel) -> None:
@@ -282,7 +282,7 @@ class BaseDialogues(Generic[S]):
 
     @property
     def dialogues_in_active_state(self) -> tuple[Dialogue, ...]:
-        """The active dialogues that were restored or began here; no I/O."""
+        """The active dialogues, restored or begun here; no I/O."""
         return self._manager.cache.active
 
     def _lock_of(self, subject: Any) -> Any:
@@ -296,16 +296,20 @@ class BaseDialogues(Generic[S]):
 
     def _save_in_background(self) -> bool:
         """Save all changes; return False when the store is closed."""
-        raise NotImplementedError
+        core = self._store.core
+        if core.closed is None and not self._manager.is_flushed():
+            with self._locks:
+                follow(core.run, self._manager.flush())
+        return core.closed is None
 
 
 def parts_of(terminal: bool | None) -> tuple[bool, ...]:
-    """Return the values of `is_terminal` that a search includes."""
+    """Return the values of `is_terminal` of a search."""
     return (False, True) if terminal is None else (terminal,)
 
 
 def _saver(seconds: float, save: Callable[[], bool]) -> Background:
-    """Return a thread that calls a method periodically, until its object is deleted or the method returns False; errors
+    """Return a thread for periodic calls of a method, until the object is deleted or the method returns False; errors
     are logged.
     """
     method: weakref.WeakMethod[Any] = weakref.WeakMethod(save)
@@ -326,16 +330,16 @@ def _saver(seconds: float, save: Callable[[], bool]) -> Background:
 class Dialogues(BaseDialogues[Store]):
     """The dialogues of a component of an agent: all are stored, the active dialogues also in memory.
 
-    A message is committed before the method that accepts the message returns. The next process that creates `Dialogues`
-    with the same `self_address` and `component` restores the dialogues. Every other pair has its own collections. Entering
+    A message is committed before `create`, `update` or `reply` returns. The next process with the same `self_address` and
+    `component` restores the dialogues. Every other pair has its own collections. Entering
     the store, or else the first use, calls `setup`; closing the store calls `teardown`.
 
     Options:
 
     * `rules`: the protocol. By default every performative is valid, and none ends a dialogue.
-    * `role_from_first_message`: a function of the first message and `self_address` that returns the role of this
-      agent, by default "starter" or "responder". It must not call methods of these dialogues.
-    * `keep_terminal_state_dialogues`: True keeps dialogues that have ended. False deletes ended dialogues from memory
+    * `role_from_first_message`: a function of the first message and `self_address`, which returns the role of this
+      agent, by default "starter" or "responder". The function must not call methods of these dialogues.
+    * `keep_terminal_state_dialogues`: True keeps ended dialogues. False deletes ended dialogues from memory
       and database, and remembers only the keys.
     * `offload`: True removes terminal dialogues from memory, except the `cached` dialogues used last. False restores all
       dialogues, and keeps all in memory.
@@ -370,7 +374,7 @@ class Dialogues(BaseDialogues[Store]):
     def teardown(self) -> None:
         """Save all changes in one transaction, and remove the dialogues from memory. Closing the store calls `teardown`.
 
-        Raises `DialoguesNotSaved` if some dialogues cannot be saved: the others are saved, and all stay in memory.
+        Raises `DialoguesNotSaved` after errors: the other dialogues are saved, and all stay in memory.
         """
         self._refuse_nested()
         with self._locks:
@@ -393,15 +397,15 @@ class Dialogues(BaseDialogues[Store]):
     def update(self, message: Message) -> Dialogue:
         """Accept a message of the counterparty; return its dialogue, which may be new.
 
-        Raises `RepeatedMessage` for a message that was accepted before, `InvalidDialogueMessage` for a message that is
-        not the next of its dialogue, `DialogueNotFound` for a message of no known dialogue; then nothing changes.
+        Raises `RepeatedMessage` for an accepted message that comes again, `InvalidDialogueMessage` for a message that cannot
+        follow in its dialogue, `DialogueNotFound` for a message of no known dialogue; then nothing changes.
         """
         return self._run(self._manager.update(message), message)
 
     def reply(
         self, dialogue: Dialogue, performative: str, body: Any = None, *, target: int | None = None
     ) -> Message:
-        """Add a message of this agent; return the message to send. It answers the last message, or the message with
+        """Add a message of this agent; return the message to send. The message answers the last message, or the message with
         the id `target`. Raises as `create` does.
         """
         return self._run(self._manager.reply(dialogue, performative, body, target), dialogue)
@@ -411,7 +415,7 @@ class Dialogues(BaseDialogues[Store]):
         self._run(self._manager.finish(dialogue, state), dialogue)
 
     def save(self, dialogue: Dialogue) -> None:
-        """Save a dialogue's metadata, and the messages that `save=` has not saved yet.
+        """Save a dialogue's metadata, and all messages not yet saved by `save=`.
 
         Raises `DialoguesNotSaved`; then the dialogue stays in memory unchanged.
         """
@@ -421,8 +425,8 @@ class Dialogues(BaseDialogues[Store]):
         """Discard a dialogue's state in memory, with unsaved changes, and return the stored dialogue, or None, to resolve a
         `DialogueConflict`. Older objects of the dialogue are no longer valid.
 
-        After an error that leaves a write in doubt, `reload` is not necessary: the next write to the dialogue reads the
-        stored state, and undoes a write that was not acknowledged.
+        A write in doubt needs no `reload`: the next write to the dialogue reads the stored state, and undoes a write that
+        was not acknowledged.
         """
         return self._run(self._manager.reload(dialogue_label), dialogue_label)
 
@@ -439,7 +443,7 @@ class Dialogues(BaseDialogues[Store]):
         return self._run(self._manager.get(dialogue_label), dialogue_label)
 
     def get_dialogues_with_counterparty(self, counterparty: str) -> list[Dialogue]:
-        """Return the dialogues with an address: the active ones, then the terminal ones."""
+        """Return the dialogues with an address: active dialogues, then terminal ones."""
         return self._run(self._manager.with_counterparty(counterparty))
 
     def find(
@@ -450,7 +454,7 @@ class Dialogues(BaseDialogues[Store]):
         terminal: bool | None = None,
         limit: int | None = None,
     ) -> list[Dialogue]:
-        """Return the dialogues that match: the active ones in the order of their beginning, then the terminal ones in
+        """Return the matching dialogues: active dialogues in the order of their beginning, then terminal dialogues in
         the order of their end. `terminal=False` searches only active, `terminal=True` only terminal dialogues.
 
         To the filter a dialogue is an object with `dialogue_label`, `self_address`, `role`, `state`,
@@ -518,7 +522,7 @@ class Dialogues(BaseDialogues[Store]):
             with self._locks:
                 self._manager.check_open(None)  # another thread may have torn it down
                 self._set_up()
-        if self._manager.cache.excess():
+        if self._manager.cache.has_excess:
             with self._locks:
                 self._follow(self._manager.evict())
 
@@ -535,8 +539,3 @@ class Dialogues(BaseDialogues[Store]):
         if not self._manager.is_flushed():
             with self._locks:
                 self._follow(self._manager.flush())
-
-    def _save_in_background(self) -> bool:
-        if self._store.core.closed is None:
-            self._flush()
-        return self._store.core.closed is None

@@ -1,17 +1,17 @@
-"""The manager of a component's dialogues: each method of `Dialogues` as a procedure that yields operations, for sync and
+"""The manager of a component's dialogues: each method of `Dialogues` as a procedure, which yields operations, for sync and
 async. `DialogueManager` works with any class of dialogue, `MessageManager` with `Dialogue`.
 
 Rules:
 
-1. Locks: a procedure about one dialogue holds the lock of the dialogue's stripe, so nothing else writes to that dialogue.
-   A search holds one of the search locks: it writes to no dialogue, but adds terminal dialogues to memory.
+1. Locks: a procedure about one dialogue holds the lock of the dialogue's stripe: no other procedure writes to the dialogue.
+   A search holds a search lock: a search writes to no dialogue, but adds terminal dialogues to memory.
    `setup`, `teardown`, `flush`, `evict`, `remove` and `purge` hold all locks.
-2. Order: all locks are taken in the order of their list, search locks first. So nobody holds up writers while waiting
-   for a search.
+2. Order: all locks are taken in the order of their list, search locks first. Who waits for a search does not hold
+   up writers.
 3. The database comes first: memory changes when the database has acknowledged. An error, a full disk or a
    cancellation leaves both as they were.
-4. A crash leaves the acknowledged writes, and at most one other write per dialogue. The next process restores that
-   write, and rejects the message as a `RepeatedMessage` when it is delivered again.
+4. A crash leaves the acknowledged writes, and at most one unacknowledged write per dialogue. The next process restores
+   both, and rejects a message as a `RepeatedMessage` when the message is delivered again.
 5. A write in doubt (interrupted thread, lost connection) is undone before the next write to its dialogue
    (`DialogueRepository.settle`).
 6. A dialogue has one object. A second object would lose messages.
@@ -39,7 +39,7 @@ from ..errors import (
     shortened,
 )
 from ..operations.operation import Steps
-from ..options import check_count, check_flag
+from ..options import check_count, check_flag, check_function
 from .cache import DialogueCache
 from .model import (
     UNASSIGNED,
@@ -65,7 +65,7 @@ _MAX_INTERVAL: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """The number of restored active dialogues, and the records that could not be restored."""
+    """The number of restored active dialogues, and the bad records."""
 
     active: int
     quarantined: tuple[Quarantined, ...] = ()
@@ -73,7 +73,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class DialogueOptions:
-    """The options of `Dialogues` for dialogues that have ended, with the same names. Raises `InvalidOption`.
+    """The options of `Dialogues` for ended dialogues, with the same names. Raises `InvalidOption`.
 
     >>> DialogueOptions(terminal_kept=1000).terminal_ttl is None
     True
@@ -109,11 +109,11 @@ class DialogueManager(Generic[D]):
         self._ended = self._purged = 0
 
     def is_dirty(self, dialogue: D) -> bool:
-        """Return whether a dialogue may have changed since it was saved: a host's active dialogues at any time."""
+        """Return whether a dialogue may have changed since the last save: a host's active dialogues at any time."""
         return not self.codec.is_terminal(dialogue) and self.codec.message_count(dialogue) > 0
 
     def restore(self) -> Steps[None]:
-        """Add the stored dialogues to memory: the active ones, and all without `offload`."""
+        """Add the active dialogues to memory; without `offload` all dialogues."""
         self.repository.reported.clear()
         for is_terminal in (False,) if self.options.offload else (False, True):
             after: str | None = ""
@@ -123,8 +123,8 @@ class DialogueManager(Generic[D]):
                     self.cache.add(dialogue)
 
     def accepted(self, dialogue: D, count: int) -> Steps[None]:
-        """Persist a dialogue to which its class has added a message after the first `count`. If this raises, the host
-        must take the message out again: the next write undoes the message if it was stored.
+        """Persist a dialogue to which the host has added a message after the first `count`. After an error the host
+        must remove the message; the next write undoes a stored message.
         """
         is_terminal = self.codec.is_terminal(dialogue)
         try:
@@ -144,7 +144,7 @@ class DialogueManager(Generic[D]):
     # -- lookups ----------------------------------------------------------------------------------
 
     def in_memory(self, label: DialogueLabel) -> D | None:
-        """Return the dialogue with a label, complete or not, if it is in memory."""
+        """Return the dialogue with a label, complete or not, from memory."""
         return self._named(label, self.cache.find(check_label(label).key))
 
     def get(self, label: DialogueLabel) -> Steps[D | None]:
@@ -158,13 +158,13 @@ class DialogueManager(Generic[D]):
         return found if found is not None and label.names(self.label(found)) else None
 
     def load(self, labels: list[DialogueLabel]) -> Steps[D | None]:
-        """Return the stored dialogue with one of the labels."""
+        """Return the stored dialogue with any of the labels."""
         found = yield from self.repository.get(*labels, note=False)
         return None if found is None else self._known(found)
 
     def _known(self, dialogue: D) -> D | None:
-        """Return the object in memory for a dialogue that was read, or add it. An active one that is not in memory is
-        about to begin, or to be removed: None.
+        """Return the object in memory for a dialogue from the database, or add the dialogue. None for an active dialogue
+        that is not in memory: another thread is beginning or removing the dialogue.
         """
         if self.codec.is_terminal(dialogue):
             return self.cache.add(dialogue)
@@ -177,13 +177,13 @@ class DialogueManager(Generic[D]):
         return list({id(each): each for each in (*active, *terminal)}.values())
 
     def find(self, filter: Any, equals: Any, limit: Any, *parts: bool) -> Steps[list[D]]:
-        """Return the dialogues that match, by their objects in memory; `parts` are values of `is_terminal`."""
+        """Return the matching dialogues, by their objects in memory; `parts` are values of `is_terminal`."""
         return self.repository.find(filter, equals, limit, *parts, hold=self._known)
 
     # -- the end of dialogues ---------------------------------------------------------------------
 
     def retire(self, dialogue: D) -> Steps[None]:
-        """Move a dialogue that has ended to the terminal ones in memory."""
+        """Move an ended dialogue to the terminal dialogues in memory."""
         key = self.label(dialogue).key
         self.cache.forget(key)
         self.repository.persisted.pop(key, None)
@@ -193,7 +193,7 @@ class DialogueManager(Generic[D]):
         yield from self.purge_now_and_then()
 
     def purge_now_and_then(self, *, force: bool = False) -> Steps[None]:
-        """Purge according to the options, if it is time. A failure is logged, and the next purge tries again."""
+        """Purge according to the options, from time to time. A failure is logged, and the next purge tries again."""
         ttl, kept = self.options.terminal_ttl, self.options.terminal_kept
         age = read_ttl(ttl) or None
         is_time = force or (age is not None and now() - self._purged > age)
@@ -207,7 +207,7 @@ class DialogueManager(Generic[D]):
             LOG.exception("terminal dialogues could not be purged")
 
     def purge(self, ttl: Any, kept: Any) -> Steps[dict[str, bool]]:
-        """Delete terminal dialogues that are older than `ttl`, or more than `kept`, from memory too."""
+        """Delete terminal dialogues older than `ttl`, or more than `kept`, from memory too."""
         purged = yield from self.repository.purge(ttl, kept)
         self.cache.forget(*purged)
         return purged
@@ -227,12 +227,10 @@ class MessageManager(DialogueManager[Dialogue]):
         role_from_first_message: Any,
     ) -> None:
         super().__init__(repository, options)
-        check_instance("rules", rules, Rules)
-        if not callable(role_from_first_message):
-            raise InvalidOption("role_from_first_message", "must be callable")
         self.self_address, self.interval = self_address, _save_interval(save)
         self._saves_at_once = save == "message"
-        self._rules, self._role_of = rules, role_from_first_message
+        self._rules = check_instance("rules", rules, Rules)
+        self._role_of = check_function("role_from_first_message", role_from_first_message)
         self._last_error = ""
         self.is_set_up = self._is_torn_down = False
 
@@ -277,7 +275,7 @@ class MessageManager(DialogueManager[Dialogue]):
         return not self.is_set_up or not self.cache.changed(self.is_dirty)
 
     def flush(self) -> Steps[None]:
-        """Save all changes in one transaction. Dialogues that cannot be saved stay in memory, and are logged."""
+        """Save all changes in one transaction. Other dialogues stay in memory, and are logged."""
         try:
             yield from self._save(self.cache.changed(self.is_dirty) if self.is_set_up else [])
         except DialoguesNotSaved:
@@ -317,7 +315,7 @@ class MessageManager(DialogueManager[Dialogue]):
             self._saved(dialogues, counts, failed)
 
     def _saved(self, dialogues: list[Dialogue], counts: dict[str, int], failed: Any) -> None:
-        """Note that dialogues were saved, except the `failed` ones, and messages added since."""
+        """Note the save of dialogues, except the `failed` dialogues, and messages added since."""
         for each in dialogues:
             key = each.dialogue_label.key
             if each.dialogue_label in failed:
@@ -394,7 +392,7 @@ class MessageManager(DialogueManager[Dialogue]):
     def _continue(
         self, dialogue: Dialogue, step: Transition, *, is_new: bool = False
     ) -> Steps[None]:
-        """Persist a step, and then apply it."""
+        """Persist a step, and then apply the step."""
         label = step.label
         try:
             if step.is_terminal and not self.options.keep_terminal_state_dialogues:
@@ -481,7 +479,7 @@ class MessageManager(DialogueManager[Dialogue]):
         return message
 
     def _check_known(self, dialogue: Dialogue) -> Dialogue:
-        """Return a dialogue of this manager; another object for it would lose messages."""
+        """Return a dialogue of this manager; a second object of the dialogue would lose messages."""
         check_instance("dialogue", dialogue, Dialogue)
         if self.cache.find(dialogue.dialogue_label.key) is dialogue:
             return dialogue
@@ -490,8 +488,8 @@ class MessageManager(DialogueManager[Dialogue]):
         )
 
     def _copy(self, message: Message) -> Message:
-        """Return a message as the database will return it, so that no caller can change it later; raises `InvalidBody`
-        now, whenever it is written.
+        """Return a message with the body that the database will return, which no caller can change; raises `InvalidBody`
+        now, whenever the message is written.
         """
         return Message.from_json(decode(self.repository.codec.json.encode(message.json)))
 
@@ -514,7 +512,7 @@ def starter_or_responder(message: Message, self_address: str) -> str:
 
 
 def _save_interval(save: Any) -> float | None:
-    """Return the seconds between two saves of the background thread; None: there is none. Raises `InvalidOption`."""
+    """Return the seconds between two saves of the background thread; None: no thread. Raises `InvalidOption`."""
     if isinstance(save, str) and save in {"message", "teardown"}:
         return None
     seconds = save.total_seconds() if isinstance(save, timedelta) else save

@@ -1,7 +1,7 @@
 """The stored form of a dialogue: its collections, its header, and a record for each message.
 
-A header has a format, `record_format`, by default 1. Unknown keys are of a newer version: a read ignores them, and a write
-of the header keeps them. A change that older versions must not ignore takes a higher format, which older versions refuse.
+A header has a format, `record_format`, by default 1. Unknown keys are of a newer version: a read ignores unknown keys, and a
+write of the header keeps unknown keys. A change that older versions must not ignore takes a higher format, which older versions refuse.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from ..codec import Codec, decode
@@ -25,7 +26,7 @@ D = TypeVar("D")
 class DialogueCodec(Protocol[D]):
     """Converts dialogues of a class to label, header and messages, and back.
 
-    The *header* is a JSON object with all of a dialogue but its label and messages. Keep the header small: each change
+    The *header* is a JSON object with all of a dialogue but label and messages. Keep the header small: each change
     writes the whole header. Messages are JSON, and do not change after they are accepted.
     """
 
@@ -51,7 +52,7 @@ class DialogueCodec(Protocol[D]):
 
 
 @dataclass(frozen=True)
-class PlainCodec:
+class PlainCodec(DialogueCodec[Dialogue]):
     """The codec of `Dialogue`. The rules are not stored. Only dialogues of `self_address` are restored; None: of any
     address.
     """
@@ -60,29 +61,23 @@ class PlainCodec:
     self_address: str | None = None
 
     def label(self, dialogue: Dialogue) -> DialogueLabel:
-        """Return the label."""
         return dialogue.dialogue_label
 
     def is_terminal(self, dialogue: Dialogue) -> bool:
-        """Return whether the dialogue is terminal."""
         return dialogue.is_terminal
 
     def header(self, dialogue: Dialogue) -> Mapping[str, Any]:
-        """Return the header."""
         return dialogue.header()
 
     def message_count(self, dialogue: Dialogue) -> int:
-        """Return the number of messages."""
         return dialogue.message_count
 
     def messages(self, dialogue: Dialogue, after: int) -> Sequence[Any]:
-        """Return the messages in their order, except the first `after`."""
         return [each.json for each in dialogue.messages_after(after)]
 
     def restore(
         self, label: DialogueLabel, header: Mapping[str, Any], messages: Sequence[Any]
     ) -> Dialogue:
-        """Return the dialogue."""
         address, role, state = (
             check_string(name, header.get(name)) for name in ("self_address", "role", "state")
         )
@@ -106,7 +101,7 @@ _DIGITS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class DialogueNamespace:
-    """The collections of the dialogues of one component of one agent.
+    """The collections of the dialogues of a component of an agent.
 
     Different pairs have different collections: `a` and `b_c` are not `a_b` and `c`.
 
@@ -219,7 +214,7 @@ Attempt: TypeAlias = tuple[Persisted, Persisted]
 """The stored state before a write, and after it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Draft:
     """The parts of a write: a header, and the JSON of the new messages."""
 
@@ -229,7 +224,7 @@ class Draft:
     messages: tuple[str, ...] = field(repr=False)
     before: Persisted = NOTHING
 
-    @property
+    @cached_property
     def has_new_header(self) -> bool:
         """Whether the header must be written."""
         before = self.before
@@ -247,7 +242,7 @@ class Draft:
         numbered = enumerate(self.messages, self.before.messages + 1)
         return [(message_id(self.label.key, number), text) for number, text in numbered]
 
-    @property
+    @cached_property
     def after(self) -> Persisted:
         """The stored state after the write."""
         before, moves = self.before, self.is_terminal != self.before.is_terminal
@@ -286,7 +281,7 @@ class Record:
 
     @property
     def dialogue(self) -> Document:
-        """The dialogue as a filter sees it: its header with `messages`."""
+        """The dialogue of a filter: the header with `messages`."""
         messages = [json for _, json in self.messages]
         return replace(self.document, body={**self.document.body, "messages": messages})
 

@@ -5,9 +5,9 @@ Public methods are procedures, which yield operations, for sync and async. Metho
 Rules:
 
 1. A procedure writes all of its drafts in one transaction, or nothing.
-2. `persisted` has the stored state of the dialogues in memory. It changes when the database has acknowledged a write.
-3. A write is in doubt from its first statement until the database acknowledges, or an error proves that nothing was
-   written. Before the next write to the dialogue `settle` undoes a write in doubt, because its caller got an error.
+2. `persisted` has the stored state of the dialogues in memory. An acknowledged write changes the state.
+3. A write is in doubt from its first statement until the database acknowledges, or an error proves the rollback. Before
+   the next write to the dialogue `settle` undoes a write in doubt, because the caller got an error.
 4. A record that restores no dialogue moves to the quarantine, and stops nothing.
 """
 
@@ -80,7 +80,7 @@ _LAST: Final = Sort.parse({"$id": -1})
 
 
 class DialogueRepository(Generic[D]):
-    """The stored dialogues of a namespace, and the stored state of those in memory."""
+    """The stored dialogues of a namespace, and the stored state of the dialogues in memory."""
 
     names: DialogueNamespace
     codec: RecordCodec[D]
@@ -109,10 +109,10 @@ class DialogueRepository(Generic[D]):
     def save(
         self, dialogues: Iterable[D], stored: Container[str] = (), purgeable: Container[str] = ()
     ) -> Steps[int]:
-        """Save the changes of dialogues in one transaction; return the number of dialogues that had changes.
+        """Save the changes of dialogues in one transaction; return the number of changed dialogues.
 
-        If some cannot be converted, or another process wrote to them, the others are saved all the same. Dialogues with
-        the keys `stored` must be stored already, except the `purgeable`, which another process may have deleted.
+        A dialogue with an error does not prevent the save of the rest. Dialogues with the keys `stored` must be stored
+        already, except the `purgeable`, which another process may have deleted.
         """
         errors: dict[Any, Exception] = {}
         labelled = list(self._labelled(dialogues, errors))
@@ -177,7 +177,7 @@ class DialogueRepository(Generic[D]):
             self.persisted[draft.label.key] = draft.after
 
     def _attempt(self, operation: Any, attempts: Sequence[tuple[str, Attempt]]) -> Steps[Any]:
-        """Run an operation that writes. An interrupted thread or a lost connection leaves the write in doubt."""
+        """Run a write. An interrupted thread or a lost connection leaves the write in doubt."""
         for key, attempt in attempts:
             self._in_doubt.setdefault(key, []).append(attempt)
         try:
@@ -197,12 +197,12 @@ class DialogueRepository(Generic[D]):
     def _write_drafts(self, run: Run, drafts: Sequence[Draft]) -> None:
         """Write drafts; raises `VersionConflict`, `DuplicateKey` and `DialogueConflict` if the stored state has changed.
 
-        An unchanged header is locked, so that nobody deletes it meanwhile. Each statement must see all commits before it.
+        An unchanged header is locked against deletion. Each statement must see all commits before it.
         """
-        for is_terminal in (False, True):
-            same = [each for each in drafts if not each.has_new_header]
+        same = [each for each in drafts if not each.has_new_header]
+        for is_terminal in sorted({each.is_terminal for each in same}):
             some = {each.label.key: each.label for each in same if each.is_terminal is is_terminal}
-            there = run(by_id.LockMany(self.names.headers(is_terminal), (*some,))) if some else ()
+            there = run(by_id.LockMany(self.names.headers(is_terminal), tuple(some)))
             for key, label in some.items():
                 if key not in there:
                     raise DialogueConflict(label)
@@ -228,7 +228,7 @@ class DialogueRepository(Generic[D]):
     # -- writes in doubt --------------------------------------------------------------------------
 
     def withdraw(self, label: DialogueLabel, count: int) -> None:
-        """Let `settle` undo the last write of a dialogue if that write stored more than `count` messages, which the
+        """Let `settle` undo the last write of a dialogue if the write stored more than `count` messages, which the
         caller did not accept after all.
         """
         for key, (before, after) in reversed(tuple(self._last)):
@@ -238,7 +238,7 @@ class DialogueRepository(Generic[D]):
                 return
 
     def settle(self, keys: Set[str] | None = None) -> Steps[None]:
-        """Undo the writes in doubt that took place, of some dialogues or of all."""
+        """Undo the committed writes in doubt, of dialogues with `keys` or of all."""
         for key in tuple(self._in_doubt) if keys is None else keys & self._in_doubt.keys():
             attempts = tuple(self._in_doubt[key])
             self.persisted[key] = yield self._write(self._undo, key, attempts)
@@ -254,8 +254,8 @@ class DialogueRepository(Generic[D]):
         self._in_doubt.clear()
 
     def _undo(self, run: Run, key: str, attempts: Sequence[Attempt]) -> Persisted:
-        """Undo the unacknowledged write of a dialogue that took place; return the stored state. What another
-        process wrote stays, and conflicts with the next write.
+        """Undo the committed write in doubt of a dialogue; return the stored state. The writes of another process stay, and
+        conflict with the next write.
         """
         first, _ = attempts[0]
         found = self._persisted_like(run, key, first)
@@ -288,8 +288,8 @@ class DialogueRepository(Generic[D]):
     def remove(
         self, label: DialogueLabel, *, remember: bool, expected: int | None = None
     ) -> Steps[bool]:
-        """Delete a dialogue, and `remember` its key, so that it cannot begin again; return whether there was one. Raises
-        `DialogueConflict` if it has more messages than `expected`.
+        """Delete a dialogue; return whether the dialogue existed. A dialogue with a key to `remember` cannot begin again.
+        Raises `DialogueConflict` for more messages than `expected`.
         """
         yield from self.settle({check_label(label).key})
         before = self.persisted.get(label.key)
@@ -300,8 +300,8 @@ class DialogueRepository(Generic[D]):
         return found
 
     def purge(self, ttl: Any, kept: Any) -> Steps[dict[str, bool]]:
-        """Delete terminal dialogues that ended more than `ttl` ago, or are more than `kept`; return their keys,
-        each with whether this process deleted it.
+        """Delete terminal dialogues older than `ttl`, or more than `kept`; return the keys, and for each whether this
+        process deleted the dialogue.
         """
         age = read_ttl(ttl) or None
         if kept is not None:
@@ -328,8 +328,8 @@ class DialogueRepository(Generic[D]):
         return any(found)
 
     def purge_batch(self, run: Run, before: int | None, kept: int | None) -> dict[str, bool]:
-        """Delete the oldest terminal dialogues: a batch of those that ended before a time, in microseconds since 1970, or
-        are more than `kept`. Return their keys, each with whether this transaction deleted it.
+        """Delete a batch of the oldest terminal dialogues: older than a time, in microseconds since 1970, or more than
+        `kept`. Return the keys, and for each whether this transaction deleted the dialogue.
         """
         terminal = self.names.terminal
         oldest: list[Document] = run(Find(terminal, Filter(), limit=PURGE_BATCH))
@@ -363,21 +363,21 @@ class DialogueRepository(Generic[D]):
         return dialogues, found[-1].document.id if len(found) == _RESTORE_BATCH else None
 
     def get(self, *labels: DialogueLabel, note: bool = True) -> Steps[D | None]:
-        """Return the dialogue that has one of the labels, complete or not; `note` its stored state."""
+        """Return the dialogue with any of the labels, complete or not; `note` the stored state."""
         keys = [check_label(label).key for label in labels]
         found = yield from self._restored((yield self._read(self._load, keys)), note=note)
         matching = (each for each in found for label in labels if label.names(self.label(each)))
         return next(matching, None)
 
     def reload(self, label: DialogueLabel) -> Steps[D | None]:
-        """Return the stored dialogue with a label's key; its state in memory is discarded."""
+        """Return the stored dialogue with a label's key; discard the state in memory."""
         key = check_label(label).key
         self.persisted.pop(key, None)
         self._in_doubt.pop(key, None)
         return (yield from self.get(label.get_incomplete_version()))
 
     def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Any]]:
-        """Return some messages of a dialogue, past a number, as JSON."""
+        """Return `limit` messages of a dialogue past the number `after`, as JSON."""
         check_label(label)
         check_count("after", after)
         check_count("limit", limit)
@@ -385,7 +385,7 @@ class DialogueRepository(Generic[D]):
         return found
 
     def is_known(self, label: DialogueLabel) -> Steps[bool]:
-        """Return whether there is such a dialogue, or a deleted one that must not begin again."""
+        """Return whether a dialogue is stored, or was deleted and must not begin again."""
         found: bool = yield self._read(self._is_known, check_label(label))
         return found
 
@@ -397,8 +397,8 @@ class DialogueRepository(Generic[D]):
         *parts: bool,
         hold: Callable[[D], D | None] = lambda each: each,
     ) -> Steps[list[D]]:
-        """Return the dialogues that match, those of each value of `is_terminal` in the order of their beginning or end. The
-        arguments are validated at once. `hold` returns the object in memory for a dialogue, None to leave it out.
+        """Return the matching dialogues, for each value of `is_terminal` in the order of their beginning or end. The
+        arguments are validated at once. `hold` returns the object in memory for a dialogue, None to omit the dialogue.
         """
         search = Search.of(Filter.parse(filter, equals, self.codec.json))
         if limit is not None:
@@ -426,12 +426,12 @@ class DialogueRepository(Generic[D]):
         return list(found.values())[:limit]
 
     def with_counterparty(self, address: str) -> Steps[list[D]]:
-        """Return the dialogues with an address: the active ones, then the terminal ones."""
+        """Return the dialogues with an address: active dialogues, then terminal ones."""
         address = check_string("counterparty", address)
         return self.find(COUNTERPARTY, address, None, False, True)
 
     def _load(self, run: Run, keys: Iterable[str]) -> list[Record]:
-        """Return the first dialogue that has one of the keys, if there is one."""
+        """Return the first dialogue with any of the keys, or nothing."""
         for key in keys:
             for is_terminal in (False, True):
                 header = run(by_id.GetDocument(self.names.headers(is_terminal), key))
@@ -471,7 +471,7 @@ class DialogueRepository(Generic[D]):
         return True
 
     def _persisted(self, run: Run, keys: Iterable[str]) -> dict[str, Persisted]:
-        """Return the stored states of the dialogues with some keys."""
+        """Return the stored states of dialogues, by their keys."""
         found: dict[str, Persisted] = {}
         for is_terminal in (False, True):
             for each in self._by_keys(run, keys, is_terminal):
@@ -507,7 +507,7 @@ class DialogueRepository(Generic[D]):
         return list(islice(found, limit))
 
     def _headers_of_messages(self, run: Run, search: Search, is_terminal: bool) -> list[Document]:
-        """Return the headers that match and have matching messages, in the order of `find`."""
+        """Return the matching headers with matching messages, in the order of `find`."""
         matching = (_stream(run, self.names.messages, each) for each in search.messages)
         keys = sorted(set.intersection(*({key_of(each.id) for each in some} for some in matching)))
         found: list[Document] = []
@@ -578,7 +578,7 @@ class DialogueRepository(Generic[D]):
         ]
 
     def _quarantined(self, found: Document) -> Quarantined | None:
-        """Return the record that moved to the quarantine; None: another program wrote the document."""
+        """Return the record of a document in the quarantine; None: another program wrote the document."""
         names = self.names
         match found.body:
             case {"collection": str(collection), "id": str(id), "reason": str(reason), **rest}:

@@ -1,6 +1,6 @@
 """Filters of dialogues, pure.
 
-To a filter a dialogue is its header with the array `messages`. Stored messages are records of their own: a condition that
+To a filter a dialogue is its header with the array `messages`. Stored messages are separate records: a condition that
 requires a matching message becomes a query of these records, and Python compares the rest with whole dialogues.
 """
 
@@ -42,7 +42,7 @@ class Search:
 
 
 def _of_message(condition: Condition) -> Condition | None:
-    """Return the condition that some message meets if the dialogue meets `condition`; None: perhaps no message."""
+    """Return the condition for a message of each matching dialogue; None: a dialogue may match without such a message."""
     if not isinstance(condition, Field) or condition.path.keys[:1] != (MESSAGES,):
         return None
     keys, test = condition.path.keys[1:], condition.test

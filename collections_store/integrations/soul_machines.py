@@ -1,4 +1,4 @@
-"""The rules of Soul Machines' platform for the memories of skills: the classes that `skill_memory` of a store returns."""
+"""Memories of skills, by the rules of Soul Machines' platform: the classes of a store's `skill_memory`."""
 
 from ..memory.aio import AsyncSkillMemory
 from ..memory.skills import PRIVATE, PUBLIC, Policy, SkillMemory, scope_of

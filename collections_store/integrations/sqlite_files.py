@@ -1,11 +1,11 @@
 """Readers of other programs' SQLite files, on the standard library's sqlite3, and imports of their memories.
 
-1. A file is read and never written. All rows are read in one transaction, so they are of one moment.
-2. A file that this process has open, such as a store's own, is opened by SQLite only: closing any other descriptor
-   of it would drop the locks that SQLite holds on it.
-3. A file in WAL mode without a log beside it is opened as immutable, since any other reader would create a log, or
-   fail where it may not. If another program opens it meanwhile, it is read again.
-4. A file whose program was killed while writing has a journal, with which SQLite repairs it: a copy is repaired.
+1. A file is read and never written. A transaction reads all rows, as of the same moment.
+2. Only SQLite opens a file that this process has open, such as a store's own: closing any other descriptor would drop
+   SQLite's locks of the file.
+3. A file in WAL mode without a log is opened as immutable, since any other reader would create a log, or fail without
+   the right to do so. If another program opens the file meanwhile, the file is read again.
+4. A file whose program was killed while writing has a journal, with which SQLite repairs a copy.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ExternalFile:
         return [name for (name,) in self._connection.execute(f"{names} ORDER BY name")]
 
     def columns(self, table: str) -> frozenset[str]:
-        """Return the names of a table's columns; none if there is no such table."""
+        """Return the names of a table's columns; none without a table."""
         names = "SELECT name FROM pragma_table_xinfo(?)"
         return frozenset(name for (name,) in self._connection.execute(names, (table,)))
 
@@ -75,9 +75,10 @@ class ExternalFile:
 
 
 def read(file: File, reader: Callable[[ExternalFile], T]) -> T:
-    """Return what a function reads from a file; it is called again if another program opened the file meanwhile.
+    """Return the result of a function that reads a file. The function is called again if another program opened the file
+    meanwhile.
 
-    Raises `DatabaseUnavailable` if there is no such file, and other `DatabaseError`s.
+    Raises `DatabaseUnavailable` without a file, and other `DatabaseError`s.
     """
     with working():
         return _read(file, Path(file).resolve(), reader)
@@ -126,7 +127,7 @@ def _opened(file: File, path: Path, mode: str) -> Iterator[ExternalFile]:
 
 
 def _is_wal(path: Path) -> bool:
-    """Return whether a file that is not open here is in WAL mode; of an unreadable one, SQLite reports why."""
+    """Return whether a file that is not open here is in WAL mode; SQLite reports the error of an unreadable file."""
     with opening(), suppress(OSError):
         if not is_open_here(path):
             with path.open("rb") as file:
@@ -139,7 +140,7 @@ def _log(path: Path) -> Path:
 
 
 def _state(path: Path) -> tuple[object, ...]:
-    """Return a value that changes when a program opens the file, or writes to it and closes it."""
+    """Return a value that changes when a program opens the file, or writes and closes the file."""
     try:
         now = path.stat()
     except OSError:
@@ -149,7 +150,7 @@ def _state(path: Path) -> tuple[object, ...]:
 
 @contextmanager
 def _copied(*files: Path) -> Iterator[Path]:
-    """Yield a copy of the first file, with copies of the others beside it."""
+    """Yield a copy of the first file, with copies of the other files beside."""
     with TemporaryDirectory() as folder:
         with opening():
             if is_open_here(files[0]):
@@ -165,12 +166,12 @@ def import_opsdroid(
 ) -> int:
     """Copy opsdroid's own SQLite database into a memory, in one transaction; returns the number of values.
 
-    Dates, times and datetimes keep their types. Values under the same keys are overwritten; the file stays as it is.
-    Values under None, which opsdroid cannot find, are left out. `on_error` is called with the error of each row
-    that cannot be imported, which is then left out; without it the first error is raised and nothing is imported.
+    Dates, times and datetimes keep their types. Values under the same keys are overwritten; the file does not
+    change. Values under None, which opsdroid cannot find, are omitted. `on_error` is called with the error of each bad
+    row, and the row is omitted; without `on_error` the first error is raised and nothing is imported.
 
-    Raises `DatabaseUnavailable` if there is no such file, another `DatabaseError` if it is damaged or locked,
-    `InvalidOption` for a missing table or a key that a memory cannot have, and `InvalidBody` for a row without JSON.
+    Raises `DatabaseUnavailable` without a file, another `DatabaseError` for a damaged or locked file, `InvalidOption`
+    for a missing table or an invalid key, and `InvalidBody` for a row without JSON.
 
     >>> with Store("sqlite://") as store:
     ...     import_opsdroid(store.memory("opsdroid"), "sqlite.db")
@@ -188,7 +189,7 @@ def import_kdeps(memory: Memory, file: File, *, on_error: OnError | None = None)
     """Copy the memory in an SQLite file of kdeps into a memory, in one transaction; returns the number of values.
 
     Tables of all versions are known: `items` (0.2 to 0.4), `records` (0.5 and 0.6) and `memory` (from 1.9 on); the
-    newest one decides on a key. Up to 0.6 each agent had a file `<agent>_memory.db`: the values of a file of that
+    newest table decides on a key. Up to 0.6 each agent had a file `<agent>_memory.db`: the values of a file with this
     name are copied into the agent's namespace of the memory. Raises, and calls `on_error`, as `import_opsdroid`
     does, and `InvalidBody` for a row without text.
 
@@ -220,7 +221,7 @@ def _check_memory(memory: object) -> None:
 def _key_values(
     external: ExternalFile, file: File, wanted: dict[str, tuple[str, str]]
 ) -> list[tuple[str, Rows]]:
-    """Return the rows with a key, of the wanted tables that exist; raises `InvalidOption` if none does."""
+    """Return the rows with a key, of the existing wanted tables; raises `InvalidOption` without a table."""
     found = [each for each in wanted if external.columns(each) >= set(wanted[each])]
     if not found:
         tables = ", ".join(map(repr, external.tables())) or "none"
@@ -233,7 +234,7 @@ def _key_values(
 def _values(
     memory: Memory, read_row: Callable[[Any, Any], Any], rows: Rows, on_error: OnError | None
 ) -> dict[str, Any]:
-    """Return the values of rows under their keys, without those that are reported to `on_error`."""
+    """Return the values of rows under their keys, without the values reported to `on_error`."""
     values = {}
     for key, data in rows:
         try:
@@ -256,7 +257,7 @@ def _opsdroid_value(table: str, key: str, data: Any) -> Any:
 
 
 def _opsdroid_object(json: dict[str, Any]) -> Any:
-    """Return the date or time that an object represents, or a user's object that only looks like one."""
+    """Return the date or time for an object, or a user's object of the same form."""
     fields = json.copy()
     kind = fields.pop("__class__", None)
     try:

@@ -38,7 +38,7 @@ class AsyncMemoryHost(Protocol):
 
 
 class AsyncMemory(Namespace):
-    """Async counterpart of `Memory`: `AsyncStore(...).memory("bot")`. Only its methods with I/O are coroutines.
+    """Async counterpart of `Memory`: `AsyncStore(...).memory("bot")`. Only methods with I/O are coroutines.
 
     >>> from datetime import date
     >>> async def main():
@@ -180,7 +180,7 @@ class AsyncMemory(Namespace):
         )
 
     def _on_json(self, key: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a function of values, which may be asynchronous, as one of JSON."""
+        """Return a function of JSON for a function of values, which may be asynchronous."""
 
         async def changed(json: Any) -> Any:
             value = await compute(value_of, key, json)
@@ -206,13 +206,13 @@ class AsyncSkillMemory(BaseSkillMemory[AsyncMemoryHost]):
 
     async def load(self, session: str, skill: str) -> list[Any]:
         """Async counterpart of `SkillMemory.load`."""
-        found = await self._host.run(self._rules.load(session, skill))
-        return await compute(self._rules.loaded, found)
+        found = await self._host.run(self._loading(session, skill))
+        return await compute(self._loaded, found)
 
     async def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
         """Async counterpart of `SkillMemory.save`."""
-        return await self._host.run(await compute(self._rules.save, session, skill, memories))
+        return await self._host.run(await compute(self._saving, session, skill, memories))
 
     async def end_session(self, session: str) -> int:
         """Async counterpart of `SkillMemory.end_session`."""
-        return await self._host.run(self._rules.end(session))
+        return await self._host.run(self._ending(session))

@@ -1,8 +1,8 @@
 """Keys as ids and values as JSON, and back; errors that name the key.
 
-The id of a document is the names of its namespaces, each after its length, and the key. A value of a type that JSON
-does not have is an object whose only key is a tag, such as `{"$date": "2026-11-21"}`. A key of a user's dict that
-begins with `$` gets another `$`, so no dict is mistaken for a tag.
+The id of a document is the names of its namespaces, each after its length, and the key. A value of a type unknown to JSON
+is an object whose only key is a tag, such as `{"$date": "2026-11-21"}`. A key with `$` at the start, in a dict of the
+user, gets another `$`: no dict is mistaken for a tag.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _LONGEST: Final = 150
 class Space:
     """A namespace of keys.
 
-    A document's id is the names of its namespaces, each after its length, and the key. So no two pairs of a
-    namespace and a key have the same id, whatever characters they contain.
+    A document's id is the names of its namespaces, each after its length, and the key. Two different pairs of
+    namespace and key never have the same id.
 
     >>> Space().within("room", "42").id_of("topic")
     '4:room2:42/topic'
@@ -56,7 +56,7 @@ class Space:
     names: tuple[str, ...] = field(default=(), compare=False)
 
     def within(self, *names: str) -> Space:
-        """Return a namespace in this one; raises `InvalidOption`."""
+        """Return an inner namespace; raises `InvalidOption`."""
         return self._with(names, _NAMESPACE, "namespace")
 
     def session(self, name: str) -> Space:
@@ -84,7 +84,7 @@ class Space:
         return {"$id": {**begin, "$lt": first_after(first)}}
 
     def everything(self) -> dict[str, Any]:
-        """Return the filter of the keys of this namespace and of all inner ones."""
+        """Return the filter of the keys of this namespace and of all inner namespaces."""
         return {"$id": {"$gte": f"{self.path}{_KEY}", "$lt": f"{self.path}:"}}
 
     def _with(self, names: tuple[Any, ...], kind: str, option: str) -> Space:
@@ -129,7 +129,7 @@ def body_of(key: str) -> Iterator[None]:
 
 @contextmanager
 def document_of(collection: str, space: Space, key: str) -> Iterator[None]:
-    """Replace the id by the key in errors of the key's document; others, of a caller's function, pass."""
+    """Replace the id by the key in errors of the key's document; errors of a caller's function pass."""
     try:
         yield
     except (DocumentNotFound, VersionConflict) as error:
@@ -153,7 +153,7 @@ def _noted(error: E, collection: str, space: Space) -> E:
 
 @contextmanager
 def after_block(error: BaseException | None) -> Iterator[None]:
-    """Note on a block's exception that clearing the memory failed: a cancellation above all must not be lost."""
+    """Add a note to a block's exception if clearing the memory fails: the exception, above all a cancellation, is raised."""
     try:
         yield
     except CollectionsStoreError as failed:
@@ -171,7 +171,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def to_json(value: Any, default: Default = None, depth: int = 0) -> Any:
-    """Return a value as JSON; a value of an unknown type stays as it is, unless the store's `default` converts it.
+    """Return a value as JSON; a value of an unknown type stays unchanged, unless the store's `default` converts the value.
 
     >>> to_json({"when": date(2026, 11, 21), "$price": Decimal("1.50")})
     {'when': {'$date': '2026-11-21'}, '$$price': {'$decimal': '1.50'}}
@@ -224,7 +224,7 @@ def from_json(json: Any) -> Any:
 
 
 def value_of(key: str, json: Any) -> Any:
-    """Return the value of a key; raises `InvalidBody` if it was written by hand, or with an unknown time zone."""
+    """Return the value of a key; raises `InvalidBody` for JSON written by hand, or with an unknown time zone."""
     try:
         return from_json(json)
     except Exception as error:
@@ -233,7 +233,7 @@ def value_of(key: str, json: Any) -> Any:
 
 
 def _converted(value: Any, default: Default, depth: int) -> Any:
-    """Return the JSON of what the store's `default` makes of a value; its dicts are no tags either."""
+    """Return the JSON of the result of the store's `default`; dicts in the result are no tags either."""
     if not isinstance(value, Enum):
         for kind, plain in _PLAINLY.items():
             if isinstance(value, kind):
@@ -248,7 +248,7 @@ def _converted(value: Any, default: Default, depth: int) -> Any:
 
 
 def _unique(made: Any, value: set[Any] | frozenset[Any] | dict[Any, Any]) -> Any:
-    """Return the JSON of a set or a dict if it can be read; raises `InvalidBody` if the store's `default` made
+    """Return the JSON of a set or a dict; raises `InvalidBody` if the store's `default` made
     unhashable or equal elements or keys.
     """
     try:
@@ -268,7 +268,7 @@ def _marked(key: str) -> str:
 
 def _local_time(value: datetime | time) -> list[Any] | None:
     """Return local time with its offset, the key of its zone, and its fold; None: the zone would be lost. Python
-    cannot parse all offsets of fractional seconds: those are added in microseconds.
+    cannot parse all offsets of fractional seconds: such an offset is added in microseconds.
     """
     zone: str | int | None = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
     if zone is None and value.tzinfo is not None:
@@ -280,7 +280,7 @@ def _local_time(value: datetime | time) -> list[Any] | None:
 
 
 def _with_zone(value: Any, zone: str | int | None, fold: int) -> Any:
-    """Return the local time that `_local_time` encoded."""
+    """Return the local time of the parts from `_local_time`."""
     if isinstance(zone, int):
         value = value.replace(tzinfo=timezone(zone * _MICROSECOND))
     elif zone is not None:

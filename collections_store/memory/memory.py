@@ -38,12 +38,12 @@ class Memory(Namespace):
     """Values under keys, in namespaces: `store.memory("bot")`.
 
     A key is a string. A value is JSON or one of Python's types `datetime` (with its zone), `date`, `time`,
-    `timedelta`, `UUID`, `Decimal`, `bytes`, `set`, `frozenset`, `tuple`, or an integer of any size; it comes back
-    equal and of the same type. Other values are rejected, unless the store's `default` function converts them.
+    `timedelta`, `UUID`, `Decimal`, `bytes`, `set`, `frozenset`, `tuple`, or an integer of any size, and comes back
+    equal and of the same type. Other values are rejected, unless the store's `default` function converts the value.
 
-    `ttl` is seconds, a timedelta, or `math.inf` for ever. A value written without one never expires, except in a
-    session with a `ttl`. Methods raise what a collection's do, and `InvalidOption` for what cannot be a key. The examples
-    of the methods use a store, `store`.
+    `ttl` is seconds, a timedelta, or `math.inf` for ever. A value without a `ttl` never expires, except in a
+    session with a `ttl`. Methods raise the errors of a collection's methods, and `InvalidOption` for an invalid key. The
+    examples of the methods use a store, `store`.
 
     >>> from datetime import date
     >>> with Store("sqlite://") as store:
@@ -66,7 +66,7 @@ class Memory(Namespace):
             self.end()
 
     def end(self) -> int:
-        """Delete all values of this memory and of its inner namespaces and sessions; returns how many.
+        """Delete all values of this memory, its inner namespaces and sessions; return the number.
 
         >>> version = store.memory("bot").namespace("room").put("topic", "tea")
         >>> store.memory("bot").end()
@@ -95,7 +95,7 @@ class Memory(Namespace):
             yield type(self)(tx, self._procedures)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value under a key, or `default` if there is none; 0, "", None and False are values.
+        """Return the value under a key, or `default` without a value; 0, "", None and False are values.
 
         >>> version = store.memory("bot").put("count", 0)
         >>> store.memory("bot").get("count", 7)
@@ -104,7 +104,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.get(key, default))
 
     def fetch(self, key: str) -> tuple[bool, Any]:
-        """Return whether there is a value under a key, and the value.
+        """Return whether a key has a value, and the value.
 
         >>> store.memory("bot").fetch("name")
         (False, None)
@@ -120,8 +120,8 @@ class Memory(Namespace):
         if_absent: bool = False,
         if_version: int | None = None,
     ) -> int:
-        """Write a value under a key; returns its version. `if_absent` writes only if there is no value,
-        `if_version` only over that version; otherwise `VersionConflict` is raised.
+        """Write a value under a key; return the version. `if_absent` writes only a new value,
+        `if_version` only over this version; otherwise `VersionConflict` is raised.
 
         >>> store.memory("bot").put("name", "Ada", ttl=60, if_absent=True)
         1
@@ -130,7 +130,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.put(key, value, **options))
 
     def delete(self, key: str, default: Any = None) -> Any:
-        """Delete the value under a key and return it, or `default` if there is none.
+        """Delete and return the value under a key, or return `default`.
 
         >>> version = store.memory("bot").put("name", "Ada")
         >>> store.memory("bot").delete("name"), store.memory("bot").delete("name", "nobody")
@@ -139,7 +139,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.delete(key, default))
 
     def pop(self, key: str) -> Any:
-        """Delete the value under a key and return it; raises `DocumentNotFound`, a `KeyError`, if there is none.
+        """Delete and return the value under a key; without a value `DocumentNotFound`, a `KeyError`, is raised.
 
         >>> version = store.memory("bot").put("name", "Ada")
         >>> store.memory("bot").pop("name")
@@ -148,7 +148,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.pop(key))
 
     def increment(self, key: str, by: float = 1, initial: float = 0) -> Any:
-        """Add to the number under a key, `initial` if there is none, and return the sum; atomic.
+        """Add to the number under a key, by default `initial`, and return the sum; atomic.
 
         >>> store.memory("bot").increment("visits"), store.memory("bot").increment("visits", by=2)
         (1, 3)
@@ -156,11 +156,11 @@ class Memory(Namespace):
         return self._follow(self._procedures.increment(key, by, initial))
 
     def change(self, key: str, function: Callable[[Any], Any], *, default: Any = ...) -> Any:
-        """Read the value under a key, call a function with it, and write and return the result.
+        """Read the value under a key, call a function with the value, and write and return the result.
 
-        A function that returns None has changed the value in place: that value is written. To store None, call
-        `put(key, None)`. If the value was changed meanwhile, it is read and the function called again. The
-        function gets `default` if there is no value; without it, `DocumentNotFound` is raised.
+        A function that changes the value in place returns None. To store None, call `put(key, None)`. If another writer
+        was faster, the function is called again with the new value. Without a value the function gets `default`, or
+        else `DocumentNotFound` is raised.
 
         >>> store.memory("bot").change("names", lambda names: names | {"Ada"}, default=set())
         {'Ada'}
@@ -183,7 +183,7 @@ class Memory(Namespace):
     def items(
         self, prefix: str = "", *, after: str | None = None, limit: int | None = 100
     ) -> Entries:
-        """Return the entries of the keys that `keys` returns, with `key`, `value`, `version` and `expires_at`.
+        """Return the entries of the keys from `keys`, with `key`, `value`, `version` and `expires_at`.
         Each unpacks as the pair of key and value.
 
         >>> version = store.memory("bot").put("name", "Ada")
@@ -203,7 +203,7 @@ class Memory(Namespace):
     def find(self, filter: Any = None, equals: Any = ..., *, limit: int | None = None) -> Entries:
         """Return the entries of this namespace whose values match a filter, in the order of their creation.
 
-        A value that is no JSON object is the field `$body`. `equals` may be any value; a filter document has
+        A value other than a JSON object is the field `$body`. `equals` may be any value; a filter document has
         values of Python's types as they are stored: see the reference.
 
         >>> result = store.memory("bot").put_many({"ada": {"city": "Berlin"}, "bob": 3})
@@ -213,7 +213,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.find(filter, equals, limit))
 
     def clear(self, prefix: str = "") -> int:
-        """Delete the values under the keys with a prefix; returns how many. Inner namespaces and sessions
+        """Delete the values under the keys with a prefix; return the number. Inner namespaces and sessions
         stay: see `end`.
 
         >>> result = store.memory("bot").put_many({"user/ada": 1, "user/bob": 2, "room/1": 3})
@@ -232,7 +232,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.get_many(keys))
 
     def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
-        """Write values under their keys, all or none; returns how many.
+        """Write values under their keys, all or none; return the number.
 
         >>> store.memory("bot").put_many({"a": 1, "b": 2})
         2
@@ -240,7 +240,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.put_many(values, ttl))
 
     def delete_many(self, keys: Iterable[str]) -> int:
-        """Delete the values under several keys in one transaction; returns how many there were.
+        """Delete the values under several keys in one transaction; return the number of deleted values.
 
         >>> store.memory("bot").delete_many(["a", "b"])
         0
@@ -248,7 +248,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.delete_many(keys))
 
     def touch(self, key: str) -> bool:
-        """Restart a value's time to live; returns whether there is a value.
+        """Restart a value's time to live; return whether the key has a value.
 
         >>> store.memory("bot").touch("name")
         False
@@ -256,7 +256,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.touch(key))
 
     def expire(self, key: str, ttl: float | timedelta) -> bool:
-        """Set a value's time to live, from now on; returns whether there is a value.
+        """Set a value's time to live, from now on; return whether the key has a value.
 
         >>> version = store.memory("bot").put("name", "Ada")
         >>> store.memory("bot").expire("name", ttl=60)
@@ -265,7 +265,7 @@ class Memory(Namespace):
         return self._follow(self._procedures.expire(key, ttl))
 
     def ttl(self, key: str) -> float | None:
-        """Return the seconds until a value expires; infinity: never; None: there is no value.
+        """Return the seconds until a value expires; infinity: never; None: no value.
 
         >>> version = store.memory("bot").put("name", "Ada")
         >>> store.memory("bot").ttl("name")
@@ -277,7 +277,7 @@ class Memory(Namespace):
         self, prefix: str = "", *, after: str | None = None, timeout: float | None = None
     ) -> ChangeStream:
         """Return the changes of the values whose keys have a prefix, as `Collection.watch` does, with the key
-        for `id` and the value for `body`. The memory must record them: see `configure`.
+        for `id` and the value for `body`. The memory must record changes: see `configure`.
 
         >>> memory = store.memory("bot")
         >>> memory.configure(changes="after")

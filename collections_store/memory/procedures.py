@@ -1,7 +1,7 @@
-"""What sync and async memories share: entries, expiry, and each method as a procedure.
+"""The common part of sync and async memories: entries, expiry, and each method as a procedure.
 
-A procedure is a generator, as in `operations.procedures`: it yields operations, takes their results, and returns
-what the method returns.
+A procedure is a generator, as in `operations.procedures`, which yields operations, takes their results, and returns
+the result of the method.
 """
 
 from __future__ import annotations
@@ -26,7 +26,15 @@ from ..operations.operation import Operation, Steps, Work
 from ..operations.procedures import ATTEMPTS, Writing, change
 from ..operations.requests import put_of
 from ..operations.update import DeleteMatching, FindAndDelete
-from ..options import ChangeSettings, Settings, Ttl, check_count, check_flag, check_function
+from ..options import (
+    MAX_COUNT,
+    ChangeSettings,
+    Settings,
+    Ttl,
+    check_flag,
+    check_function,
+    check_integer,
+)
 from ..query.change import Change, ChangeFilter
 from ..query.filter import Filter
 from ..query.parser import check_equals
@@ -57,7 +65,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Take(Operation[Any]):
-    """Delete the value under a key and return it, or `ABSENT`. A value that cannot be read stays."""
+    """Delete and return the value under a key, or return `ABSENT`. An unreadable value stays."""
 
     collection: str
     id: str
@@ -76,8 +84,8 @@ class Take(Operation[Any]):
 class Procedures:
     """The methods of a memory: `get` is the procedure of `Memory.get`, and so on.
 
-    A value that is written without a `ttl` expires after `lifetime`, from its last use on if `sliding`. The end of a
-    `with` block clears the memory if it `ends`.
+    A value without a `ttl` expires after `lifetime`, since the last use if `sliding`. With `ends` the end of a `with`
+    block clears the memory.
     """
 
     collection: str
@@ -88,7 +96,7 @@ class Procedures:
     ends: bool = False
 
     def check_ends(self) -> None:
-        """Raise `InvalidOption` for a permanent memory: used like a file, `with` would delete it."""
+        """Raise `InvalidOption` for a permanent memory: used like a file, `with` would delete the memory."""
         if not self.ends:
             problem = (
                 "it would delete this memory at its end: use it with session() and request() only"
@@ -145,7 +153,7 @@ class Procedures:
         return from_json(body)
 
     def on_json(self, key: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return a function of values as one of JSON; raises `InvalidOption`."""
+        """Return a function of JSON for a function of values; raises `InvalidOption`."""
         checked = check_function("function", function)
 
         def changed(json: Any) -> Any:
@@ -155,7 +163,7 @@ class Procedures:
         return changed
 
     def result(self, value: Any, returned: Any) -> Any:
-        """Return as JSON what a function of a value returned; None: it changed the value in place."""
+        """Return the result of a function of a value as JSON; None: the function changed the value in place."""
         return self._json(value if returned is None else returned)
 
     def keys(self, prefix: str, after: str | None, limit: int | None) -> Steps[list[str]]:
@@ -255,7 +263,7 @@ class Procedures:
         self.encode(key, value)
 
     def encode(self, key: str, value: Any) -> str:
-        """Return the JSON text of a value; raises `InvalidBody` that names the key."""
+        """Return the JSON text of a value; raises `InvalidBody` with the key."""
         with body_of(key):
             return self.codec.encode(self._json(value))
 
@@ -268,12 +276,12 @@ class Procedures:
         return count
 
     def _outlives(self, ttl: Ttl) -> bool:
-        """Return whether a value that is written with this `ttl` could outlive its session."""
+        """Return whether a value with this `ttl` could outlive its session."""
         own, session = read_ttl(ttl), read_ttl(self.lifetime)
         return self.sliding and bool(own and session and own > session)
 
     def _slide(self, ids: list[str]) -> Steps[None]:
-        """Restart the time to live of values that were used in a sliding session. Where the database is locked
+        """Restart the time to live of the used values of a sliding session. Where the database is locked
         or read-only, the read still succeeds.
         """
         if not ids or not self.sliding:
@@ -297,7 +305,7 @@ class Procedures:
         ]
 
     def _readable(self, bodies: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Yield keys and values; leave out and log a value that cannot be read, so that the others can be."""
+        """Yield keys and values; log and omit unreadable values."""
         for key, body in bodies:
             try:
                 yield key, value_of(key, body)
@@ -316,7 +324,7 @@ class Procedures:
 
 
 class Namespace:
-    """What memories do without the database: inner namespaces, sessions and requests."""
+    """Base of memories, without the database: inner namespaces, sessions and requests."""
 
     def __init__(self, host: Any, procedures: Procedures) -> None:
         self._host, self._procedures = host, procedures
@@ -336,8 +344,8 @@ class Namespace:
     def session(self, id: str, *, ttl: Ttl = None, sliding: bool = False) -> Self:
         """Return the memory of a session, which differs from every namespace.
 
-        Values written there expire after `ttl`. With `sliding`, each read by key and each change restarts that
-        time; a value with a `ttl` of its own expires with that or with the session, whichever is first. Without
+        Values of the session expire after `ttl`. With `sliding`, each read by key and each change restarts the
+        time; a value with its own `ttl` expires then or with the session, whichever is first. Without
         `ttl`, values expire as in the outer memory. The end of a `with` block, or `end`, clears the session.
 
         >>> with store.memory("bot").session("ada", ttl=1800, sliding=True) as session:
@@ -354,9 +362,9 @@ class Namespace:
         return type(self)(self._host, inner)
 
     def request(self) -> Self:
-        """Return a session with an id of its own, for one request: `with memory.request() as session:`.
+        """Return a session with a new id, for a request: `with memory.request() as session:`.
 
-        If the process is killed before the end of the block, its values expire after a day.
+        If the process is killed before the end of the block, the values expire after a day.
 
         >>> with Store("sqlite://") as store, store.memory("bot").request() as session:
         ...     version = session.put("step", 1)
@@ -367,7 +375,7 @@ class Namespace:
 
 
 def _value_or_invalid(key: str, body: Any) -> Any:
-    """Return the value of a change; `Invalid` for one that cannot be read, so that the stream goes on."""
+    """Return the value of a change; `Invalid` for an unreadable value: the stream continues."""
     try:
         return value_of(key, body)
     except InvalidBody as error:
@@ -375,7 +383,7 @@ def _value_or_invalid(key: str, body: Any) -> Any:
 
 
 def _adding(key: str, by: Any) -> Callable[[Any], Any]:
-    """Return the function that adds to a number; raises `InvalidOption`."""
+    """Return a function to add to a number; raises `InvalidOption`."""
     _check_number("by", by)
 
     def add(value: Any) -> Any:
@@ -394,6 +402,4 @@ def _check_number(name: str, value: Any) -> None:
 
 
 def _check_limit(limit: Any) -> int | None:
-    if limit is None or check_count("limit", limit):
-        return limit  # type: ignore[no-any-return]
-    raise InvalidOption("limit", "must be an integer above 0, got 0")
+    return None if limit is None else check_integer("limit", limit, most=MAX_COUNT)

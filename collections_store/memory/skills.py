@@ -1,10 +1,10 @@
-"""Memories of a session that several skills share; a skill is any part of a program with a name.
+"""Memories of a session, shared by several skills; a skill is any part of a program with a name.
 
 1. A skill reads its own PRIVATE memories and all PUBLIC memories of the session.
-2. A save deletes the skill's PRIVATE memories that are not in the response; PUBLIC memories stay.
-3. Only the skill that created a memory changes it, unless the policy is another one.
+2. A save deletes the skill's PRIVATE memories that the response omits; PUBLIC memories stay.
+3. Only the creator of a memory changes the memory, unless another policy is set.
 4. Each session has a document that counts its saves. A save reads the counter before everything else, and increments
-   the counter before it writes; if another save was faster, the transaction runs again. So concurrent saves are
+   the counter before it writes; if another save was faster, the transaction runs again. Concurrent saves are
    serializable.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 from ..codec import Codec, decode
@@ -33,7 +33,7 @@ from ..operations.by_id import GetDocument, Insert, RemoveById, RemoveMany, Rewr
 from ..operations.find import Find
 from ..operations.operation import Operation, Work
 from ..operations.update import DeleteMatching
-from ..options import Ttl
+from ..options import Ttl, check_choice, check_function
 from ..query.filter import Filter
 from .encoding import to_json, value_of
 from .memory import MemoryHost
@@ -58,7 +58,7 @@ H = TypeVar("H", bound=CodecHost)
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The memories that a skill returned, as bodies by id."""
+    """The memories of a skill's response, as bodies by id."""
 
     session: str
     skill: str
@@ -66,7 +66,7 @@ class Response:
 
     @classmethod
     def read(cls, session: str, skill: str, memories: Any, codec: Codec) -> Response:
-        """Read memories, objects or dicts; the last of equal ones counts. Raises `InvalidOption` and `InvalidBody`."""
+        """Read memories, objects or dicts; the last of equal memories counts. Raises `InvalidOption` and `InvalidBody`."""
         bodies = {}
         for position, memory in enumerate(_listed(memories)):
             body = {"session": session, "creator": skill, **_parts(position, memory, codec)}
@@ -77,7 +77,7 @@ class Response:
         return cls(session, skill, bodies)
 
     def writes(self, there: Mapping[str, Any], policy: Policy) -> dict[str, dict[str, Any]]:
-        """Return the bodies to write over those of the session; raises `NotTheCreator`."""
+        """Return the bodies to write over the bodies of the session; raises `NotTheCreator`."""
         written = {}
         for id, body in self.bodies.items():
             known, value = there.get(id), body["value"]
@@ -101,92 +101,6 @@ class Response:
         return [id for id in own if id not in self.bodies]
 
 
-@dataclass(frozen=True, slots=True)
-class SkillRules:
-    """The options of a skill memory, and its operations; raises `InvalidName` and `InvalidOption`."""
-
-    collection: str
-    codec: Codec = field(repr=False)
-    policy: Policy
-    model: Model | None
-    ttl: int | None
-
-    @classmethod
-    def of(cls, collection: Any, codec: Codec, *, policy: Any, model: Any, ttl: Any) -> SkillRules:
-        known = get_args(Policy)
-        if not isinstance(policy, str) or policy not in known:
-            problem = f"must be one of {', '.join(map(repr, known))}, got {shortened(policy)}"
-            raise InvalidOption("policy", problem)
-        if model is not None and not callable(model):
-            raise InvalidOption("model", f"must be callable, got {shortened(model)}")
-        return cls(check_name(collection), codec, policy, model, read_ttl(ttl))  # type: ignore[arg-type]
-
-    def load(self, session: Any, skill: Any) -> Find:
-        """Return the operation that reads what a skill may see."""
-        visible = [{"scope": PUBLIC}, {"creator": _checked("skill", skill)}]
-        filter = {**_all_of(_checked("session", session)), "$or": visible}
-        return Find(self.collection, Filter.parse(filter))
-
-    def loaded(self, found: Iterable[Document]) -> list[Any]:
-        """Return documents as memories: dicts, or what the model makes of their parts."""
-        memories = []
-        for body in (each.body for each in found):
-            parts = {name: body[name] for name in _PARTS}
-            parts["value"] = value_of(body["name"], body["value"])
-            memories.append((self.model or dict)(**parts))
-        return memories
-
-    def save(self, session: Any, skill: Any, memories: Any) -> Operation[int]:
-        """Return the operation that applies a skill's response."""
-        named = _checked("session", session), _checked("skill", skill)
-        response = Response.read(*named, memories, self.codec)
-        return Work((self.collection,), lambda run: self._save(run, response))
-
-    def end(self, session: Any) -> Operation[int]:
-        """Return the operation that deletes a session."""
-        named = _checked("session", session)
-
-        def end(run: Run) -> int:
-            run(RemoveById(self.collection, _digest(named)))  # a concurrent save conflicts here
-            found = run(DeleteMatching(self.collection, Filter.parse(_all_of(named))))
-            return int(found.deleted_count)
-
-        return Work((self.collection,), end)
-
-    def _save(self, run: Run, response: Response) -> int:
-        session = response.session
-        counter = run(GetDocument(self.collection, _digest(session)))  # before what it counts
-        found = run(Find(self.collection, Filter.parse(_all_of(session))))
-        there = {each.id: each.body for each in found}
-        written, removed = response.writes(there, self.policy), response.deletes(there)
-        if written or removed:
-            self._increment(run, counter, session)
-            self._write(run, written, removed)
-        if self.ttl is not None:  # the whole session expires with its last save
-            rest = {_digest(session), *there} - written.keys() - set(removed)
-            run(TouchMany(self.collection, tuple(sorted(rest)), self.ttl))
-        return len(written) + len(removed)
-
-    def _increment(self, run: Run, counter: Document | None, session: str) -> None:
-        """Count a save; raises `TransactionConflict` if another one was counted since `counter` was read."""
-        saves = 1 if counter is None else counter.body["saves"] + 1
-        text = self.codec.encode({"session": session, "saves": saves})
-        try:
-            if counter is None:
-                run(Insert(self.collection, _digest(session), text, self.ttl))
-            else:
-                run(Rewrite(self.collection, counter, text))
-        except VersionConflict as error:
-            raise TransactionConflict(f"session {shortened(session)}: {error}") from error
-
-    def _write(self, run: Run, written: dict[str, Any], removed: list[str]) -> None:
-        texts = ((id, self.codec.encode(body)) for id, body in written.items())
-        for batch in batches(Given(position, *each) for position, each in enumerate(texts)):
-            run(PutBatch(self.collection, batch, ttl=self.ttl, strict=True))
-        if removed:
-            run(RemoveMany(self.collection, removed))
-
-
 class BaseSkillMemory(Generic[H]):
     """Base of `SkillMemory` and `AsyncSkillMemory`."""
 
@@ -200,21 +114,89 @@ class BaseSkillMemory(Generic[H]):
         ttl: Ttl = None,
     ) -> None:
         self._host: H = host
-        self._rules = SkillRules.of(collection, host._codec, policy=policy, model=model, ttl=ttl)
+        self._collection, self._codec = check_name(collection), host._codec
+        self._policy: Policy = check_choice("policy", policy, get_args(Policy))
+        self._model = None if model is None else check_function("model", model)
+        self._ttl = read_ttl(ttl)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._rules.collection!r}, policy={self._rules.policy!r})"
+        return f"{type(self).__name__}({self._collection!r}, policy={self._policy!r})"
+
+    def _loading(self, session: Any, skill: Any) -> Find:
+        """Return the operation to read the memories for a skill."""
+        visible = [{"scope": PUBLIC}, {"creator": _checked("skill", skill)}]
+        filter = {**_all_of(_checked("session", session)), "$or": visible}
+        return Find(self._collection, Filter.parse(filter))
+
+    def _loaded(self, found: Iterable[Document]) -> list[Any]:
+        """Return documents as memories: dicts, or the results of the model."""
+        memories = []
+        for body in (each.body for each in found):
+            parts = {name: body[name] for name in _PARTS}
+            parts["value"] = value_of(body["name"], body["value"])
+            memories.append((self._model or dict)(**parts))
+        return memories
+
+    def _saving(self, session: Any, skill: Any, memories: Any) -> Operation[int]:
+        """Return the operation to apply a skill's response."""
+        named = _checked("session", session), _checked("skill", skill)
+        response = Response.read(*named, memories, self._codec)
+        return Work((self._collection,), lambda run: self._apply(run, response))
+
+    def _ending(self, session: Any) -> Operation[int]:
+        """Return the operation to delete a session."""
+        named = _checked("session", session)
+
+        def end(run: Run) -> int:
+            run(RemoveById(self._collection, _digest(named)))  # a concurrent save conflicts here
+            found = run(DeleteMatching(self._collection, Filter.parse(_all_of(named))))
+            return int(found.deleted_count)
+
+        return Work((self._collection,), end)
+
+    def _apply(self, run: Run, response: Response) -> int:
+        session = response.session
+        counter = run(GetDocument(self._collection, _digest(session)))  # before the memories
+        found = run(Find(self._collection, Filter.parse(_all_of(session))))
+        there = {each.id: each.body for each in found}
+        written, removed = response.writes(there, self._policy), response.deletes(there)
+        if written or removed:
+            self._increment(run, counter, session)
+            self._write(run, written, removed)
+        if self._ttl is not None:  # the whole session expires with its last save
+            rest = {_digest(session), *there} - written.keys() - set(removed)
+            run(TouchMany(self._collection, tuple(sorted(rest)), self._ttl))
+        return len(written) + len(removed)
+
+    def _increment(self, run: Run, counter: Document | None, session: str) -> None:
+        """Count a save; raises `TransactionConflict` for another save since the read of `counter`."""
+        saves = 1 if counter is None else counter.body["saves"] + 1
+        text = self._codec.encode({"session": session, "saves": saves})
+        try:
+            if counter is None:
+                run(Insert(self._collection, _digest(session), text, self._ttl))
+            else:
+                run(Rewrite(self._collection, counter, text))
+        except VersionConflict as error:
+            raise TransactionConflict(f"session {shortened(session)}: {error}") from error
+
+    def _write(self, run: Run, written: dict[str, Any], removed: list[str]) -> None:
+        texts = ((id, self._codec.encode(body)) for id, body in written.items())
+        for batch in batches(Given(position, *each) for position, each in enumerate(texts)):
+            run(PutBatch(self._collection, batch, ttl=self._ttl, strict=True))
+        if removed:
+            run(RemoveMany(self._collection, removed))
 
 
 class SkillMemory(BaseSkillMemory[MemoryHost]):
     """The memories of sessions' skills: `store.skill_memory()`.
 
-    A memory has a name, a value, optionally a session_id, and a scope: a PRIVATE one (None means PRIVATE) belongs
-    to the skill that created it, a PUBLIC one to all skills of the session. Name, session_id and scope identify it.
-    Memories are dicts, or objects with these attributes; `load` returns what `model` makes of them. Values are
-    those of `Memory`, and come back equal and of the same type.
+    A memory has a name, a value, optionally a session_id, and a scope. A PRIVATE memory (also with scope None)
+    belongs to its creator, a PUBLIC memory to all skills of the session. Name, session_id and scope identify a memory.
+    Memories are dicts, or objects with these attributes; `load` returns dicts, or the results of `model`. Values are
+    as in `Memory`, and come back equal and of the same type.
 
-    `policy` decides what happens to a PUBLIC memory that another skill changes: "creator" ignores the change,
+    `policy` decides about the change of another skill's PUBLIC memory: "creator" ignores the change,
     "anyone" accepts it, "raise" raises `NotTheCreator`. `ttl`: seconds, or a timedelta, after which a session
     without a save expires.
 
@@ -227,20 +209,20 @@ class SkillMemory(BaseSkillMemory[MemoryHost]):
     """
 
     def load(self, session: str, skill: str) -> list[Any]:
-        """Return a skill's PRIVATE memories and all PUBLIC ones of the session, in the order of their creation.
+        """Return a skill's PRIVATE memories and all PUBLIC memories of the session, in the order of their creation.
 
         >>> with Store("sqlite://") as store:
         ...     count = store.skill_memory().save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
         ...     store.skill_memory().load("session 1", "weather")
         [{'name': 'city', 'value': 'Bonn', 'session_id': None, 'scope': 'PRIVATE'}]
         """
-        return self._rules.loaded(self._host.run(self._rules.load(session, skill)))
+        return self._loaded(self._host.run(self._loading(session, skill)))
 
     def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
-        """Apply a skill's response in one transaction; returns how many memories were written or deleted.
+        """Apply a skill's response in one transaction; return the number of written and deleted memories.
 
-        The skill's PRIVATE memories that are not in `memories` are deleted, so a list is required, even an empty
-        one. PUBLIC ones stay as long as the session; give them a value such as None instead. The last of equal
+        The skill's PRIVATE memories that are not in `memories` are deleted, therefore a list is required, even an empty
+        list. PUBLIC memories stay as long as the session; set a value such as None instead. The last of equal
         memories counts. Raises `NotTheCreator`, `InvalidOption` and `InvalidBody`; then nothing is written.
 
         >>> with Store("sqlite://") as store:
@@ -249,17 +231,17 @@ class SkillMemory(BaseSkillMemory[MemoryHost]):
         ...     skills.save("session 1", "weather", [])
         1
         """
-        return self._host.run(self._rules.save(session, skill, memories))
+        return self._host.run(self._saving(session, skill, memories))
 
     def end_session(self, session: str) -> int:
-        """Delete all memories of a session; returns how many.
+        """Delete all memories of a session; return the number.
 
         >>> with Store("sqlite://") as store:
         ...     count = store.skill_memory().save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
         ...     store.skill_memory().end_session("session 1")
         1
         """
-        return self._host.run(self._rules.end(session))
+        return self._host.run(self._ending(session))
 
 
 def scope_of(scope: Any, where: str = "scope") -> str | None:
@@ -297,7 +279,7 @@ def _listed(memories: Any) -> Iterator[Any]:
 
 
 def _parts(position: int, memory: Any, codec: Codec) -> dict[str, Any]:
-    """Return the parts of a memory as a body has them; raises `InvalidOption`."""
+    """Return the parts of a memory for a body; raises `InvalidOption`."""
     where = f"memories[{position}]"
     try:
         name, value, session_id, scope = (part_of(memory, each) for each in _PARTS)
@@ -323,7 +305,7 @@ def _encoded(codec: Codec, position: int, body: dict[str, Any]) -> str:
 
 
 def _all_of(session: str) -> dict[str, Any]:
-    """Return the filter of a session's memories; the id of its counter is before them."""
+    """Return the filter of a session's memories; the counter has a lower id."""
     prefix = _digest(session)
     return {"$id": {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}}  # 0 follows the slash
 

@@ -532,7 +532,7 @@ def test_options_are_checked(store: Any) -> None:
     policies: list[Any] = ["everyone", None, 5, []]
     for policy in policies:
         with pytest.raises(
-            InvalidOption, match="policy: must be one of 'creator', 'anyone', 'raise', got "
+            InvalidOption, match="policy: must be 'creator' or 'anyone' or 'raise', got "
         ):
             store.skill_memory(policy=policy)
     with pytest.raises(InvalidOption, match="model"):

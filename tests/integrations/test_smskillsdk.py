@@ -200,8 +200,8 @@ def test_the_integration_returns_memories_of_the_sdk(store: Any) -> None:
     assert repr(ours.skill_memory(bare, policy="raise")).endswith(
         "SkillMemory('skill_memory', policy='raise')"
     )
-    assert ours.skill_memory(bare)._rules.model is Memory
-    assert ours.skill_memory(bare, model=None)._rules.model is None
+    assert ours.skill_memory(bare)._model is Memory
+    assert ours.skill_memory(bare, model=None)._model is None
 
 
 def test_objects_of_the_sdk_are_stored(skills: Any) -> None:

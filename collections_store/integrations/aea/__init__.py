@@ -1,6 +1,6 @@
 """AEA's storage and dialogues in a store, for `open-aea` and fetchai's `aea`.
 
-The package knows AEA and the public API. Begin with `attaching`: it registers `storage` with AEA, and puts `dialogues`
+The package knows AEA and the public API. Begin with `attaching`, which registers `storage` with AEA, and puts `dialogues`
 behind an agent's `Dialogues`. `formats` converts bodies and fields. Only `import_aea` works without AEA.
 """
 

@@ -32,12 +32,12 @@ def attach(
     terminal_ttl: float | timedelta | None = None,
     terminal_kept: int | None = None,
 ) -> int:
-    """Persist an agent's dialogues message by message, and use the same store for its storage; returns the number of
-    `Dialogues` found so far.
+    """Persist an agent's dialogues message by message, and use the same store for the agent's storage; return the
+    number of `Dialogues` found until now.
 
-    Call it when the agent is built and not yet started. It finds the `Dialogues` that are components of skills, or
+    Call `attach` after the agent is built, before the start. The function finds `Dialogues` as components of skills and as
     attributes of components, and looks again at the start. Each message is committed before `create`, `update` or
-    `reply` returns. Without `store`, the agent's `storage_uri` must be one of this package. A given store stays open
+    `reply` returns. Without `store`, the agent's `storage_uri` must be for this package. A given store stays open
     when the agent stops.
 
     `terminal_ttl`, `terminal_kept`: how long, in seconds or as a timedelta, and how many terminal dialogues are kept.
@@ -52,7 +52,7 @@ def attach(
 def register() -> None:
     """Let AEA understand `storage_uri: collections+sqlite:///file.db`, and `collections+postgresql://…`.
 
-    AEA's command line (`aea`) does this for every installed package. Other programs call it before they build an agent;
+    AEA's command line (`aea`) does this for every installed package. Other programs call `register` before building an agent;
     a second call does nothing.
     """
     backends: Any = generic_storage.BACKENDS
@@ -65,7 +65,7 @@ _original_get_storage = BaseRuntime._get_storage
 
 
 def _new_storage_of(agent: Any) -> generic_storage.Storage | None:
-    """Return the storage of an agent that is being built."""
+    """Return the storage for a new agent."""
     if not is_ours(agent.storage_uri):
         return _original_get_storage(agent)
     storage = Storage(agent.storage_uri, threaded=True)
@@ -122,7 +122,7 @@ def _attach(
 
 
 def _dialogues_of(aea: AEA) -> list[tuple[str, Dialogues]]:
-    """Return each `Dialogues` once, with its name: that of the component, even if another has it as an attribute."""
+    """Return each `Dialogues` once, with the name of its component, or else of the component with the attribute."""
     components: list[SkillComponent] = [
         each
         for skill in aea.resources.get_all_skills()
@@ -150,14 +150,14 @@ def _name_of(component: SkillComponent, *more: str) -> str:
 
 
 def _collections_of(before: Any, store: Store) -> list[Collection]:
-    """Return the collections of AEA's own storage of dialogues: of the active ones, and of the terminal ones."""
+    """Return the collections of AEA's own storage of dialogues: of active and of terminal dialogues."""
     name = before._get_collection_name() if isinstance(before, PersistDialoguesStorage) else None
     names = [] if name is None else [name, f"{name}{_TERMINAL}"]
     return [store[name_of(each)] for each in names if is_name(each)]
 
 
 def _take_over(collections: list[Collection], storage: PersistentDialogues) -> None:
-    """Move AEA's records, dialogue by dialogue. Bad ones stay, and so does AEA's list of labels then."""
+    """Move AEA's records, dialogue by dialogue. Bad records stay, with AEA's list of labels."""
     left = [
         (collection, each)
         for collection in collections
@@ -188,7 +188,7 @@ def _is_moved(storage: PersistentDialogues, collection: Collection, found: Docum
 
 
 def _labels_in(body: Any) -> Iterator[Label]:
-    """Yield the labels in AEA's list; anything else in it is ignored."""
+    """Yield the labels in AEA's list; other content is ignored."""
     for pair in decoded(body) if isinstance(body, list) else ():
         try:
             label = label_of(DialogueLabel.from_json(pair[0]))

@@ -1,9 +1,9 @@
-"""The storage behind an AEA `Dialogues`: each message is persisted before it counts as accepted.
+"""The storage behind an AEA `Dialogues`: each message is persisted before AEA counts the message as accepted.
 
 Rules:
 
-1. AEA accepts a message, and then it is persisted. If that fails, the message is taken out of the dialogue again.
-2. A message of another agent never stops this one: where AEA would raise, `update` returns None, with a line in the log.
+1. AEA accepts a message, and then the message is persisted, or else removed from the dialogue.
+2. A message of another agent never stops this agent: where AEA would raise, `update` returns None, with a line in the log.
 3. `HostDialogues` holds, restores and purges the dialogues. The tables of AEA's base class stay empty: both versions of a
    label have one key.
 """
@@ -67,13 +67,13 @@ _AEA_ATTRIBUTES: Final = frozenset(
 
 
 def label_of(label: DialogueLabel) -> Label:
-    """Return our label for AEA's; raises `InvalidOption` where another agent sent an impossible one."""
+    """Return our label for AEA's; raises `InvalidOption` for an impossible label of another agent."""
     reference = tuple(label.dialogue_reference)
     return Label(reference, label.dialogue_opponent_addr, label.dialogue_starter_addr)  # type: ignore[arg-type]
 
 
 class Scan(NamedTuple):
-    """The number of messages scanned, the last of them, and the performative that ended the dialogue."""
+    """The number of scanned messages, the last scanned message, and the terminal performative."""
 
     messages: int = 0
     last: Message | None = None
@@ -81,9 +81,9 @@ class Scan(NamedTuple):
 
 
 def terminal_performative(dialogue: Dialogue) -> str | None:
-    """Return the performative that ended the dialogue; None: it is active. More messages may follow it.
+    """Return the terminal performative of a dialogue; None: the dialogue is active. More messages may follow.
 
-    It scans new messages only: a dialogue may have thousands.
+    Only new messages are scanned: a dialogue may have thousands.
     """
     ids, performatives = dialogue._ordered_message_ids, dialogue.rules.terminal_performatives
     scan: Scan = vars(dialogue).get(SCAN, Scan())
@@ -99,21 +99,18 @@ def terminal_performative(dialogue: Dialogue) -> str | None:
 
 
 class AeaCodec:
-    """The codec of AEA's dialogues of one class; `restored` is called with each restored dialogue."""
+    """The codec of AEA's dialogues of a class; `restored` is called with each restored dialogue."""
 
     def __init__(self, dialogues: Dialogues, restored: Callable[[Dialogue], object]) -> None:
         self._dialogues, self._restored = dialogues, restored
 
     def label(self, dialogue: Dialogue) -> Label:
-        """Return the label."""
         return label_of(dialogue.dialogue_label)
 
     def is_terminal(self, dialogue: Dialogue) -> bool:
-        """Return whether the dialogue is terminal."""
         return terminal_performative(dialogue) is not None
 
     def header(self, dialogue: Dialogue) -> Mapping[str, Any]:
-        """Return the header."""
         return {
             "self_address": dialogue.self_address,
             "role": dialogue.role.value,
@@ -122,16 +119,14 @@ class AeaCodec:
         }
 
     def message_count(self, dialogue: Dialogue) -> int:
-        """Return the number of messages."""
         return len(dialogue._ordered_message_ids)
 
     def messages(self, dialogue: Dialogue, after: int) -> Sequence[Any]:
-        """Return the messages in their order, except the first `after`."""
         return [_message(dialogue, id) for id in dialogue._ordered_message_ids[after:]]
 
     def restore(self, label: Label, header: Mapping[str, Any], messages: Sequence[Any]) -> Dialogue:
-        """Return the dialogue that its class creates from JSON. Its addresses are interned: fetchai's AEA compares
-        them with `is not`.
+        """Return the dialogue, created by its class from JSON. Addresses are interned: fetchai's AEA compares addresses
+        with `is not`.
         """
         metadata = header.get("metadata", {})
         data = {
@@ -168,7 +163,7 @@ def _message(dialogue: Dialogue, id: int) -> dict[str, Any]:
 
 
 def _content(message: Message) -> dict[str, Any]:
-    """Return those fields of a message that are JSON, for searches."""
+    """Return the JSON fields of a message, for searches."""
     fields = {}
     for name, value in message._body.items():
         if name not in _ENVELOPE:
@@ -179,7 +174,7 @@ def _content(message: Message) -> dict[str, Any]:
 
 
 def metadata_of(dialogue: Dialogue) -> dict[str, Any]:
-    """Return the keys that the class's own `json` adds, or else the attributes that are JSON."""
+    """Return the additional keys of the class's own `json`, or else the JSON attributes."""
     if type(dialogue).json is not Dialogue.json:
         added = dialogue.json().items()
         return {OWN: {key: encoded(value) for key, value in added if key not in _JSON_KEYS}}
@@ -206,7 +201,7 @@ def _is_own(name: str) -> bool:
 
 
 def _is_json(value: Any, depth: int = _MAX_DEPTH) -> bool:
-    """Return whether a value is restored from JSON as it is."""
+    """Return whether a value comes back from JSON unchanged."""
     if isinstance(value, list | dict) and not depth:
         return False
     if type(value) is list:
@@ -224,7 +219,7 @@ def dialogues_storage(dialogues: Dialogues) -> HostDialogues[Dialogue]:
     attached to a store.
 
     A filter finds dialogues by `role`, `state`, `metadata.attributes` and the fields of `messages`: `performative`,
-    `message_id`, `target`, `sender`, `to`, and under `content` those that are JSON.
+    `message_id`, `target`, `sender`, `to`, and the JSON fields under `content`.
     """
     storage = getattr(dialogues, "_dialogues_storage", None)
     if isinstance(storage, PersistentDialogues):
@@ -243,7 +238,7 @@ class PersistentStats:
         patched.add_dialogue_endstate = self._add
 
     def load(self) -> None:
-        """Set the numbers to the stored ones."""
+        """Set the numbers to the stored numbers."""
         stored = self.store[STATS].get(self._id)
         for side, numbers in self._sides.items():
             found = stored.get(side) if isinstance(stored, dict) else None
@@ -279,7 +274,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, dialogue: Dialogue) -> Snapshot:
-        """Return the present one."""
+        """Return the present messages."""
         incoming, outgoing = dialogue._incoming_messages, dialogue._outgoing_messages
         return cls(dialogue, len(incoming), len(outgoing), dialogue._last_message_id)
 
@@ -338,11 +333,11 @@ class PersistentDialogues(BasicDialoguesStorage):
         self.store.setup()
 
     def teardown(self) -> None:
-        """Save what changed without a message: attributes, and labels completed by a message that was refused."""
+        """Save changes without a message: attributes, and labels completed by a refused message."""
         self.store.teardown()
 
     def cleanup(self) -> None:
-        """Delete all dialogues. Those that other agents began stay known, and cannot begin again."""
+        """Delete all dialogues. Dialogues begun by other agents stay known, and cannot begin again."""
         for dialogue in [*self.store.restore()]:
             self._erase(label_of(dialogue.dialogue_label))
         self.store.purge(kept=0)
@@ -375,19 +370,19 @@ class PersistentDialogues(BasicDialoguesStorage):
         return self.store.get(label) if found is None and not self._is_others(label) else found
 
     def _is_others(self, label: Label) -> bool:
-        """Return whether the other agent began the dialogue, which is in memory, with that reference: AEA always asks
-        for both labels.
+        """Return whether the dialogue in memory with the reference was begun by the other agent: AEA always asks for both
+        labels.
         """
         opponent = label.dialogue_opponent_addr
         starter = self._dialogues.self_address if label.is_by_counterparty else opponent
         return self.store.in_memory(Label(label.dialogue_reference, opponent, starter)) is not None
 
     def get_dialogues_with_counterparty(self, counterparty: str) -> list[Dialogue]:
-        """Return the dialogues with an address: the active ones, then the terminal ones."""
+        """Return the dialogues with an address: active dialogues, then terminal ones."""
         return self.store.get_dialogues_with_counterparty(counterparty)
 
     def is_in_incomplete(self, dialogue_label: DialogueLabel) -> bool:
-        """Return whether there is, or was, such a dialogue: then its first message was delivered again."""
+        """Return whether the dialogue exists or existed, so its first message was delivered again."""
         label = _valid(dialogue_label)
         if label is None:
             return False
@@ -404,12 +399,12 @@ class PersistentDialogues(BasicDialoguesStorage):
         """Do nothing: both labels have one key."""
 
     def is_dialogue_present(self, dialogue_label: DialogueLabel) -> bool:
-        """Return whether a label is that of an active dialogue."""
+        """Return whether a label is of an active dialogue."""
         found = self._active(dialogue_label)
         return found is not None and found.dialogue_label == dialogue_label
 
     def get_latest_label(self, dialogue_label: DialogueLabel) -> DialogueLabel:
-        """Return the complete label of an active dialogue, if it has one."""
+        """Return the complete label of an active dialogue, or else the given label."""
         found = self._active(dialogue_label)
         return dialogue_label if found is None else found.dialogue_label
 
@@ -425,11 +420,11 @@ class PersistentDialogues(BasicDialoguesStorage):
 
     @property
     def dialogues_in_terminal_state(self) -> list[Dialogue]:
-        """The terminal dialogues, all of them."""
+        """All terminal dialogues."""
         return self.store.terminal
 
     def dialogue_terminal_state_callback(self, dialogue: Dialogue) -> None:
-        """Do nothing: saving a dialogue finds out whether it is terminal."""
+        """Do nothing: each save finds out whether the dialogue is terminal."""
 
     def _add_terminal_state_dialogue(self, dialogue: Dialogue) -> None:
         self._intercept(self.store.add(dialogue))
@@ -442,7 +437,7 @@ class PersistentDialogues(BasicDialoguesStorage):
         patched._update = partial(self._update, dialogue)
 
     def _update(self, dialogue: Dialogue, message: Message) -> None:
-        """Let AEA accept a message, and persist it."""
+        """Let AEA accept a message, and persist the message."""
         before = Snapshot.of(dialogue)
         try:
             type(dialogue)._update(dialogue, message)
@@ -465,8 +460,8 @@ class PersistentDialogues(BasicDialoguesStorage):
             raise
 
     def _complete_label(self, message: Message) -> None:
-        """Let AEA complete a label, unless it cannot be stored. AEA removes the dialogue and adds it again: that must not
-        delete it.
+        """Let AEA complete a label, unless the label cannot be stored. AEA removes and adds the dialogue: the dialogue must
+        stay stored.
         """
         if all(each and is_plain(each) for each in message.dialogue_reference):
             self._is_completing = True
@@ -478,7 +473,7 @@ class PersistentDialogues(BasicDialoguesStorage):
     def _begin(
         self, dialogue_opponent_addr: str, dialogue_reference: tuple[str, str], role: Dialogue.Role
     ) -> Dialogue | None:
-        """Let AEA begin the dialogue of a first message. One that is delivered again begins none: AEA would raise."""
+        """Let AEA begin the dialogue of a first message; not of a message delivered again, for which AEA would raise."""
         label = DialogueLabel(dialogue_reference, dialogue_opponent_addr, dialogue_opponent_addr)
         if self.is_in_incomplete(label):
             LOG.warning("a first message was refused: its dialogue %.200s began before", label)
@@ -495,7 +490,7 @@ class PersistentDialogues(BasicDialoguesStorage):
 
 
 def _valid(dialogue_label: DialogueLabel) -> Label | None:
-    """Return our label for AEA's; None for one that no dialogue can have, which another agent may send."""
+    """Return our label for AEA's; None for an impossible label, which another agent may send."""
     try:
         return label_of(dialogue_label)
     except InvalidOption:

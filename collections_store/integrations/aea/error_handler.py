@@ -1,4 +1,4 @@
-"""AEA's own error handler: AEA imports it by its name in an agent's configuration, which registers the storage.
+"""AEA's own error handler: AEA imports the module by the name in an agent's configuration, and so registers the storage.
 
 error_handler:
   dotted_path: collections_store.integrations.aea.error_handler:ErrorHandler

@@ -1,8 +1,8 @@
 """AEA's formats, read and written without AEA: fields, bodies, and the files of its own SQLite backend.
 
-Fields are paths in SQLite's syntax. AEA stores whatever `json.dumps` accepts: integers of any size (amounts in wei exceed 64 bit), NaN, strings with NUL. Each
-of these is stored as an object with the one key `__aea__`, whose value is a pair of its type and its spelling; so is an
-object that has this key.
+Fields are paths in SQLite's syntax. AEA stores whatever `json.dumps` accepts: integers of any size (amounts in wei exceed 64 bit), NaN, strings with NUL. Such a
+value, or an object with the key `__aea__`, is stored as an object with the only key `__aea__`, whose value is a pair of type and
+spelling.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _MIN, _MAX = -(2**63), 2**63 - 1
 
 
 def encoded(value: Any) -> Any:
-    """Return the body that is stored for AEA's; raises what `json.dumps` raises: `TypeError`, `ValueError`.
+    """Return the stored body for a body of AEA; raises the errors of `json.dumps`: `TypeError`, `ValueError`.
 
     >>> encoded({"wei": 10**19, 1: (True, "a")})
     {'wei': {'__aea__': ['int', '10000000000000000000']}, '1': [True, 'a']}
@@ -92,7 +92,7 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(body: Any) -> Any:
-    """Return AEA's body of a stored one. Equal strings are one object: fetchai's `is_self_initiated` compares addresses
+    """Return AEA's body for a stored body. Equal strings are the same object: fetchai's `is_self_initiated` compares addresses
     with `is not`.
 
     >>> decoded(encoded({"wei": 10**19, "rate": float("inf")}))
@@ -185,15 +185,15 @@ _COLUMNS: Final = ("object_id", "object_body")
 def import_aea(
     store: Store, file: File, *, on_error: Callable[[InvalidBody], object] | None = None
 ) -> dict[str, int]:
-    """Copy the collections of an SQLite file that AEA wrote into a store, in one transaction; returns the number of
-    documents of each.
+    """Copy the collections of an SQLite file of AEA into a store, in one transaction; return the number of documents by
+    collection.
 
-    Documents with the same ids are overwritten; the file does not change. Bodies that are numbers, which AEA writes and
-    cannot read, are imported as SQLite stored them: 12.0 as 12, and beyond 64 bit as a float (numbers within an object are
+    Documents with the same ids are overwritten; the file does not change. Numbers as bodies, which AEA writes and cannot
+    read, are imported as stored by SQLite: 12.0 as 12, and beyond 64 bit as a float (numbers within an object are
     exact). Objects without an id, which AEA cannot find, are not imported.
 
-    Raises `DatabaseUnavailable` if there is no such file, `InvalidOption` if AEA did not write it, and `InvalidBody` if an
-    object is not JSON, or too large; then nothing is imported. `on_error` is called with each such error instead, and the
+    Raises `DatabaseUnavailable` without a file, `InvalidOption` for a file of another program, and `InvalidBody` for an object
+    that is not JSON, or too large; then nothing is imported. `on_error` is called with each such error instead, and the
     object is skipped.
 
     >>> with Store("sqlite://") as store:
@@ -245,7 +245,7 @@ def _objects(
 
 
 def _body(table: str, id: str, text: Any) -> Any:
-    """Return a body; SQLite stored as a number what looks like one."""
+    """Return a body; SQLite stored text as a number if the text looks like a number."""
     if isinstance(text, int | float):
         return text
     try:

@@ -3,11 +3,12 @@
 Rules:
 
 1. Nothing is opened before `connect`, `open` or the first call. `connect` may come again, from another event loop.
-2. `disconnect` waits for the calls that run in its event loop; then it returns. Later calls raise `StoreClosed`, so no
+2. `disconnect` returns after the running calls of its event loop. Later calls raise `StoreClosed`, so no
    caller waits for ever.
-3. Signals are handled in the main thread, between any two steps of Python. In a callback of a weak reference, of which
-   SQLAlchemy makes many when it compiles a statement or connects, Python prints a KeyboardInterrupt and forgets it: the
-   agent would not end. So the operations of skills, which run in the main thread, run in a `Worker`.
+3. Signals are handled in the main thread, between any two steps of Python. SQLAlchemy makes
+   many weak references when compiling a statement or connecting. In a callback of a weak reference Python prints a
+   KeyboardInterrupt and continues: the agent would not end. Therefore a `Worker` runs the operations of skills, which the
+   main thread calls.
 4. A `Worker` takes requests and answers by `SimpleQueue`, whose lock is C code: a signal that raises within an executor or
    a future of Python's would leave a lock locked.
 """
@@ -111,7 +112,7 @@ class Worker:
         threading.Thread(target=self._work, name="collections_store-aea", daemon=True).start()
 
     def run(self, function: Callable[[Any], Any], argument: Any) -> Any:
-        """Return what the function returns; it runs in this thread once the worker has ended."""
+        """Return the function's result; after the end of the worker the function runs in this thread."""
         answer: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
         self._requests.put((function, argument, answer))
         while True:
@@ -167,11 +168,11 @@ class StoreOffMainThread(Store):
 
 
 class CollectionsBackend(AbstractStorageBackend):
-    """A backend of AEA's storage, over a store of its own, or over a given one.
+    """A backend of AEA's storage, over its own store, or over a given store.
 
     Nothing is opened before `connect`, `open`, or the first call. After `disconnect`, a call waits `timeout` seconds for
-    the next `connect`, and then raises `StoreClosed`; at once if it comes from the event loop that is ending. Any number
-    of threads and event loops may use it.
+    the next `connect`, and then raises `StoreClosed`; at once for a call from the ending event loop. Any number
+    of threads and event loops may use the backend.
     """
 
     def __init__(self, uri: str | Store | AsyncStore, *, timeout: float = CONNECT_TIMEOUT) -> None:
@@ -202,7 +203,7 @@ class CollectionsBackend(AbstractStorageBackend):
             return self._store
 
     async def connect(self) -> None:
-        """Open the database; raises what the store does."""
+        """Open the database; raises the store's errors."""
         store = self.open()
         try:
             if isinstance(store, AsyncStore):
@@ -215,7 +216,7 @@ class CollectionsBackend(AbstractStorageBackend):
         self._ended = None
 
     async def disconnect(self) -> None:
-        """Wait for the calls that run, and close a store of its own. A second call does nothing."""
+        """Wait for the running calls, and close the backend's own store. A second call does nothing."""
         with self._lock:
             store, self._store = self._store, None
             worker, self._worker = self._worker, None
@@ -230,7 +231,7 @@ class CollectionsBackend(AbstractStorageBackend):
             rounds += 1
 
     async def ensure_collection(self, collection_name: str) -> None:
-        """Raise `ValueError` for a name that no collection can have; the first document creates a collection."""
+        """Raise `ValueError` for an invalid name; the first document creates a collection."""
         self._check_collection_name(collection_name)
         async with self._collection(collection_name):
             pass
@@ -248,7 +249,7 @@ class CollectionsBackend(AbstractStorageBackend):
             return decoded(await collection.get(id))
 
     async def remove(self, collection_name: str, object_id: str) -> None:
-        """Remove a document, if there is one."""
+        """Remove a document, if it exists."""
         id = text_of(object_id)
         async with self._collection(collection_name) as collection:
             await collection.remove(id)
@@ -274,7 +275,7 @@ class CollectionsBackend(AbstractStorageBackend):
             return StoreOffMainThread(self._store, self._worker)
 
     def is_over(self, store: Store) -> bool:
-        """Return whether `store` is the backend's, which this opens."""
+        """Open the backend's store, and return whether `store` is the same."""
         return self.open().core is store.core
 
     def sync_collection(self, name: str) -> Collection:
@@ -330,7 +331,7 @@ class _ThreadCollection:
 
 
 class SyncCollection(generic_storage.SyncCollection):
-    """A collection for skills. Its calls run without an event loop, and survive a restart of the storage."""
+    """A collection for skills. Calls run without an event loop, and survive a restart of the storage."""
 
     def __init__(self, backend: CollectionsBackend, name: str) -> None:
         self._backend, self._name = backend, name
@@ -349,7 +350,7 @@ class SyncCollection(generic_storage.SyncCollection):
         return decoded(self._collection.get(text_of(object_id)))
 
     def remove(self, object_id: str) -> None:
-        """Remove a document, if there is one."""
+        """Remove a document, if it exists."""
         self._collection.remove(text_of(object_id))
 
     def find(self, field: str, equals: Any) -> list[tuple[str, Any]]:
@@ -363,8 +364,8 @@ class SyncCollection(generic_storage.SyncCollection):
 
 
 class Storage(generic_storage.Storage):
-    """AEA's storage over a store: over one of its own by a URI, `collections+sqlite:///file.db`, or over a given one,
-    which stays open when the storage stops.
+    """AEA's storage over its own store by a URI, `collections+sqlite:///file.db`, or over a given store, which stays open when
+    the storage stops.
 
     Collections can be used as soon as `start` has returned. Calls after the stop raise `StoreClosed`.
     """
@@ -397,7 +398,7 @@ class Storage(generic_storage.Storage):
         return self.store
 
     def before_connected(self, act: Callable[[], object]) -> None:
-        """Call a function whenever the storage connects, before it counts as connected."""
+        """Call a function at each start, before the storage counts as connected."""
         self._before.append(act)
 
     def get_sync_collection(self, collection_name: str) -> SyncCollection:
@@ -432,7 +433,7 @@ class Storage(generic_storage.Storage):
                 self._connected_state.set(False)
 
     async def wait_connected(self) -> None:
-        """Wait until the storage is connected; raises what `connect` raised, or `StoreClosed` after a stop."""
+        """Wait until the storage is connected; raises the error of `connect`, or `StoreClosed` after a stop."""
         try:
             await asyncio.shield(asyncio.wrap_future(self._opened))
         except Exception:
@@ -440,7 +441,7 @@ class Storage(generic_storage.Storage):
             raise
 
     def stop(self, force: bool = False) -> None:
-        """Stop, after the calls that run."""
+        """Stop, after the running calls."""
         with suppress(RuntimeError):  # its loop has just ended
             super().stop(force)
 
