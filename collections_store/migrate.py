@@ -48,6 +48,7 @@ from .operations.session import DriverSession, SharedSession
 from .options import Names, Options, VersionSettings, read_url
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
+from .sql.dialects.support import check_supported
 from .sql.schema import REVISION, catalogue_table, documents_table, feed_table
 
 T = TypeVar("T")
@@ -167,7 +168,7 @@ def _within(connection: Any, options: Options) -> PooledConnection:
         raise InvalidOption("connection", problem)
     database = named(connection.dialect.name)
     check_driver("connection", connection.dialect, database)
-    options.check_for(database)
+    check_supported(options, database)
     catalogue = Catalogue(catalogue_statements(options.names(), database), caches=False)
     return PooledConnection(connection, SharedSession(connection, catalogue))
 
@@ -349,7 +350,7 @@ def _normal(url: str | sa.URL) -> sa.URL:
 def _connection(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
     options = options.for_url(url)
     database = named(url.get_backend_name(), options.sharding)
-    options.check_for(database)
+    check_supported(options, database)
     engine = open_engine(url, database, options)
     catalogue = Catalogue(catalogue_statements(options.names(), database))
     file = file_of(url, database)

@@ -74,6 +74,7 @@ from .query.change import ChangePosition
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
 from .sql.dialects.protocols import Database
+from .sql.dialects.support import check_supported
 from .sql.schema import mapped_class
 from .transaction import Bound, Collections, StoreTransactionContext, Transaction
 
@@ -120,7 +121,7 @@ class Store(Collections):
         self._shown: str = safe_url(self._url)
         with working():  # a fork during the import would leave its lock held in the child
             self._database: Database = named(self._url.get_backend_name(), self._options.sharding)
-        self._options.check_for(self._database)
+        check_supported(self._options, self._database)
         if self._given is None:
             self._url = self._database.urls.normal_url(self._url)
         else:

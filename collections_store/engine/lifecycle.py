@@ -19,6 +19,7 @@ from ..errors import (
 from ..operations.schema import create_or_find, read_revision
 from ..operations.session import DriverSession, SharedSession
 from ..options import Options
+from ..sql.dialects.support import upgrades
 from ..sql.schema import REVISION
 from .pool import PooledConnection, translate
 
@@ -148,7 +149,7 @@ def _upgrade(pooled: PooledConnection, revision: str | None, options: Options) -
     from .. import migrate
 
     migrate.refuse_unknown(revision)
-    if not options.upgrades(pooled.connection.database):
+    if not upgrades(options, pooled.connection.database):
         raise SchemaOutdated(
             f"the database is at schema {revision}, this version of collections_store needs "
             f"{REVISION}: run `collections-store db upgrade`, or open it with upgrade='auto'",
