@@ -18,7 +18,7 @@ from ..errors import (
 )
 from ..expressions.classes import value_class
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
-from ..sql.by_id import PRUNED, FeedStatements
+from ..sql.feed import PRUNED, FeedStatements
 from .connection import Row
 from .operation import Operation
 from .recorder import last_surplus, prune

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from ..document import now
 from ..expressions.classes import value_class
-from ..sql.by_id import PRUNED, FeedStatements
 from ..sql.catalogue import CatalogueStatements
+from ..sql.feed import PRUNED, FeedStatements
 from .connection import Connection
 
 PRUNE_EVERY: Final = 1000

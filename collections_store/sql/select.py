@@ -32,19 +32,11 @@ from ..query.index import (
     plan_order,
 )
 from ..query.sort import NATURAL, Sort
-from .by_id import (
-    ONE,
-    TEMPLATE,
-    ZERO,
-    FeedStatements,
-    IdStatements,
-    Statement,
-    compiled,
-    on_table,
-)
+from .by_id import IdStatements
 from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
 from .elements import ArrayAt, IsNot, Keys, TableSize, ValueText
+from .feed import FeedStatements
 from .schema import (
     body_text,
     deleted_columns,
@@ -53,6 +45,7 @@ from .schema import (
     integer,
     is_expired,
 )
+from .statement import ONE, TEMPLATE, ZERO, Statement, compiled, on_table
 from .versions import VersionStatements
 
 P = ParamSpec("P")
@@ -326,7 +319,7 @@ class Statements:
         prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys)[:-1])
         return self._guarded(shape, where, statement, prefixes)
 
-    statistics: Statement = Statement(
+    statistics = Statement(
         lambda s: sa.select(
             s._number(s._conditions.where(EVERYTHING)),
             TableSize(

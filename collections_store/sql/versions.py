@@ -11,10 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..document import SCHEMA_VERSION
-from .by_id import ONE, ZERO, Statement
 from .dialects.protocols import Database
 from .elements import ValueText
 from .schema import document_columns, integer, is_live
+from .statement import ONE, ZERO, Statement
 
 
 def has_other_version(table: sa.Table, version: int) -> sa.ColumnElement[bool]:
@@ -52,9 +52,9 @@ class VersionStatements:
         others = rows.cte("others").prefix_with("MATERIALIZED")
         return sa.select(others.c.id, others.c.found).limit(ONE).offset(ZERO)
 
-    count: Statement = Statement(lambda s: sa.select(sa.func.count(s.table.c.seq)).where(*s.where))
+    count = Statement(lambda s: sa.select(sa.func.count(s.table.c.seq)).where(*s.where))
     """Count the documents with other versions."""
-    some: Statement = Statement(
+    some = Statement(
         lambda s: (
             sa.select(s.table.c.seq, *document_columns(s.table))
             .where(*s.where, s.table.c.seq > integer("seq"))
