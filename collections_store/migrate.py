@@ -264,8 +264,7 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
     if found is not None:
         refuse_unknown(found)
     elif names.schema is not None:
-        creating = database.ddl.create_schema(names.schema)
-        output.writelines(f"{statement};\n\n" for statement in creating)
+        output.writelines(f"{statement};\n\n" for statement in store.create_schema())
     config = _config(names)
     tables = _tables(pooled) if found else []
     config.attributes.update(
@@ -273,7 +272,7 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
     )
     command.upgrade(config, f"{found or 'base'}:head", sql=True)
     for table in () if found else (store.catalogue, store.revisions):
-        output.writelines(f"{statement};\n\n" for statement in database.ddl.place(table))
+        output.writelines(f"{statement};\n\n" for statement in database.placement.place(table))
     return output.getvalue()
 
 

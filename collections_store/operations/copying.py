@@ -267,7 +267,7 @@ class BeginCopy(Copies):
 
 def _create_copy(session: Session, name: str, entry: StoredCollection) -> None:
     options = replace(entry.parsed(), indexes=(), copy_of=entry.source)
-    if session.database.distributed is None:
+    if session.database.placement.distributed is None:
         options = replace(options, distributed=False)
     if not create(session, name, options, entry.created_at):
         raise CollectionExists(name, COPY_ADVICE)

@@ -61,12 +61,12 @@ def _check_database(session: Session) -> None:
             f"the database's encoding must be UTF8, got {encoding}: use another database, made by "
             "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
         )
-    found = None
-    if database.ddl.distributes(version):
+    found, placement = None, database.placement
+    if placement.distributes(version):
         catalogue = database.ddl.reference(session.store.catalogue)
         where = {"schema": schema, "catalogue": catalogue}
-        found = next(iter(session.rows(database.ddl.sharding_probe, where)), None)
-    problem = database.ddl.sharding_problem(schema, version, found)
+        found = next(iter(session.rows(placement.probe, where)), None)
+    problem = placement.problem(schema, version, found)
     if problem is not None:
         raise InvalidOption("sharding", problem)
 

@@ -471,7 +471,7 @@ class DeleteMatching(Operation[DeleteResult]):
         writer = Writer(session, self.collection)
         query = writer.statements.delete(self.filter, indexed=not self._has_arrays(session))
         has_feed = writer.statements.feed is not None
-        if query.residual or (has_feed and writer.statements.database.is_distributed):
+        if query.residual or (has_feed and not writer.statements.database.takes_subqueries):
             return DeleteResult(self._by_ids(session, writer))
         if has_feed:
             return DeleteResult(self._recorded(session, writer, query))

@@ -137,7 +137,7 @@ class IdStatements:
         looked up in the index, once for each group.
         """
         within = self.c.id >= string("first"), self.c.id < string("end"), self.is_live
-        if self.database.is_distributed:  # which takes no recursion
+        if not self.database.takes_subqueries:  # which takes no recursion
             least: Any = sa.func.min(self.c.id)
             ends = sa.select(least).where(*within).group_by(_after_group(self.c.id))
             return ends.order_by(least).limit(integer("limit")).offset(ZERO)

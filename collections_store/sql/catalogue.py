@@ -133,20 +133,29 @@ class CatalogueStatements:
 
     def create_all(self) -> Sequence[str]:
         """Create the store's own tables."""
-        tables, ddl = (self.catalogue, self.revisions), self.database.ddl
-        schema = ddl.create_schema(self.names.schema) if self.names.schema else ()
+        tables, place = (self.catalogue, self.revisions), self.database.placement.place
         creating = [compiled(sa.schema.CreateTable(each), self.database) for each in tables]
-        return [*schema, *creating, *(sql for each in tables for sql in ddl.place(each))]
+        return [*self.create_schema(), *creating, *(sql for each in tables for sql in place(each))]
+
+    def create_schema(self) -> Sequence[str]:
+        """Create the schema of the tables, unless it exists or is the connection's own."""
+        if not self.names.schema:
+            return ()
+        database = self.database
+        return [
+            *database.placement.schema_settings,
+            *database.ddl.create_schema(self.names.schema),
+        ]
 
     def create_table(self, table: str, *, distributed: bool = False) -> Sequence[str]:
         """Create a collection's table."""
         database = self.dialect_of(distributed=distributed)
         named = self._table(table)
-        return [on_table(_creating(database), named, database), *database.ddl.place(named)]
+        return [on_table(_creating(database), named, database), *database.placement.place(named)]
 
     def dialect_of(self, *, distributed: bool) -> Database:
         """Return the dialect of the statements of a collection."""
-        found = self.database.distributed if distributed else self.database
+        found = self.database.placement.distributed if distributed else self.database
         assert found is not None
         return found
 

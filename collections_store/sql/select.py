@@ -35,7 +35,7 @@ from ..query.sort import NATURAL, Sort
 from .by_id import IdStatements
 from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
-from .elements import ArrayAt, IsNot, Keys, TableSize, ValueText
+from .elements import ArrayAt, IsNot, Keys, ValueText
 from .feed import FeedStatements
 from .schema import (
     body_text,
@@ -231,7 +231,7 @@ class Statements:
     def count(self, shape: Condition, implied: Implied, *, indexed: bool = True) -> Query:
         """Count rows."""
         where = self._where(shape, implied, indexed)
-        if self.database.is_distributed:
+        if not self.database.takes_subqueries:
             counted = sa.select(sa.func.count()).select_from(self.table).where(*where.clauses)
             return self._apart(counted, where, shape, where.prefixes)
         number, guard = self._number(where), self._array_guard(shape, where.prefixes)
@@ -322,11 +322,7 @@ class Statements:
     statistics = Statement(
         lambda s: sa.select(
             s._number(s._conditions.where(EVERYTHING)),
-            TableSize(
-                s.table,
-                is_sharded=s.database.is_sharded,
-                is_distributed=s.database.is_distributed,
-            ),
+            sa.literal_column(s.database.placement.size(s.table), sa.BigInteger),
         )
     )
     """Select the number of documents and the bytes on disk."""
@@ -420,7 +416,7 @@ class Statements:
         An outer join of the guard's one row keeps the rows on its right in their order. SQLite copies the rows of such a
         join, and keeps their order in a UNION ALL too.
         """
-        if self.database.is_distributed:
+        if not self.database.takes_subqueries:
             return self._apart(statement, where, shape, where.prefixes | prefixes)
         guard = self._array_guard(shape, where.prefixes | prefixes)
         if guard is None:
@@ -442,7 +438,9 @@ class Statements:
         that have expired, which the index of expiry times has.
         """
         rows = sa.select(sa.func.count()).select_from(self.table)
-        if self.database.is_distributed or (where.tests and not self.database.counts_in_index):
+        if not self.database.takes_subqueries or (
+            where.tests and not self.database.counts_in_index
+        ):
             return rows.where(*where.clauses).scalar_subquery()
         expired: sa.Select[Any] = sa.select(self.table.c.seq).where(is_expired(self.table))
         expired = expired.correlate(None)
@@ -465,7 +463,7 @@ class Statements:
     def _arrays(self, shape: Condition, prefixes: Iterable[Keys]) -> Query:
         """Select whether a matching row has an array at one of the positions; no row: none has."""
         where = self._conditions.where(shape)
-        if self.database.is_distributed:
+        if not self.database.takes_subqueries:
             some = sa.select(ONE).select_from(self.table)
             some = some.where(any_array(self.table.c.body, prefixes), *where.clauses)
             return self._query(some.limit(ONE).offset(ZERO), where)

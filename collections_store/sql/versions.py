@@ -46,7 +46,7 @@ class VersionStatements:
         """
         found = ValueText(self.table.c.body, (SCHEMA_VERSION,)).label("found")
         rows = sa.select(self.table.c.id, found).where(*self.where)
-        if self.database.is_distributed:
+        if not self.database.takes_subqueries:
             # The coordinator would read the whole CTE. The index has this order.
             return rows.order_by(self.table.c.seq).limit(ONE).offset(ZERO)
         others = rows.cte("others").prefix_with("MATERIALIZED")
