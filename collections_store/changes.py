@@ -1,157 +1,38 @@
-"""The change feed: the change notifier, and change streams, which read recorded changes.
+"""The change feed: change streams, which read recorded changes.
 
-`operations.write` records changes in the transaction of the write. `ChangeReader` is what sync and async streams share:
-like a procedure it yields operations and receives their results; it also yields a `Wait`. `ChangeStream` is the
-synchronous one. `ChangeNotifier` wakes the streams of a store.
+`operations.write` records changes in the transaction of the write. `ChangeReader` has the steps of sync and async streams:
+like a procedure, a reader yields operations and receives their results, and yields a `Wait` as well. `ChangeStream` is the
+synchronous form. `engine.notifier` wakes the streams of a store.
 
-The rules:
-
-1. A stream adds its listener, then reads, then sleeps: a commit after the read wakes it, so none is missed.
-2. A commit of this process notifies every store of the process at once. For commits of other processes one thread
-   per store polls, every `POLL_INTERVAL` seconds, the last position of each collection that has a listener: one
-   query, however many listeners. The thread ends when there is no listener.
-3. A notification promises nothing: a stream that wakes reads again.
-4. A signal handler may raise in a stream or in a writer at any moment, and may call this module: the only lock is
-   re-entrant and written in C, and streams wait for a `Flag`.
+A stream adds a listener, then reads, then sleeps: a commit after the read wakes the stream, so no change is missed. A
+signal handler may raise in a stream at any moment: streams wait for a `Flag`.
 """
 
 from __future__ import annotations
 
 import math
-import os
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeAlias
+from typing import Any, Final, Generic, Self
 
 from .codec import Codec
 from .document import Body
 from .engine.jobs import Flag
-from .engine.workers import Background
-from .errors import InvalidOption, StoreClosed, shortened
+from .engine.notifier import ChangeNotifier
+from .errors import InvalidOption, shortened
 from .expressions.classes import value_class
 from .operations.changes import OLDEST, FindPosition, ReadChanges
 from .operations.operation import Steps, follow
 from .query.change import Change, ChangeFilter, ChangePosition, read_token
 
-POLL_INTERVAL: Final = 0.25
-"""Seconds."""
 FIRST_BATCH: Final = 50
 MAX_BATCH: Final = 1000
 BATCH_CHARACTERS: Final = 2**20
 """The approximate size of a batch's JSON; a single change may be larger."""
 MAX_TIMEOUT: Final = 10**9
 """Seconds; a longer timeout is no timeout."""
-Wake: TypeAlias = Callable[[], object]
-ReadPosition: TypeAlias = Callable[[str], object]
-
-_guard = threading.RLock()
-_notifiers: Final[set[ChangeNotifier]] = set()
-"""The notifiers that have listeners."""
-
-
-class ChangeNotifier:
-    """The listeners of a store's change streams, and the thread that polls for them.
-
-    `reader` is a weak reference to the function that returns the last position of a collection; None, where no
-    other process can write.
-    """
-
-    def __init__(self, reader: Callable[[], ReadPosition | None] | None) -> None:
-        self._reader = reader
-        self._listeners: dict[str, list[Wake]] = {}
-        self._positions: dict[str, object] = {}
-        self._thread: Background | None = None
-        self._closed = False
-
-    def add(self, collection: str, wake: Wake) -> None:
-        """Add a listener: any thread may call `wake` when the collection may have changed."""
-        with _guard:
-            if self._closed:
-                raise StoreClosed("the store is closed")
-            self._listeners.setdefault(collection, []).append(wake)
-            _notifiers.add(self)
-            if self._thread is None and self._reader is not None:
-                self._thread = Background("changes", POLL_INTERVAL, self._poll)
-
-    def remove(self, collection: str, wake: Wake) -> None:
-        """Remove a listener, if it was added."""
-        with _guard:
-            others = [each for each in self._listeners.pop(collection, ()) if each != wake]
-            if others:
-                self._listeners[collection] = others
-            if not self._listeners:
-                _notifiers.discard(self)
-
-    def notify(self, collection: str) -> None:
-        """Call the listeners of a collection."""
-        with _guard:
-            listeners = tuple(self._listeners.get(collection, ()))
-        for wake in listeners:
-            wake()
-
-    def forked(self) -> None:
-        """Forget the thread and the listeners of the parent process, in the child."""
-        self._listeners, self._thread = {}, None
-
-    def close(self) -> None:
-        """Stop polling and wake all streams, which find the store closed."""
-        with _guard:
-            self._closed, collections = True, tuple(self._listeners)
-        if self._thread is not None:
-            self._thread.stop()
-        for each in collections:
-            self.notify(each)
-
-    def join(self, timeout: float) -> None:
-        """Wait for the end of the thread."""
-        thread = self._thread
-        if thread is not None:
-            thread.join(timeout)
-
-    def _poll(self) -> bool:
-        """Notify the listeners of changed collections; return False to end the thread."""
-        with _guard:
-            collections = tuple(self._listeners)
-            if not collections:
-                self._thread = None  # the next listener starts another
-                return False
-        for each in collections:
-            read = None if self._reader is None else self._reader()
-            if read is None:
-                continue
-            try:
-                position = read(each)
-            except Exception:  # noqa: BLE001 - the streams read again, and raise it themselves
-                self.notify(each)
-                continue
-            before: Any = self._positions.get(each, self)
-            self._positions[each] = position
-            if before != position:
-                self.notify(each)
-        return True
-
-
-def notify_all(collections: Iterable[str]) -> None:
-    """Notify every store of this process of changes to collections of these names."""
-    with _guard:
-        notifiers = tuple(_notifiers)
-    for notifier in notifiers:
-        for each in collections:
-            notifier.notify(each)
-
-
-def _after_fork() -> None:
-    """Replace the lock, which a thread of the parent may hold."""
-    global _guard  # noqa: PLW0603
-    _guard = threading.RLock()
-    _notifiers.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 @value_class(eq=True)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, get_args, overload
 
-from .changes import ChangeNotifier, ChangeReader, ChangeStream, check_notifier
+from .changes import ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
     Body,
@@ -29,6 +29,7 @@ from .document import (
     check_ids,
     read_ttl,
 )
+from .engine.notifier import ChangeNotifier
 from .expressions.evaluation import MEMORY_LIMIT
 from .expressions.path import FieldLike
 from .models.upgrades import UpgradeResult
@@ -59,7 +60,7 @@ Results: TypeAlias = list[Any]
 
 
 class Untyped:
-    """For type checkers: a collection without a model, whose bodies are `Any`, is one of these, too."""
+    """For type checkers: a collection without a model, with bodies of type `Any`, is a subtype."""
 
 
 class Runner(Protocol):
@@ -83,7 +84,7 @@ class VersionedRunner:
 
 
 class _EditContext:
-    """The context of an edit. No generator, as a transaction's context is none."""
+    """The context of an edit. Not a generator, for the same reason as a transaction's context."""
 
     def __init__(self, follow: Callable[[Steps[Any]], Any], editing: Editing) -> None:
         self._follow, self._editing = follow, editing
@@ -99,8 +100,8 @@ class _EditContext:
 class Collection(OperationBuilder, Generic[Body]):
     """A named group of JSON documents, each under an id.
 
-    Get one from a store: `store.collection("name")` or `store["name"]`. The first write creates it. Threads can share
-    it. The examples below use a store, `store`.
+    A store returns collections: `store.collection("name")` or `store["name"]`. The first write creates the
+    collection. Threads can share a collection. The examples below use a store, `store`.
     """
 
     __slots__ = ("_notifier", "_read", "_run")
@@ -119,9 +120,9 @@ class Collection(OperationBuilder, Generic[Body]):
         self._read = run if consistency == "strong" else partial(run, consistency=consistency)
 
     def with_options(self, *, consistency: Consistency) -> Collection[Body]:
-        """Return this collection with another consistency of its reads, in a store with `replicas`; see `StoreOptions`.
+        """Return this collection with another consistency of reads, in a store with `replicas`; see `StoreOptions`.
 
-        In other stores, and in a transaction, all reads are "strong". Raise `InvalidOption`.
+        Without replicas, and in a transaction, all reads are "strong". Raise `InvalidOption`.
 
         >>> version = store["cities"].put("berlin", {"country": "de"})
         >>> store["cities"].with_options(consistency="eventual").count()
@@ -139,13 +140,13 @@ class Collection(OperationBuilder, Generic[Body]):
         if_version: int | None = None,
         if_absent: bool = False,
     ) -> int:
-        """Write a body under an id, replacing the document there; return its version.
+        """Write a body under an id, replacing an existing document; return the version.
 
-        The version of a new document is 1, and every write increments it. A replaced document keeps its position in
-        natural order. `ttl`: seconds, or a timedelta, until the document expires; None: the collection's; `math.inf`:
-        never. `if_version` replaces only that version, `if_absent` writes only if there is no document; otherwise
-        raise `VersionConflict`. Raise `InvalidId`, `InvalidBody`, `InvalidOption`, and `DuplicateKey` for a unique
-        index. After an error nothing is written.
+        The version of a new document is 1, and every write increments the version. A replaced document keeps its
+        position in natural order. `ttl`: seconds, or a timedelta, until the document expires; None: the
+        collection's `ttl`; `math.inf`: never. `if_version` replaces only this version; `if_absent` writes only a
+        new document; otherwise raise `VersionConflict`. Raise `InvalidId`, `InvalidBody`, `InvalidOption`, and
+        `DuplicateKey` for a unique index. After an error nothing is written.
 
         >>> version = store["cities"].put("berlin", {"population": 3_900_000})
         >>> store["cities"].put("berlin", {"population": 3_900_001}, if_version=version)
@@ -162,9 +163,9 @@ class Collection(OperationBuilder, Generic[Body]):
     @overload
     def get(self, id: str, default: Default) -> Body | Default: ...
     def get(self, id: str, default: Any = None) -> Any:
-        """Return the body under an id, or `default` if there is no document.
+        """Return the body under an id, or `default` for a missing document.
 
-        Every call returns a new object. null is a body: use `exists` to distinguish it from no document.
+        Every call returns a new object. null is a body: `exists` distinguishes null from a missing document.
 
         >>> store["cities"].get("atlantis", "no such city")
         'no such city'
@@ -172,7 +173,7 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._read(by_id.Get(self.name, check_id(id), default, self._codec.decode_body))
 
     def document(self, id: str) -> Document[Body] | None:
-        """Return the document with its version and times, or None.
+        """Return the document with version and times, or None.
 
         >>> version = store["cities"].put("berlin", {"population": 3_900_000})
         >>> store["cities"].document("berlin").version
@@ -181,7 +182,7 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._read(by_id.GetDocument(self.name, check_id(id), self._codec.decode_body))
 
     def exists(self, id: str) -> bool:
-        """Return whether there is a document under an id.
+        """Return whether a document exists under an id.
 
         >>> store["cities"].exists("atlantis")
         False
@@ -189,9 +190,9 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._read(by_id.DocumentExists(self.name, check_id(id)))
 
     def remove(self, id: str, *, if_version: int | None = None) -> bool:
-        """Delete the document under an id; return whether there was one.
+        """Delete the document under an id; return False if the document did not exist.
 
-        `if_version` deletes only that version, and otherwise raises `VersionConflict`.
+        `if_version` deletes only this version, and otherwise raises `VersionConflict`.
 
         >>> store["cities"].remove("atlantis")
         False
@@ -201,18 +202,19 @@ class Collection(OperationBuilder, Generic[Body]):
     def put_many(
         self, bodies: Bodies[Body], *, mode: Mode = "replace", ttl: Ttl = None, atomic: bool = False
     ) -> PutManyResult:
-        """Write bodies under their ids, from a mapping or any iterable of pairs.
+        """Write bodies under ids, from a mapping or any iterable of pairs.
 
-        Batches of up to 1,000 documents are written atomically, in constant memory. Items that cannot be written are
-        refused, and the others are written; then raise `BulkWriteError`, whose `result` lists both. `atomic` writes
-        everything in one transaction, after it has read the iterable (a large one into a temporary file): it raises
-        the first refusal, with a note of its position, and writes nothing. An exception of the iterable or of the
-        database ends the call; without `atomic` its note counts what earlier batches wrote.
+        Batches of up to 1,000 documents are written atomically, in constant memory. Items that cannot be written
+        are refused; all valid items are written; then raise `BulkWriteError`, whose `result` lists both. `atomic`
+        first reads the whole iterable (a large iterable into a temporary file), then writes everything in a
+        transaction: the first refusal is raised, with a note of its position, and nothing is written. An exception
+        of the iterable or of the database ends the call; without `atomic` a note of the exception counts the writes
+        of earlier batches.
 
-        `mode`: "replace" replaces existing documents; "insert" refuses their ids (`DuplicateKey`); "ignore" skips them;
-        "if_version" takes triples of id, body and the expected version (None: no document), and refuses others
-        (`VersionConflict`). `ttl` as in `put`. A unique index is checked for each document: first for those that
-        replace others, then for new ones, in their order.
+        `mode`: "replace" replaces existing documents; "insert" refuses their ids (`DuplicateKey`); "ignore" skips
+        existing documents; "if_version" takes triples of id, body and the expected version (None: no document), and
+        refuses any other version (`VersionConflict`). `ttl` as in `put`. A unique index is checked for each
+        document: first for replaced documents, then for new documents, in their order.
 
         >>> store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})
         PutManyResult(inserted_count=2, replaced_count=0, unchanged_count=0)
@@ -222,11 +224,13 @@ class Collection(OperationBuilder, Generic[Body]):
     def insert_one(
         self, body: Body, *, id: str | None = None, ttl: Ttl = None, beside: str | None = None
     ) -> InsertOneResult:
-        """Write a new document, under a new id unless one is given.
+        """Write a new document, by default under a new id.
 
-        Raise `DuplicateKey` if the id is taken, and what `put` raises. `beside`: the id of another document of the
-        collection; without that document raise `DocumentNotFound`, and write nothing. A deletion of the other document
-        waits until the new one is committed: to delete all that belongs to a document, delete it once more after that.
+        Raise `DuplicateKey` if the id exists, and the errors of `put`.
+
+        `beside` is the id of a parent document in the same collection: write only while the parent exists,
+        otherwise raise `DocumentNotFound`. A concurrent deletion of the parent waits until the new document is
+        committed. To delete a parent with all children, delete the parent, then the children.
 
         >>> result = store["cities"].insert_one({"country": "de"})
         >>> store["cities"].get(result.inserted_id)
@@ -239,10 +243,10 @@ class Collection(OperationBuilder, Generic[Body]):
     def insert_many(
         self, bodies: Iterable[Body] | Mapping[str, Body], *, ttl: Ttl = None, atomic: bool = False
     ) -> InsertManyResult:
-        """Write new documents under new ids, or those of a mapping under its keys; see `put_many`.
+        """Write new documents under new ids, or the values of a mapping under its keys; see `put_many`.
 
-        The `result` of a `BulkWriteError` is a `BulkWriteResult`; its `inserted_ids` has the ids of the written ones
-        by position.
+        The `result` of a `BulkWriteError` is a `BulkWriteResult`; `inserted_ids` has the ids of the written
+        documents by position.
 
         >>> store["cities"].insert_many({"berlin": {}, "paris": {}})
         InsertManyResult(inserted_ids=('berlin', 'paris'))
@@ -260,10 +264,10 @@ class Collection(OperationBuilder, Generic[Body]):
     ) -> UpdateResult:
         """Update the document under an id by MongoDB's operators (`$set`, `$inc`, `$push` …) or by a pipeline.
 
-        `upsert` inserts a document if there is none. `array_filters` select the elements of `$[name]`. An update that
-        changes nothing writes nothing and keeps the version. The time to live stays. The result has the new `version`.
-        Raise `InvalidUpdate`, `UpdateRefused` if the update does not fit the document, `VersionConflict` if its version
-        is not `if_version`, `InvalidBody` and `DuplicateKey`; then nothing is changed.
+        `upsert` inserts a missing document. `array_filters` select the elements of `$[name]`. An update without
+        effect writes nothing and keeps the version. The time to live stays. The result has the new `version`. Raise
+        `InvalidUpdate`, `UpdateRefused` if the update does not fit the document, `VersionConflict` unless the
+        version is `if_version`, `InvalidBody` and `DuplicateKey`; then nothing is changed.
 
         >>> version = store["cities"].put("ulm", {"rivers": ["Danube"]})
         >>> store["cities"].update("ulm", {"$push": {"rivers": "Iller"}})
@@ -281,10 +285,11 @@ class Collection(OperationBuilder, Generic[Body]):
         array_filters: Any = None,
         sort: SortLike | None = None,
     ) -> UpdateResult:
-        """Update the first matching document by `sort`, without it in the order of `find` with a limit; see `update`.
+        """Update the first matching document by `sort`; without `sort`, in the order of `find` with a limit. See
+        `update`.
 
-        `$` in a path is the array element that matched the filter. An `upsert` inserts the filter's equalities with the
-        update applied, under the filter's `$id` or a new id.
+        `$` in a path is the array element that matched the filter. An `upsert` inserts the filter's equalities with
+        the update applied, under the filter's `$id` or a new id.
 
         >>> version = store["cities"].put("ulm", {"rivers": ["Danube"]})
         >>> store["cities"].update_one({"rivers": "Danube"}, {"$set": {"rivers.$": "Donau"}})
@@ -337,11 +342,11 @@ class Collection(OperationBuilder, Generic[Body]):
         array_filters: Any = None,
         if_version: int | None = None,
     ) -> Document[Body] | None:
-        """Update the first matching document; return it as it was, or with `return_document=ReturnDocument.AFTER` as
-        it is now.
+        """Update the first matching document. Return the document before the update, or with
+        `return_document=ReturnDocument.AFTER` after the update.
 
-        Return None if none matches, or if it is new and was wanted as it was. Raise `VersionConflict` if its version is
-        not `if_version`. See `update_one` and `find`.
+        Return None without a match, and for the document before an upsert. Raise `VersionConflict` unless the
+        version is `if_version`. See `update_one` and `find`.
 
         >>> version = store["jobs"].put("1", {"state": "new"})
         >>> taken = store["jobs"].find_one_and_update({"state": "new"}, {"$set": {"state": "taken"}})
@@ -376,7 +381,7 @@ class Collection(OperationBuilder, Generic[Body]):
     def find_one_and_delete(
         self, filter: FilterLike, *, projection: Any = None, sort: SortLike | None = None
     ) -> Document[Body] | None:
-        """Delete the first matching document and return it, or None. See `find`.
+        """Delete and return the first matching document, or None. See `find`.
 
         >>> version = store["jobs"].put("1", {"state": "new"})
         >>> store["jobs"].find_one_and_delete({"state": "new"})
@@ -389,10 +394,10 @@ class Collection(OperationBuilder, Generic[Body]):
     ) -> BulkWriteResult:
         """Execute write requests: `InsertOne`, `UpdateOne`, `UpdateMany`, `ReplaceOne`, `DeleteOne`, `DeleteMany`.
 
-        Batches of up to 500 run in a transaction each. `ordered` stops at the first refused request; otherwise the
-        others run. Then raise `BulkWriteError`, whose `result` has the counts and the refused requests by position.
-        `atomic` runs all requests in one transaction: it raises the first refusal, and nothing is written. Other
-        exceptions end the call as in `put_many`.
+        Each batch of up to 500 requests is a transaction. `ordered` stops at the first refused request; otherwise
+        all further requests run. Then raise `BulkWriteError`, whose `result` has the counts and the refused
+        requests by position. `atomic` runs all requests in a single transaction: the first refusal is raised, and
+        nothing is written. Further exceptions end the call as in `put_many`.
 
         >>> requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
         >>> result = store["things"].bulk_write(requests)
@@ -402,10 +407,10 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._follow(self._bulk_write(requests, ordered, atomic))
 
     def increment(self, id: str, path: FieldLike, by: float = 1, *, initial: float = 0) -> Any:
-        """Add to a number in a body, in one statement; return the new number.
+        """Add to a number in a body, in a single statement; return the new number.
 
-        A missing field starts at `initial`, also in a missing document, which is created. Raise `UpdateRefused` if the
-        field is not a number.
+        A missing field starts at `initial`. A missing document is created. Raise `UpdateRefused` if the field is
+        not a number.
 
         >>> store["counters"].increment("visits", "by.page", 2)
         2
@@ -421,13 +426,13 @@ class Collection(OperationBuilder, Generic[Body]):
         ttl: Ttl = None,
         attempts: int = ATTEMPTS,
     ) -> Body:
-        """Load a body, call `function` with it, and write the result; return what was written.
+        """Load a body, call `function` with the body, and write the result; return the written body.
 
-        If the function returns None, the body that it changed in place is written; to store null, call
-        `put(id, None)`. If the document changed meanwhile, repeat all of it after a short random pause, up to
-        `attempts` times, then raise `VersionConflict`: no update is lost. `function` may run several times and must
-        have no other effects. `default` is its argument if there is no document; without a default raise
-        `DocumentNotFound`. `ttl` applies to a new document; an existing one keeps its time.
+        If the function returns None, write the body as changed in place; to store null, call `put(id, None)`. If
+        the document changed since the load, load again and call `function` again, after a short random pause, up to
+        `attempts` times; then raise `VersionConflict`. No update is lost. `function` may run several times and must
+        have no other effects. For a missing document, `function` gets `default`; without a default raise
+        `DocumentNotFound`. `ttl` applies to a new document; an existing document keeps its time.
 
         >>> store["counters"].change("visits", lambda count: count + 1, default=0)
         1
@@ -436,13 +441,14 @@ class Collection(OperationBuilder, Generic[Body]):
         return changed
 
     def edit(self, id: str, *, attempts: int = EDIT_ATTEMPTS) -> AbstractContextManager[Body]:
-        """Return a context whose value is the body, for you to change; on leaving, write what changed.
+        """Return a context whose value is the body. Change the body in the block; the end of the block writes the
+        changes.
 
-        Only the fields that changed are written, over the version that was read; nothing is written if nothing changed,
-        or if the block raises. If another write came between, the changes are made to the document as it is now, up to
-        `attempts` times. Raise `VersionConflict` if that write changed the same field (an array is one field) or removed
-        the document, or after the last attempt; `DocumentNotFound`, and what `put` raises. Bodies that cannot be changed
-        in place need `change`.
+        Only changed fields are written, and nothing after an exception in the block. If a concurrent write came
+        first, the changes are applied to the new document, up to `attempts` times. Raise `VersionConflict` if the
+        concurrent write changed the same field (an array is a single field) or removed the document, or after the
+        last attempt; `DocumentNotFound`, and the errors of `put`. Bodies that cannot be changed in place need
+        `change`.
 
         >>> version = store["cities"].put("ulm", {"people": 126_000, "rivers": ["Danube"]})
         >>> with store["cities"].edit("ulm") as city:
@@ -453,8 +459,8 @@ class Collection(OperationBuilder, Generic[Body]):
         return _EditContext(self._follow, self._edit(id, attempts))
 
     def touch(self, id: str, ttl: Ttl = None) -> bool:
-        """Restart a document's time to live, with `ttl` (see `put`) or its last one; return whether it exists. The
-        version stays.
+        """Restart a document's time to live, with `ttl` (see `put`) or the previous time to live; return whether
+        the document exists. The version stays.
 
         >>> version = store["sessions"].put("1", {}, ttl=60)
         >>> store["sessions"].touch("1"), store["sessions"].touch("1", ttl=3600)
@@ -463,7 +469,7 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._run(by_id.Touch(self.name, check_id(id), read_ttl(ttl)))
 
     def purge_expired(self) -> int:
-        """Delete the rows of expired documents, which are invisible already; return their number.
+        """Delete the rows of expired documents, already invisible; return their number.
 
         >>> store["sessions"].purge_expired()
         0
@@ -487,11 +493,12 @@ class Collection(OperationBuilder, Generic[Body]):
         after: str | None = None,
         limit: int | None = None,
     ) -> Prefixes:
-        """Return the different beginnings of ids up to a delimiter and with it, in order; an id without it comes whole.
+        """Return the distinct prefixes of ids, each up to and including a delimiter, in order. An id without the
+        delimiter is returned whole.
 
-        `prefix`: of the ids that begin with it, up to the first delimiter that ends behind it. `after`: a result, to return
-        those that come after it. It takes one statement, and a lookup in the index of ids for each result, however many ids
-        begin with it. Raise `InvalidOption`, and `InvalidFilter` for the limit.
+        `prefix` selects ids with this prefix; the delimiter is searched after the prefix. `after`: a result; return
+        only later results. The call is a single statement, with a lookup in the index of ids for each result,
+        however many ids share a prefix. Raise `InvalidOption`, and `InvalidFilter` for the limit.
 
         >>> count = store["files"].put_many({"a/x/1": 1, "a/x/2": 2, "a/y/1": 3, "a/z": 4, "b/1": 5})
         >>> store["files"].id_prefixes("/", prefix="a/")
@@ -500,7 +507,7 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._read(self._id_prefixes(delimiter, prefix, after, limit))
 
     def remove_many(self, ids: Iterable[str]) -> int:
-        """Delete the documents under those ids in one transaction; return their number.
+        """Delete the documents under the ids in a transaction; return the number of deleted documents.
 
         >>> store["cities"].remove_many(["atlantis", "berlin"])
         0
@@ -510,7 +517,8 @@ class Collection(OperationBuilder, Generic[Body]):
     def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
         """Return all documents in natural order, the order of their insertion.
 
-        All of them are in memory at once: 300,000 small ones take 430 MB. `stream` returns any number in constant memory.
+        All documents are in memory at once: 300,000 small documents take 430 MB. `stream` returns any number in
+        constant memory.
 
         >>> count = store["cities"].put_many({"paris": {}, "berlin": {}})
         >>> [id for id, body in store["cities"].list()]
@@ -528,19 +536,20 @@ class Collection(OperationBuilder, Generic[Body]):
         limit: int | None = None,
         projection: Any = None,
     ) -> Documents[Body]:
-        """Return the matching documents by `sort`. Without it they come in natural order or, with a `limit`, in the order of
-        the index that serves the filter; `sort=[]` is always the natural order.
+        """Return the matching documents by `sort`. Without `sort`, documents come in natural order or, with a
+        `limit`, in the order of the index that serves the filter. `sort=[]` is always the natural order.
 
-        A filter is a field and a value, `find("address.city", "Berlin")`, or a filter document with MongoDB's operators,
-        `find({"age": {"$gte": 30}, "likes": {"$all": ["tea"]}})`, or Python,
-        `find((F("age") >= 30) & ~F("likes").exists())`. Values of different types are never equal, null equals null and
-        missing, and an array matches by its elements or as a whole. `$id`, `$version`, `$created_at`, `$updated_at` and
+        A filter is a field and a value, `find("address.city", "Berlin")`, or a filter document with MongoDB's
+        operators, `find({"age": {"$gte": 30}, "likes": {"$all": ["tea"]}})`, or Python, `find((F("age") >= 30) &
+        ~F("likes").exists())`. Values of different types are never equal, null equals null and missing, and an
+        array matches by its elements or as a whole. `$id`, `$version`, `$created_at`, `$updated_at` and
         `$expires_at` match metadata, `$body` the whole body.
 
-        `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types sort in MongoDB's order, an
-        array by its smallest element (descending: its largest), equal documents in natural order. `projection` selects
-        parts of the bodies: a list of fields, or MongoDB's mapping. All documents that are returned are in memory at
-        once, as in `list`: use `stream` for many. Raise `InvalidFilter`, `InvalidSort` and `InvalidProjection`.
+        `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types sort in MongoDB's
+        order, an array by its smallest element (descending: its largest), equal documents in natural order.
+        `projection` selects parts of the bodies: a list of fields, or MongoDB's mapping. All returned documents are
+        in memory at once, as in `list`: use `stream` for many. Raise `InvalidFilter`, `InvalidSort` and
+        `InvalidProjection`.
 
         >>> count = store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
         >>> [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
@@ -579,9 +588,10 @@ class Collection(OperationBuilder, Generic[Body]):
     ) -> Page[Body]:
         """Return up to `limit` documents, and the `cursor` of the next page for `after=`.
 
-        With an index in the order of the sort all pages cost the same. A document that others write meanwhile comes
-        once at most, unless the write changes its position; all others come exactly once. A cursor is an opaque string
-        for the same collection, filter and sort, valid in any process at any time. Raise `InvalidCursor` otherwise.
+        With an index in the order of the sort all pages cost the same. A document written during the paging comes at most
+        once, unless the write moves the document; every other document comes exactly once. A cursor is an
+        opaque string for the same collection, filter and sort, valid in any process at any time. Raise
+        `InvalidCursor` otherwise.
 
         >>> count = store["numbers"].put_many((str(n), n) for n in range(5))
         >>> page = store["numbers"].page(sort="$body", limit=3)
@@ -599,7 +609,8 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._read(self._count(filter, equals))
 
     def distinct(self, field: FieldLike, filter: FilterLike | None = None) -> Values:
-        """Return the different values of a field in the matching documents, sorted; an array contributes its elements.
+        """Return the distinct values of a field in the matching documents, sorted; an array contributes its
+        elements.
 
         >>> version = store["cities"].put("ulm", {"rivers": ["Danube", "Iller"]})
         >>> store["cities"].distinct("rivers")
@@ -632,18 +643,19 @@ class Collection(OperationBuilder, Generic[Body]):
         arrays: bool = False,
         name: str | None = None,
     ) -> str:
-        """Create an index on fields of the body, unless it exists; return its name.
+        """Create an index on fields of the body, unless the index exists; return the name.
 
-        `keys` is a field, (field, 1 or -1) pairs or a mapping, as for a sort: up to 5 fields. The default `name` is made
-        of them: "country_1_people_-1", "tags_arrays". The index serves filters and sorts on its first fields.
+        `keys` is a field, (field, 1 or -1) pairs or a mapping, as for a sort: up to 5 fields. The default `name` is
+        made of the keys: "country_1_people_-1", "tags_arrays". The index serves filters and sorts on its first
+        fields.
 
-        `unique` rejects documents with the same values: types differ (1 is not "1"), missing counts as null, an array
-        as a whole. `where`, a filter of simple conditions, limits the index to matching documents; it serves filters
-        with the same conditions. `arrays` indexes the elements of arrays on SQLite; PostgreSQL's index over whole bodies
-        covers them anyway.
+        `unique` rejects documents with the same values: types differ (1 is not "1"), missing counts as null, an
+        array as a whole. `where`, a filter of simple conditions, limits the index to matching documents; the index
+        serves filters with the same conditions. `arrays` indexes the elements of arrays on SQLite; PostgreSQL's
+        index over whole bodies already covers elements.
 
-        Writers wait while the index is created, readers do not. Raise `InvalidIndex`, `IndexExists`, and `DuplicateKey`
-        if existing documents are duplicates.
+        Writers wait while the index is created, readers do not. Raise `InvalidIndex`, `IndexExists`, and
+        `DuplicateKey` if existing documents are duplicates.
 
         >>> store["cities"].create_index([("country", 1), ("people", -1)])
         'country_1_people_-1'
@@ -652,7 +664,7 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._run(self._create_index(keys, options))
 
     def drop_index(self, name: str) -> bool:
-        """Drop an index; return whether there was one. Raise `InvalidIndex` if the name is not a string.
+        """Drop an index; return False for an unknown name. Raise `InvalidIndex` unless the name is a string.
 
         >>> store["cities"].drop_index("country_1")
         False
@@ -677,10 +689,10 @@ class Collection(OperationBuilder, Generic[Body]):
         skip: int = 0,
         limit: int | None = None,
     ) -> Explanation:
-        """Return how `find` would run: the parts that the database and Python evaluate, the indexes, and the index that
-        would help.
+        """Return how `find` would run: the parts that the database and Python evaluate, the indexes in use, and an
+        index to create.
 
-        Only the plan is computed. Raise `CollectionNotFound` if the collection does not exist.
+        Only the plan is computed. Raise `CollectionNotFound` for a missing collection.
 
         >>> version = store["cities"].put("berlin", {"country": "de"})
         >>> name = store["cities"].create_index("country")
@@ -693,12 +705,12 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._run(self._explain(filter, equals, sort, skip, limit))
 
     def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
-        """Run an aggregation pipeline over the collection; return its results.
+        """Run an aggregation pipeline over the collection; return the results.
 
         The stages are `$match`, `$project`, `$addFields` (`$set`), `$unset`, `$sort`, `$skip`, `$limit`, `$count`,
-        `$group`, `$unwind`, `$sortByCount`, `$replaceRoot` (`$replaceWith`) and `$lookup`, over one snapshot. A stage
-        that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes. Raise `InvalidPipeline`,
-        `InvalidOperand` and `MemoryLimitExceeded`.
+        `$group`, `$unwind`, `$sortByCount`, `$replaceRoot` (`$replaceWith`) and `$lookup`, over a single snapshot.
+        A stage that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes. Raise
+        `InvalidPipeline`, `InvalidOperand` and `MemoryLimitExceeded`.
 
         >>> count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
         >>> store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
@@ -716,12 +728,12 @@ class Collection(OperationBuilder, Generic[Body]):
     ) -> Iterator[Document[Body]]:
         """Yield the matching documents, in natural order or by `sort`, in constant memory.
 
-        Between documents the stream holds no connection and no transaction, so the collection can be written. Each
-        document comes at most once, as it was or as it is now. A document that is removed and put again is a new one
+        Between documents the stream holds no connection and no transaction: the collection can be written. Each
+        document comes at most once, in a current or earlier state. A document removed and put again counts as new
         and may come again.
 
-        If no index has the order of `sort`, the sort fields and ids are read first and held in memory. A document that
-        moves meanwhile comes at its old position, and a new one may not come.
+        Without an index in the order of `sort`, the sort fields and ids are read first and held in memory. A
+        document that moves during the stream comes at its old position, and a new document may not come.
 
         >>> count = store["numbers"].put_many((str(n), n) for n in range(1000))
         >>> sum(document.body for document in store["numbers"].stream())
@@ -738,13 +750,14 @@ class Collection(OperationBuilder, Generic[Body]):
         quarantine: str | None = None,
         progress: Progress | None = None,
     ) -> UpgradeResult:
-        """Bring all documents to the collection's `schema_version`, and return what was done.
+        """Bring all documents to the collection's `schema_version`; return the counts and failures.
 
-        Batches are written in a transaction each, beside readers and writers, and only over the version that was read. An
-        interrupted call goes on where it ended when it runs again. A document whose function fails is left as it is; with
-        `quarantine`, the name of another collection, it moves there under its id, as an object with `reason`, `version`
-        and `body`, unless a document of that id is there. `dry_run` writes nothing, and returns samples. `progress` is
-        called after each batch with the number of documents done, and of those to do. Raise `InvalidOption` if the collection has no `schema_version`.
+        Each batch is a transaction, concurrent with readers and writers; a document is written only over the
+        version that was read. Run an interrupted call again to continue. A document whose function fails does not
+        change; with `quarantine`, the name of another collection, the document moves to the other collection under
+        its id, as an object with `reason`, `version` and `body`, unless the id exists there. `dry_run` writes
+        nothing, and returns samples. `progress` is called after each batch with the number of finished documents
+        and the number of all documents to upgrade. Raise `InvalidOption` without a `schema_version`.
 
         >>> version = store["people"].put("ada", {"name": "Ada"})
         >>> def rename(body):
@@ -766,15 +779,15 @@ class Collection(OperationBuilder, Generic[Body]):
     ) -> ChangeStream[Body]:
         """Return a stream of the collection's changes in commit order.
 
-        The collection must record them: open it with `changes=True`, or "after" or "both" for their bodies. Iteration
-        waits for changes of this and other processes, up to `timeout` seconds without one. `after` is the start: None is
-        now, "oldest" the first recorded change, and the `token` of a change or a stream the position after it, in any
-        process at any time. Each change comes exactly once.
+        The collection must record changes: open the collection with `changes=True`, or "after" or "both" to record
+        bodies. Iteration waits for changes of this and other processes, up to `timeout` seconds without a change.
+        `after` is the start: None is now, "oldest" the first recorded change, and the `token` of a change or a
+        stream the position after it, in any process at any time. Each change comes exactly once.
 
-        `filter` matches the document after the change, or before it if it was removed or expired, by `$id`, `$version`
-        and the recorded body. `kinds` are some of "insert", "update", "remove" and "expire". Raise `InvalidFilter`,
-        `InvalidToken`, `InvalidOption` if changes are not recorded, and `ChangesLost` if some after the token were
-        deleted.
+        `filter` matches the document after the change, or before a removal or expiry, by `$id`, `$version` and the
+        recorded body. `kinds` selects from "insert", "update", "remove" and "expire". Raise `InvalidFilter`,
+        `InvalidToken`, `InvalidOption` if changes are not recorded, and `ChangesLost` if changes after the token
+        were deleted.
 
         >>> cities = store.collection("cities", changes="after")
         >>> version = cities.put("berlin", {"country": "de"})

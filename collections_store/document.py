@@ -6,7 +6,6 @@ Times are microseconds. No method finds a document after its `expires_at`; `purg
 from __future__ import annotations
 
 import math
-import os
 import re
 import secrets
 import threading
@@ -25,6 +24,7 @@ from .errors import (
     outcome_of,
     shortened,
 )
+from .forks import at_fork
 
 if TYPE_CHECKING:  # Python has defaults of type variables from 3.13 on
     import typing_extensions as later
@@ -317,8 +317,7 @@ def _after_fork() -> None:
     _ids_lock = threading.RLock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork("ids", in_child=_after_fork)
 
 
 def check_ids(ids: Iterable[str]) -> tuple[str, ...]:

@@ -355,7 +355,7 @@ class VersionConflict(CollectionsStoreError, RuntimeError):
         has = "there is none" if found is None else f"it has version {found}"
         super().__init__(
             f"collection {collection}: {shortened(id)} should {must}, but {has}: "
-            "read it again, and decide again"
+            "read the document again, then repeat the change"
         )
         self.collection, self.id, self.expected, self.found = collection, id, expected, found
 

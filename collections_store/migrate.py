@@ -1,8 +1,8 @@
-"""Alembic, driven from Python: upgrade a database to the schema of this version, or compare the two.
+"""Alembic, driven from Python: upgrade a database to the schema of this version, or compare both.
 
-The history is one line, in `migrations/versions` of a checkout and within the package of a wheel. An upgrade is one
-transaction, on the connection that found the old revision. It locks the table of the revision before it reads it
-again, so that two processes never both migrate.
+The history is linear, in `migrations/versions` of a checkout and inside the package of a wheel. An upgrade is a
+single transaction, on the connection that found the old revision. The upgrade locks the table of the revision, then
+reads the table again: two processes never both migrate.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _UNLIMITED: Final = Codec(2**40)
 
 
 def current(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) -> str | None:
-    """Return the revision of a database; None: it has no tables of this library."""
+    """Return the revision of a database, or None for a database without tables of this library."""
     return _read(
         url,
         Options(prefix=prefix, schema=schema),
@@ -76,9 +76,9 @@ def current(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None
 def upgrade(
     url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None
 ) -> tuple[str | None, str]:
-    """Upgrade a database to this version's schema; returns the revision before and after.
+    """Upgrade a database to this version's schema; return the revision before and after.
 
-    In an empty database it creates the tables. Raises `SchemaError`, and `DatabaseBusy` if other processes lock the
+    In an empty database, create the tables. Raise `SchemaError`, and `DatabaseBusy` if other processes lock the
     database for ten minutes.
     """
     options = Options(prefix=prefix, schema=schema, busy_timeout=_TIMEOUT)
@@ -86,7 +86,7 @@ def upgrade(
 
 
 def check(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) -> list[str]:
-    """Return, in a sentence each, the differences between a database's tables and this version's models."""
+    """Return the differences between a database's tables and this version's models, a sentence each."""
     return _read(url, Options(prefix=prefix, schema=schema), _check)
 
 
@@ -98,8 +98,9 @@ def sql(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) ->
 def include_name(
     name: str | None, type_: str, parent_names: Mapping[str, str | None], *, prefix: str = "cs_"
 ) -> bool:
-    """Return whether your own alembic compares a table: not those of this library, in any schema. alembic 1.18 and newer
-    does not need this. Older versions propose to drop the tables, because your models do not have them.
+    """Return whether your own alembic compares a table: False for the tables of this library, in any schema.
+    alembic 1.18 and newer need no `include_name`. Older versions propose to drop the tables, because your models do
+    not have them.
 
     In your `env.py`: `context.configure(..., include_name=include_name)`; for another prefix than `cs_`,
     `include_name=functools.partial(include_name, prefix="bot_")`.
@@ -124,10 +125,10 @@ def upgrade_documents(
 ) -> UpgradeResult:
     """Bring all documents of a collection to a schema version, as a step of your own alembic history.
 
-    `declared` has `schema_version`, `upgrades` and `downgrades` as for `Store.collection`, and `quarantine` is that of
-    `Collection.upgrade_documents`. Everything is part of the migration's transaction; on SQLite nobody else can write
-    until its end. Raise the first failure, if documents cannot be upgraded: alembic then rolls the migration back.
-    A database without the collection is left as it is. Raise `SchemaOutdated` if the store's tables are older than this
+    `declared` has `schema_version`, `upgrades` and `downgrades` as for `Store.collection`; `quarantine` as for
+    `Collection.upgrade_documents`. Everything is part of the migration's transaction; on SQLite nobody else can
+    write until its end. Raise the first failure, if documents cannot be upgraded: alembic then rolls the migration
+    back. A database without the collection does not change. Raise `SchemaOutdated` for tables older than this
     version's, and `InvalidOption` in alembic's offline mode, which has no connection.
 
     In a migration: `upgrade_documents(op.get_bind(), "people", schema_version=2, upgrades={1: one_to_two})`.
@@ -174,7 +175,7 @@ def _within(connection: Any, options: Options) -> PooledConnection:
 
 
 def _has_collection(pooled: PooledConnection, name: str) -> bool:
-    """Return whether there is a collection; raise `SchemaError` if this version cannot use the store's tables."""
+    """Return whether a collection exists; raise `SchemaError` if this version cannot use the store's tables."""
     shared: Any = pooled.connection
     shared.prepare(write=True)
     found = read_revision(shared)
@@ -208,7 +209,7 @@ def head() -> str | None:
 
 
 def refuse_unknown(revision: str) -> None:
-    """Raise `SchemaTooNew` for a revision that no migration of this version knows."""
+    """Raise `SchemaTooNew` for a revision unknown to this version's migrations."""
     if revision not in {
         script.revision for script in ScriptDirectory(str(_MIGRATIONS)).walk_revisions()
     }:
@@ -221,7 +222,7 @@ def refuse_unknown(revision: str) -> None:
 
 
 def bring_up(pooled: PooledConnection, names: Names) -> None:
-    """Upgrade the tables of a connection, unless another process has done it meanwhile."""
+    """Upgrade the tables of a connection, unless another process was faster."""
     connection = pooled.connection
     owned = isinstance(connection, DriverSession)  # alembic leaves the transaction of `sa` alone
     with pooled.sa.begin() if owned else connection.transaction(write=True):
@@ -319,7 +320,7 @@ def _tables(pooled: PooledConnection) -> list[str]:
 
 
 def _read(url: str | sa.URL, options: Options, work: Callable[[PooledConnection, Names], T]) -> T:
-    """Call a function that only reads, on a connection; a missing file is empty, and is not created."""
+    """Call a function that only reads, on a connection. A missing file counts as empty, and is not created."""
     normal = _normal(url)
     path = named(normal.get_backend_name()).urls.file_of(normal)
     if path is not None and not Path(path).exists():
@@ -328,7 +329,7 @@ def _read(url: str | sa.URL, options: Options, work: Callable[[PooledConnection,
 
 
 def _run(url: sa.URL, options: Options, work: Callable[[PooledConnection, Names], T]) -> T:
-    """Call a function with a connection of its own, and again while others lock the database."""
+    """Call a function with a new connection, and again while other processes lock the database."""
     deadline = time.monotonic() + options.busy_timeout
     while True:
         try:

@@ -1,90 +1,33 @@
-"""`Store`: a database of collections. What it runs goes to `engine.backend`, which is opened on first use."""
+"""`Store`: a database of collections. `engine.core` runs the operations, and opens the database on first use."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, closing
-from copy import copy as copy_error
-from functools import partial
-from pathlib import Path
+from contextlib import AbstractContextManager
 from typing import Any, Final, Self, TypeVar, Unpack, cast, get_args
 
 import sqlalchemy as sa
 
-from .changes import ChangeNotifier, notify_all
-from .codec import Codec
-from .document import CopiedCollection, CopyProgress, check_name, check_names
-from .engine.archive import ArchiveSource
-from .engine.backend import (
-    Backend,
-    check_engine,
-    connection_limit,
-    read_target,
-    transaction_limit,
-)
-from .engine.backup import (
-    database_backup,
-    is_text,
-    own_file,
-    read_path,
-    write_database,
-    write_text,
-)
-from .engine.copying import Report, StoreTarget, check_report, copy, copy_store
-from .engine.database_file import leak
-from .engine.executor import raise_if_abandoned
-from .engine.inherited import protect
-from .engine.jobs import Job
+from .collection import Runner
+from .document import CopiedCollection, CopyProgress, check_name
+from .engine.backup.backup import back_up, restore
+from .engine.backup.copying import copy_to
+from .engine.core import Core
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
-from .engine.permits import TransactionPermits, between_operations
-from .engine.pool import check_driver
-from .engine.retry import Retries
-from .engine.transactions import TransactionManager, TransactionResources
-from .engine.workers import Sweeper, working
-from .errors import (
-    DatabaseUnavailable,
-    InvalidOption,
-    StoreClosed,
-    TransactionConflict,
-    shortened,
-)
-from .expressions.budget import checked_by
-from .operations.catalogue import Catalogue
-from .operations.changes import LastChange
+from .errors import DatabaseUnavailable, InvalidOption, TransactionConflict, shortened
 from .operations.collections import FindTable
-from .operations.copying import Restoring
 from .operations.operation import Operation
-from .operations.session import SharedSession
-from .options import (
-    Consistency,
-    Isolation,
-    Options,
-    StoreOptions,
-    check_choice,
-    check_flag,
-    check_function,
-    check_integer,
-    safe_url,
-)
-from .query.change import ChangePosition
-from .sql.catalogue import catalogue_statements
-from .sql.dialects import named
-from .sql.dialects.protocols import Database
-from .sql.dialects.support import check_supported
+from .options import Consistency, Isolation, StoreOptions, check_choice, check_flag, check_function
 from .sql.schema import mapped_class
-from .transaction import Bound, Collections, StoreTransactionContext, Transaction
+from .transaction import Collections, StoreTransactionContext, Transaction, bound
 
 T = TypeVar("T")
 
-FORKED: Final = "the store belongs to the process this one was forked from: open another"
 ATTEMPTS: Final = 20
 """The default number of calls of a function by `run_transaction`."""
-EXIT_TIMEOUT: Final = 1.0
-"""Seconds that a store that was not closed waits for running operations when the interpreter ends."""
 
 
 class Store(Collections):
@@ -114,42 +57,22 @@ class Store(Collections):
         engine: sa.Engine | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
-        self._options = Options.parse(options)
-        self._codec: Codec = self._options.codec()
-        self._url, self._given = read_target(url, engine)
-        self._options = self._options.for_url(self._url)
-        self._shown: str = safe_url(self._url)
-        with working():  # a fork during the import would leave its lock held in the child
-            self._database: Database = named(self._url.get_backend_name(), self._options.sharding)
-        check_supported(self._options, self._database)
-        if self._given is None:
-            self._url = self._database.urls.normal_url(self._url)
-        else:
-            check_driver("engine", self._given.dialect, self._database)
-            check_engine(self._given, self._options, self._database)
-        self._catalogue = Catalogue(catalogue_statements(self._options.names(), self._database))
-        self._catalogue.changed = notify_all
-        self._consistency = self._options.default_consistency()
-        # A private database is not polled: only this store writes to it, and a poll on its one connection would
-        # disturb a caller's transaction.
-        private = self._database.urls.is_private(self._url)
-        last = None if private else weakref.WeakMethod(self._last_change)
-        self._notifier: ChangeNotifier = ChangeNotifier(last)
-        self._sweeper: Sweeper | None = None
-        self._opening, self._closing = threading.Lock(), threading.RLock()
-        self._failure: tuple[float, DatabaseUnavailable] | None = None
-        """When opening the database failed last, and why."""
-        self._permits, self._read_permits = self._new_permits()
-        self._backend: Backend | None = None
-        self._closed: str | None = None
-        self._hand_over: Callable[[Job], None] | None = None
-        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._share(Core(url, engine, options))
+
+    def _share(self, core: Core) -> None:
+        self.core = core
+        """What runs the operations; internal, as `engine` is."""
+        self._codec, self._notifier, self._consistency = core.codec, core.notifier, core.consistency
+        self._closing = threading.RLock()
         self._components: Components[Component] = Components()
         self._is_tearing_down = False
-        _stores.add(self)
+
+    @property
+    def _runner(self) -> Runner:
+        return self.core.run
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._shown!r})"
+        return f"{type(self).__name__}({self.core.shown!r})"
 
     def attach(self, component: Component) -> None:
         """Set a component up and tear it down with the store.
@@ -168,7 +91,7 @@ class Store(Collections):
         ready
         done
         """
-        self._refuse_if_closed()
+        self.core.refuse_if_closed()
         self._components.attach(component, is_synchronous=True)
 
     def __enter__(self) -> Self:
@@ -194,42 +117,15 @@ class Store(Collections):
                 return  # a component that is torn down closes the store
             self._is_tearing_down = True
             try:
-                if self._closed is None:
+                if self.core.closed is None:
                     tear_down(self._components.taken())
             finally:
                 self._is_tearing_down = False
-                self._close(None)
-
-    def _close(self, timeout: float | None) -> None:
-        with self._opening:
-            if self._closed is None:
-                self._closed = "the store is closed"
-            backend, self._backend = self._backend, None
-            sweeper, self._sweeper = self._sweeper, None
-        timeout = self._options.busy_timeout if timeout is None else timeout
-        deadline = time.monotonic() + timeout
-        self._notifier.close()
-        if sweeper is not None:
-            sweeper.thread.stop()
-        if backend is not None and self._finalizer is not None:
-            self._finalizer.detach()
-            backend.close(timeout)
-        self._notifier.join(max(0.0, deadline - time.monotonic()))
-        if sweeper is not None:
-            sweeper.thread.join(max(0.0, deadline - time.monotonic()))
-
-    def _close_transactions(self, timeout: float) -> None:
-        """Begin no more transactions, wait for the open ones, and roll back those that remain."""
-        deadline = time.monotonic() + timeout
-        for permits in (self._permits, self._read_permits):
-            permits.close(deadline - time.monotonic())
-        if self._backend is not None:
-            self._backend.close_transactions(timeout)
+                self.core.close()
 
     def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
-        """Return the operation's result; every method of a collection calls this."""
-        backend = self._backend or self._open(write=operation.writes)
-        return backend.run(operation, consistency)
+        """Return the operation's result."""
+        return self.core.run(operation, consistency)
 
     def transaction(
         self, *, isolation: Isolation = "repeatable read", read_only: bool = False
@@ -259,7 +155,7 @@ class Store(Collections):
         2
         """
         return StoreTransactionContext(
-            self,
+            self.core,
             check_choice("isolation", isolation, get_args(Isolation)),
             read_only=check_flag("read_only", read_only),
         )
@@ -286,7 +182,7 @@ class Store(Collections):
         >>> store.run_transaction(sell)
         2
         """
-        retries = self._transaction_retries(attempts)
+        retries = self.core.retries(attempts)
         check_function("function", function)
         while True:
             begun = False
@@ -299,10 +195,6 @@ class Store(Collections):
                     raise
                 pause = retries.pause(error)
             time.sleep(pause)
-
-    def _transaction_retries(self, attempts: int) -> Retries:
-        last = check_integer("attempts", attempts)
-        return Retries.of(self._options, self._database, attempts=last)
 
     def bind(self, connection: sa.Connection) -> Transaction:
         """Return the store's collections within your own SQLAlchemy transaction.
@@ -317,20 +209,7 @@ class Store(Collections):
         ...     version = collections["orders"].put("1", {"total": 12})
         >>> engine.dispose()
         """
-        return Transaction(self._bound(connection), self._codec)
-
-    def _bound(self, given: Any) -> Bound:
-        if not isinstance(given, sa.Connection) or given.closed:
-            is_session = hasattr(type(given), "connection") and not isinstance(given, sa.Connection)
-            hint = ": give session.connection()" if is_session else ""
-            raise InvalidOption(
-                "connection",
-                f"must be an open sqlalchemy.Connection, got {shortened(given)}{hint}",
-            )
-        check_driver("connection", given.dialect, self._database)
-        if not self._database.urls.is_private(given.engine.url):
-            protect(given.engine, given)
-        return Bound(self, SharedSession(given, self._catalogue.uncached()))
+        return Transaction(bound(self.core, connection), self._codec)
 
     def copy_to(
         self,
@@ -358,26 +237,9 @@ class Store(Collections):
         ...     print(copied.name, copied.count, other["cities"].get("berlin"))
         cities 1 {'country': 'de'}
         """
-        if other is self or not isinstance(cast(object, other), Store):
+        if not isinstance(cast(object, other), Store) or other.core is self.core:
             raise InvalidOption("other", f"must be another Store, got {shortened(other)}")
-        if self._has_tables_of(other):
-            raise InvalidOption("other", f"must have other tables than this store, got {other!r}")
-        target = StoreTarget(other.run, other._codec)
-        return copy_store(self.run, check_names(collections), target, self._report_of(progress))
-
-    def _report_of(self, progress: object) -> Report:
-        report = check_report(progress)
-        has_one = connection_limit(self._url, self._options, self._database) == 1
-        return report if has_one else between_operations(report)
-
-    def _has_tables_of(self, other: Store) -> bool:
-        """Return whether both stores have the same tables, as far as their URLs show."""
-        if self._options.names() != other._options.names():
-            return False
-        file = other._database.urls.file_of(other._url)
-        if file is not None:
-            return own_file(self._url, self._database, Path(file))
-        return self._url == other._url and not self._database.urls.is_private(self._url)
+        return copy_to(self.core, other.core, collections, progress)
 
     def backup(
         self,
@@ -401,15 +263,7 @@ class Store(Collections):
         ...     print(restored.name, restored.count, other["cities"].get("berlin"))
         cities 1 {'country': 'de'}
         """
-        file, names, report = read_path(path), check_names(collections), self._report_of(progress)
-        if own_file(self._url, self._database, file):
-            raise InvalidOption("path", "is the store's own file: name another")
-        if is_text(file):
-            write_text(self.run, names, file, report)
-        elif names is not None:
-            raise InvalidOption("collections", "a database file has all collections: name a .jsonl")
-        else:
-            write_database(self.run, self._url, self._catalogue.statements, file, report)
+        back_up(self.core, path, collections, progress)
 
     def restore(
         self,
@@ -433,18 +287,7 @@ class Store(Collections):
         >>> store.restore("store.jsonl", ["cities"], replace=True)[0].count
         1
         """
-        file, names, report = read_path(path), check_names(collections), check_report(progress)
-        restoring = Restoring(check_flag("replace", replace), names is None)
-        if own_file(self._url, self._database, file):
-            raise InvalidOption("path", "is the store's own file: name a backup")
-        target = StoreTarget(self.run, self._codec, restoring)
-        database = database_backup(file)
-        if database is None:
-            with closing(ArchiveSource(str(file), self._codec, names)) as source:
-                return copy(source, target, report)
-        prefix = self._options.prefix
-        with Store(database.url, prefix=prefix, upgrade="manual") as backup:
-            return database.restore(backup.run, prefix, names, target, report)
+        return restore(self.core, path, collections, progress, replace=replace)
 
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.
@@ -457,103 +300,3 @@ class Store(Collections):
         cs_1_cities.body[:body_1] = :param_1
         """
         return mapped_class(self.run(FindTable(check_name(name))).table, name)
-
-    def _last_change(self, collection: str) -> ChangePosition | None:
-        return self.run(LastChange(collection))
-
-    def _new_permits(self) -> tuple[TransactionPermits, TransactionPermits]:
-        """Return the permits of transactions, and of those that only read: others, where these wait for no writer."""
-        url, options, database = self._url, self._options, self._database
-        size, read_size = (
-            transaction_limit(url, options, database, write=write) for write in (True, False)
-        )
-        permits = TransactionPermits(size, options.busy_timeout)
-        if not database.single_writer or database.urls.is_private(url):
-            return permits, permits
-        return permits, TransactionPermits(read_size, options.busy_timeout)
-
-    def _permits_of(self, *, read_only: bool) -> TransactionPermits:
-        return self._read_permits if read_only else self._permits
-
-    def _transactions(self, *, read_only: bool) -> TransactionManager:
-        backend = self._backend or self._open(write=not read_only)
-        return backend.read_transactions if read_only else backend.transactions
-
-    def _run_job(self, job: Job) -> None:
-        """Open the store, and run a job that was submitted before."""
-        try:
-            with checked_by(partial(raise_if_abandoned, job)):
-                backend = self._backend or self._open(write=job.operation.writes)
-                backend.prepare(write=job.operation.writes)
-        except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
-            job.finish(error=error)
-        else:
-            job.created = time.monotonic()  # until here it waited for no other operation
-            backend.run_job(job)
-
-    def _open(self, *, write: bool) -> Backend:
-        asked_at = time.monotonic()
-        with self._opening:
-            self._refuse_if_closed()
-            if self._backend is None:
-                if self._failure is not None and self._failure[0] > asked_at:
-                    raise copy_error(
-                        self._failure[1]
-                    )  # who waited for this would wait as long again
-                backend = self._connect(write=write)
-                self._finalizer = weakref.finalize(self, backend.close, EXIT_TIMEOUT)
-                self._backend = backend
-                if self._options.sweep_interval is not None and not self._options.read_only:
-                    run = weakref.WeakMethod(self.run)
-                    self._sweeper = Sweeper(run, self._options.sweep_interval)
-            return self._backend
-
-    def _connect(self, *, write: bool) -> Backend:
-        where = self._url if self._given is None else self._given
-        try:
-            with working():
-                permits = self._permits, self._read_permits
-                details = where, self._catalogue, self._options, *permits
-                return Backend(*details, hand_over=self._hand_over, write=write)
-        except DatabaseUnavailable as error:
-            self._failure = time.monotonic(), copy_error(error)
-            raise
-
-    def _refuse_if_closed(self) -> None:
-        if self._closed is not None:
-            raise StoreClosed(self._closed)
-
-    @property
-    def _is_forked(self) -> bool:
-        return self._closed == FORKED
-
-    def _forked(self) -> None:
-        """Abandon what belongs to the parent process, without closing it: that would end the parent's connections."""
-        self._opening, self._closing = threading.Lock(), threading.RLock()
-        self._permits, self._read_permits = self._new_permits()
-        self._sweeper = None
-        self._notifier.forked()
-        if self._backend is not None:
-            backend = self._backend
-            left = backend, backend.transactions.fork() + backend.read_transactions.fork()
-            _abandoned.append(left)
-            if self._backend.has_file_open:
-                leak(left)
-            self._backend = None
-            self._closed = FORKED
-        if self._finalizer is not None:
-            self._finalizer.detach()
-            self._finalizer = None
-
-
-_stores: weakref.WeakSet[Store] = weakref.WeakSet()
-_abandoned: Final[list[tuple[Backend, list[TransactionResources | None]]]] = []
-
-
-def _after_fork() -> None:
-    for store in list(_stores):
-        store._forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -8,13 +8,17 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, Unpack, overload
 
-from .changes import ChangeNotifier
+import sqlalchemy as sa
+
 from .codec import Codec
 from .collection import Collection, Runner, VersionedRunner
 from .document import SKILL_MEMORY, Body, CollectionInfo, Invalid, check_name
+from .engine.core import Core
 from .engine.executor import run_within, translated
+from .engine.inherited import protect
 from .engine.lifecycle import make_ready
-from .engine.pool import PooledConnection
+from .engine.notifier import ChangeNotifier
+from .engine.pool import PooledConnection, check_driver
 from .engine.transactions import OpenTransaction, TransactionResources
 from .errors import (
     CollectionsStoreError,
@@ -23,6 +27,7 @@ from .errors import (
     TransactionEnded,
     missing_collection,
     refuse_pickling,
+    shortened,
 )
 from .expressions.classes import lazy_type
 from .models.upgrades import Upgrades
@@ -53,13 +58,12 @@ from .query.index import Index
 from .sql.dialects.protocols import TableVanished
 
 if TYPE_CHECKING:
-    from .integrations.soul_machines import Policy, SkillMemory
     from .memory import Memory
-    from .store import Store
+    from .memory.skills import Policy, SkillMemory
 else:
     Memory = lazy_type("collections_store.memory", "Memory")
-    Policy = lazy_type("collections_store.integrations.soul_machines", "Policy")
-    SkillMemory = lazy_type("collections_store.integrations.soul_machines", "SkillMemory")
+    Policy = lazy_type("collections_store.memory.skills", "Policy")
+    SkillMemory = lazy_type("collections_store.memory.skills", "SkillMemory")
 
 T = TypeVar("T")
 
@@ -92,6 +96,11 @@ class Collections(ABC):
     @abstractmethod
     def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
+
+    @property
+    def _runner(self) -> Runner:
+        """What runs the operations of the collections."""
+        return self.run
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[Transaction]:
@@ -153,7 +162,7 @@ class Collections(ABC):
         """
         if model is None and not settings and type(name) is str:  # the usual call, sooner
             return self[name]
-        parts = self.run, self._codec, self._notifier, self._consistency
+        parts = self._runner, self._codec, self._notifier, self._consistency
         return sync_collection(*parts, name, model, settings)
 
     get_sync_collection = collection
@@ -191,13 +200,13 @@ class Collections(ABC):
         >>> [each["value"] for each in skills.load("session 1", "weather")]
         ['Bonn']
         """
-        from .integrations.soul_machines import SkillMemory
+        from .memory.skills import SkillMemory
 
         return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> Collection:
         checked = check_name(name)
-        return Collection(self.run, self._codec, checked, self._notifier, self._consistency)
+        return Collection(self._runner, self._codec, checked, self._notifier, self._consistency)
 
     def create_collection(
         self,
@@ -306,25 +315,23 @@ class Bound:
 
     state = "bound to a connection"
 
-    def __init__(self, store: Store, connection: SharedSession) -> None:
-        self._store, self._connection = store, connection
+    def __init__(self, core: Core, connection: SharedSession) -> None:
+        self._core, self._connection = core, connection
         self.savepoints: list[Any] = []
 
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result. Before a write create the tables if necessary."""
-        store, connection = self._store, self._connection.sa
-        store._refuse_if_closed()
-        if operation.writes and store._database.single_writer:
+        core, connection = self._core, self._connection.sa
+        core.refuse_if_closed()
+        if operation.writes and core.database.single_writer:
             self._note_writing()
         pooled = PooledConnection(connection, self._connection)
         if self._connection.catalogue.exists:
             try:
                 return run_within(pooled, operation)
-            except (
-                TableVanished
-            ):  # the transaction that created the tables may have been rolled back
+            except TableVanished:  # a transaction that created the tables may have been rolled back
                 self._connection.catalogue.exists = False
-        make_ready(pooled, store._options, write=operation.writes)
+        make_ready(pooled, core.options, write=operation.writes)
         try:
             return run_within(pooled, operation)
         except TableVanished as error:
@@ -332,12 +339,12 @@ class Bound:
 
     def _note_writing(self) -> None:
         """Note that the caller's transaction is about to hold the one writer, if it is not the store's own."""
-        store, connection = self._store, self._connection.sa
-        if not store._database.urls.is_private(store._url):
-            is_open = partial(is_in_transaction, database=store._database)
+        core, connection = self._core, self._connection.sa
+        if not core.is_private:
+            is_open = partial(is_in_transaction, database=core.database)
             if not is_open(connection):
-                store._permits.refuse_own_transaction()
-            store._permits.note_writing(connection, is_open)
+                core.permits.refuse_own_transaction()
+            core.permits.note_writing(connection, is_open)
 
     def savepoint(self) -> Any:
         """Set a savepoint."""
@@ -354,6 +361,19 @@ class Bound:
         """Roll back to a savepoint."""
         with suppress(CollectionsStoreError), translated(self._connection.database):
             self._connection.rollback_to(savepoint)
+
+
+def bound(core: Core, given: Any) -> Bound:
+    """Return the scope of a caller's connection; raise `InvalidOption`."""
+    if not isinstance(given, sa.Connection) or given.closed:
+        is_session = hasattr(type(given), "connection") and not isinstance(given, sa.Connection)
+        hint = ": give session.connection()" if is_session else ""
+        problem = f"must be an open sqlalchemy.Connection, got {shortened(given)}{hint}"
+        raise InvalidOption("connection", problem)
+    check_driver("connection", given.dialect, core.database)
+    if not core.database.urls.is_private(given.engine.url):
+        protect(given.engine, given)
+    return Bound(core, SharedSession(given, core.catalogue.uncached()))
 
 
 class Transaction(Collections):
@@ -444,22 +464,23 @@ class StoreTransactionContext:
     behind, and the transaction open for as long as the traceback exists.
     """
 
-    def __init__(self, store: Store, isolation: Isolation, *, read_only: bool) -> None:
-        self._store, self._isolation, self._read_only = store, isolation, read_only
+    def __init__(self, core: Core, isolation: Isolation, *, read_only: bool) -> None:
+        self._core, self._isolation, self._read_only = core, isolation, read_only
         self._open: list[TransactionResources] = []
 
     def __enter__(self) -> Transaction:
-        store, read_only = self._store, self._read_only
-        permits = store._permits_of(read_only=read_only)
+        core, read_only = self._core, self._read_only
+        permits = core.read_permits if read_only else core.permits
         resources: TransactionResources | None = None
         try:
             if permits.granted or permits.callers:
-                store._refuse_if_closed()
+                core.refuse_if_closed()
                 permits.refuse_self_deadlock()
-            transactions = store._transactions(read_only=read_only)
-            resources = transactions.begin(permits.acquire(), self._isolation)
+            opened = core.opened or core.open(write=not read_only)
+            manager = opened.read_transactions if read_only else opened.transactions
+            resources = manager.begin(permits.acquire(), self._isolation)
             self._open.append(resources)
-            return Transaction(resources.transaction, store._codec)
+            return Transaction(resources.transaction, core.codec)
         except BaseException:
             if resources is not None:
                 resources.transaction.rollback()

@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[1]
 PACKAGE = PROJECT / "collections_store"
 
 LAYERS = (
-    "errors",
+    "errors forks",
     "expressions.classes expressions.values expressions.path expressions.budget expressions.patterns",
     "document codec",
     "expressions",
@@ -29,14 +29,13 @@ LAYERS = (
     "models",
     "sql",
     "operations",
-    "engine.database_file engine.pool engine.jobs engine.permits engine.retry engine.executor engine.group_commit engine.workers",
+    "engine.database_file engine.pool engine.jobs engine.permits engine.retry engine.executor engine.group_commit engine.workers engine.notifier",
     "migrate",
     "engine",
     "changes",
     "aio.bridge aio.runners",
     "collection aio.collection",
     "memory",
-    "integrations.soul_machines integrations.sqlite_files",
     "transaction store aio",
     "collections_store",
     "dialogues",
@@ -57,19 +56,20 @@ PURE = {"errors", "document", "codec", "expressions", "query", "aggregation", "u
 PUBLIC = (
     "collections_store",
     "collections_store.memory",
+    "collections_store.memory.aio",
+    "collections_store.memory.skills",
     "collections_store.options",
     "collections_store.dialogues",
     "collections_store.integrations.soul_machines",
     "collections_store.integrations.sqlite_files",
     "collections_store.integrations.stores",
+    "collections_store.integrations.ids",
 )
 FILES = "integrations.sqlite_files"
-"""Uses sqlite3 alone, with its own SQL: the files are of other programs."""
-BELOW_THE_STORE = {"integrations", FILES, "integrations.soul_machines"}
-"""The store provides `skill_memory`, whose rules are operations."""
+"""Reads files of other programs: with sqlite3 and its own SQL, and with the engine's locks of files."""
 FRAMEWORKS = {"google_adk": "google", "mcp_events": "mcp", "openai_agents": "agents"}
 """The top-level package of a host, where it differs from the name of its integration."""
-VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
+VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools"}
 STATEMENT = re.compile(
     r"^\s*\(?(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|BEGIN|COMMIT|ROLLBACK|PRAGMA|SET|LOCK"
     r"|SAVEPOINT|RELEASE|WITH|EXPLAIN)\b"
@@ -291,7 +291,7 @@ def test_no_module_has_a_vague_name() -> None:
 
 def test_an_integration_imports_the_public_api_and_its_framework() -> None:
     for module in MODULES:
-        if not module.within("integrations") or module.name in BELOW_THE_STORE:
+        if not module.within("integrations") or module.name in {"integrations", FILES}:
             continue
         own = ".".join(["collections_store", *module.name.split(".")[:2]])
         for name in module.imports:
@@ -338,6 +338,32 @@ def test_no_file_of_the_tests_hides_a_package() -> None:
     assert [path for path in (PROJECT / "tests").rglob("*.py") if path.stem in packages] == []
 
 
+def test_one_module_registers_callbacks_of_forks() -> None:
+    calls = [
+        module.name
+        for module in MODULES
+        for node in module.nodes(ast.Attribute)
+        if isinstance(node, ast.Attribute) and node.attr == "register_at_fork"
+    ]
+    assert calls == ["forks"]
+
+
+def test_no_private_name_of_a_store_is_read_in_another_module() -> None:
+    """The fronts and their core have public methods for each other, and for dialogues and integrations."""
+    stores = {"store", "sync", "other", "source", "target", "core", "opened", "_store", "_core"}
+    wrong = []
+    for module in MODULES:
+        own = {
+            each.name for each in module.nodes(ast.FunctionDef) if isinstance(each, ast.FunctionDef)
+        }
+        for node in module.nodes(ast.Attribute):
+            assert isinstance(node, ast.Attribute)
+            is_private = re.match("_[a-z]", node.attr) and node.attr not in own
+            if is_private and ast.unparse(node.value).split(".")[-1] in stores:
+                wrong.append(f"{module.name} reads {ast.unparse(node)}")
+    assert not wrong
+
+
 def test_functions_stay_small() -> None:
     lengths = []
     for module in LIBRARY:
@@ -349,3 +375,34 @@ def test_functions_stay_small() -> None:
     assert lengths[len(lengths) // 2] <= 6
     assert lengths[len(lengths) * 9 // 10] <= 20
     assert lengths[-1] <= 40
+
+
+def test_one_function_of_the_engine_calls_an_operation() -> None:
+    """Sync, async, in a group, in a transaction and on a replica."""
+    operations = {
+        each.name
+        for module in MODULES
+        if module.top == "operations"
+        for each in module.nodes(ast.ClassDef)
+        if isinstance(each, ast.ClassDef)
+    }
+
+    def calls_one(node: ast.AST) -> bool:
+        called = node.func if isinstance(node, ast.Call) else None
+        match called:
+            case ast.Name(id="operation") | ast.Attribute(attr="operation"):
+                return True
+            case ast.Call(func=ast.Name(id=name)):  # IdentifyServer()(connection)
+                return name in operations
+        return False
+
+    found = [
+        f"{module.name}.{function.name}"
+        for module in MODULES
+        if module.top == "engine"
+        for function in module.nodes(ast.FunctionDef)
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if calls_one(node)
+    ]
+    assert found == ["engine.executor.execute"]

@@ -1,4 +1,4 @@
-"""`AsyncCollection`: the methods of a collection, for asyncio, and its change stream."""
+"""`AsyncCollection`, the methods of a collection for asyncio, and `AsyncChangeStream`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from inspect import isawaitable
 from typing import Any, Generic, Self, TypeVar, get_args, overload
 from warnings import warn
 
-from ..changes import ChangeNotifier, ChangeReader, Wait, check_notifier
+from ..changes import ChangeReader, Wait, check_notifier
 from ..codec import Codec
 from ..collection import Bodies, Default, Documents, Indexes, Prefixes, Results, Untyped, Values
 from ..document import (
@@ -41,6 +41,7 @@ from ..document import (
     check_ids,
     read_ttl,
 )
+from ..engine.notifier import ChangeNotifier
 from ..expressions.evaluation import MEMORY_LIMIT
 from ..expressions.path import FieldLike
 from ..models.upgrades import UpgradeResult
@@ -83,9 +84,9 @@ class _AsyncEditContext:
 class AsyncCollection(OperationBuilder, Generic[Body]):
     """A named group of documents, for asyncio. Async counterpart of `Collection`.
 
-    `store.collection("name")` and `store["name"]` return one, without I/O: the first operation stores declared options,
-    schema versions and indexes, and raises their errors. Each method takes the arguments of its counterpart and returns
-    the same result, awaited. Any number of tasks may use a handle.
+    `store.collection("name")` and `store["name"]` return a collection without I/O: the first operation stores
+    declared options, schema versions and indexes, and raises their errors. Each method takes the arguments of the
+    sync method and returns the same result, awaited. Any number of tasks may share a collection.
 
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
@@ -112,7 +113,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         self._read = run if consistency == "strong" else partial(run, consistency=consistency)
 
     def __await__(self) -> Generator[Any, None, Self]:
-        """Store what is declared, and return the collection. Deprecated: version 0.2 needed it."""
+        """Store the declared options, and return the collection. Deprecated: only version 0.2 needed `await`."""
         problem = "AsyncStore.collection is not a coroutine: call it without await"
         warn(problem, DeprecationWarning, stacklevel=2)
         return self._declared().__await__()
@@ -123,7 +124,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         return self
 
     def with_options(self, *, consistency: Consistency) -> AsyncCollection[Body]:
-        """Async counterpart of `Collection.with_options`. It is not awaited."""
+        """Async counterpart of `Collection.with_options`. Call without `await`."""
         checked = check_choice("consistency", consistency, get_args(Consistency))
         return AsyncCollection(self._run, self._codec, self.name, self._notifier, checked)
 
@@ -167,8 +168,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     async def put_many(
         self, bodies: Bodies[Body], *, mode: Mode = "replace", ttl: Ttl = None, atomic: bool = False
     ) -> PutManyResult:
-        """Async counterpart of `Collection.put_many`. A cancelled call may have written
-        some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
+        """Async counterpart of `Collection.put_many`. A cancelled call without `atomic` may have written batches:
+        `partial_result(error)` returns the counts.
         """
         return await self._follow(self._put_many(bodies, mode, ttl, atomic))
 
@@ -183,8 +184,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     async def insert_many(
         self, bodies: Iterable[Body] | Mapping[str, Body], *, ttl: Ttl = None, atomic: bool = False
     ) -> InsertManyResult:
-        """Async counterpart of `Collection.insert_many`. A cancelled call may have written
-        some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
+        """Async counterpart of `Collection.insert_many`. A cancelled call without `atomic` may have written
+        batches: `partial_result(error)` returns the counts.
         """
         return await self._follow(self._insert_many(bodies, ttl, atomic))
 
@@ -279,8 +280,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     async def bulk_write(
         self, requests: Iterable[Request], *, ordered: bool = True, atomic: bool = False
     ) -> BulkWriteResult:
-        """Async counterpart of `Collection.bulk_write`. A cancelled call may have written
-        some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
+        """Async counterpart of `Collection.bulk_write`. A cancelled call without `atomic` may have written batches:
+        `partial_result(error)` returns the counts.
         """
         return await self._follow(self._bulk_write(requests, ordered, atomic))
 
@@ -303,7 +304,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         return await self._follow(self._change(id, function, default, ttl, attempts), default)
 
     def edit(self, id: str, *, attempts: int = EDIT_ATTEMPTS) -> AbstractAsyncContextManager[Body]:
-        """Async counterpart of `Collection.edit`. It is entered with `async with`."""
+        """Async counterpart of `Collection.edit`. Enter the context with `async with`."""
         return _AsyncEditContext(self._follow, self._edit(id, attempts))
 
     async def touch(self, id: str, ttl: Ttl = None) -> bool:
@@ -311,7 +312,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         return await self._run(by_id.Touch(self.name, check_id(id), read_ttl(ttl)))
 
     async def purge_expired(self) -> int:
-        """Async counterpart of `Collection.purge_expired`. A cancelled call may have purged some of its batches."""
+        """Async counterpart of `Collection.purge_expired`. A cancelled call may have purged batches."""
         return await self._follow(purge(self.name))
 
     async def get_many(self, ids: Iterable[str]) -> dict[str, Body]:
@@ -443,7 +444,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         sort: SortLike | None = None,
         projection: Any = None,
     ) -> AsyncIterator[Document[Body]]:
-        """Async counterpart of `Collection.stream`. It is an async generator: `async for document in cities.stream()`."""
+        """Async counterpart of `Collection.stream`. An async generator: `async for document in cities.stream()`."""
         batches = await compute(self._stream, filter, equals, sort, projection)
         while (page := batches.next()) is not None:
             for document in batches.advance(await self._read(page)):
@@ -470,8 +471,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         kinds: Iterable[ChangeKind] | None = None,
         timeout: float | None = None,
     ) -> AsyncChangeStream[Body]:
-        """Async counterpart of `Collection.watch`. It is no coroutine: iterate over the result with `async for`, or await
-        it to begin at once. That raises what is wrong with the arguments.
+        """Async counterpart of `Collection.watch`. Iterate over the result with `async for`. Await the result first
+        to begin at once; the `await` raises errors of the arguments.
         """
         notifier = check_notifier(self._notifier)
         wanted = partial(self._watched, filter, kinds)
@@ -492,7 +493,9 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
 
 def read_here(ids: Any) -> Any:
-    """Return ids of an iterable that is no container: in the event loop, since the iterable is the caller's."""
+    """Return the ids of an iterable other than a container, read in the event loop, since the iterable is the
+    caller's.
+    """
     is_read = isinstance(ids, Sized) or not isinstance(ids, Iterable)
     return ids if is_read else list(ids)
 
@@ -500,9 +503,9 @@ def read_here(ids: Any) -> Any:
 class AsyncChangeStream(Generic[Body]):
     """The changes of a collection in the order of their commits. Async counterpart of `ChangeStream`.
 
-    It is an async iterator, for one task at a time, and an async context manager that closes it. It starts
-    when it is first awaited, entered or iterated over: `stream = await cities.watch()` misses nothing from
-    there on. Between changes it holds no connection, no transaction and no thread.
+    The stream is an async iterator, for a single task at a time, and an async context manager that closes the
+    stream. The first `await`, `async with` or `async for` starts the stream: `stream = await cities.watch()` misses
+    no later change. Between changes the stream holds no connection, no transaction and no thread.
     """
 
     def __init__(
@@ -517,9 +520,7 @@ class AsyncChangeStream(Generic[Body]):
 
     @property
     def token(self) -> str:
-        """Async counterpart of `ChangeStream.token`. It is empty until the stream is first awaited,
-        entered or iterated over.
-        """
+        """Async counterpart of `ChangeStream.token`. Empty until the stream starts."""
         return self._reader.token or ""
 
     def __await__(self) -> Generator[Any, None, Self]:

@@ -17,8 +17,9 @@ import sqlalchemy as sa
 
 from ..collection import Collection
 from ..document import Body, CopiedCollection, CopyProgress, Invalid, check_name, check_names
-from ..engine.backend import connection_limit
-from ..engine.copying import check_report
+from ..engine.backup.backup import back_up, restore
+from ..engine.backup.copying import check_report, copy_to
+from ..engine.core import EXIT_TIMEOUT, Core
 from ..engine.group_commit import GroupCommit
 from ..engine.jobs import Job, Mailbox
 from ..engine.lifecycle import AsyncComponent, Components, noting_failure, raise_all
@@ -29,11 +30,11 @@ from ..errors import (
     DatabaseBusy,
     DatabaseUnavailable,
     InvalidOption,
-    StoreClosed,
     TransactionConflict,
     shortened,
 )
 from ..expressions.classes import lazy_type
+from ..forks import at_fork
 from ..operations.collections import FindTable
 from ..operations.operation import Operation
 from ..options import (
@@ -49,8 +50,8 @@ from ..options import (
     check_function,
 )
 from ..sql.schema import mapped_class
-from ..store import ATTEMPTS, EXIT_TIMEOUT, Store
-from ..transaction import sync_collection
+from ..store import ATTEMPTS
+from ..transaction import bound, sync_collection
 from .bridge import (
     TransactionStep,
     abandon,
@@ -102,9 +103,9 @@ class AsyncStore(AsyncCollections):
         engine: sa.Engine | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
-        self._store = Store(url, engine=engine, **options)
-        self._codec = self._store._codec
-        self._notifier, self._consistency = self._store._notifier, self._store._consistency
+        self.core = core = Core(url, engine, options)
+        """What runs the operations; internal, as `engine` is."""
+        self._codec, self._notifier, self._consistency = core.codec, core.notifier, core.consistency
         self._mailbox: Mailbox | None = None
         self._expiring: asyncio.AbstractEventLoop | None = None
         self._components: Components[AsyncComponent] = Components()
@@ -115,22 +116,20 @@ class AsyncStore(AsyncCollections):
 
     def _create_workers(self) -> None:
         """Create the workers; their threads start when there are jobs."""
-        store = self._store
-        size = connection_limit(store._url, store._options, store._database)
-        self._workers = Workers(size)
-        store._hand_over = self._workers.hand_over
-        sizes = {permits: permits.size for permits in (store._permits, store._read_permits)}
-        self._steppers = Workers(sum(sizes.values()))
+        core = self.core
+        self._workers = Workers(core.limit)
+        core.hand_over = self._workers.hand_over
+        self._steppers = Workers(sum(each.size for each in {core.permits, core.read_permits}))
         """Threads for the steps of transactions; all the others may wait for what an open transaction has locked."""
         workers = self._workers, self._steppers
-        self._finalizer = weakref.finalize(self, _finish, workers, store, EXIT_TIMEOUT, True)
+        self._finalizer = weakref.finalize(self, _finish, workers, core, EXIT_TIMEOUT, True)
 
     def __repr__(self) -> str:
-        return repr(self._store).replace("Store", "AsyncStore", 1)
+        return f"{type(self).__name__}({self.core.shown!r})"
 
     def attach(self, component: AsyncComponent) -> None:
         """Async counterpart of `Store.attach`. `setup` and `teardown` are coroutine functions."""
-        self._store._refuse_if_closed()
+        self.core.refuse_if_closed()
         self._components.attach(component)
 
     async def __aenter__(self) -> Self:
@@ -154,7 +153,7 @@ class AsyncStore(AsyncCollections):
             return
         self._closing = True
         try:
-            if self._store._closed is None:
+            if self.core.closed is None:
                 await run_uncancellably(self._tear_down())
         finally:
             if self._finalizer.detach() is not None:
@@ -175,21 +174,18 @@ class AsyncStore(AsyncCollections):
 
     def _finish(self) -> None:
         try:
-            timeout = self._store._options.busy_timeout
-            _finish((self._workers, self._steppers), self._store, timeout, is_exit=False)
+            timeout = self.core.options.busy_timeout
+            _finish((self._workers, self._steppers), self.core, timeout, is_exit=False)
         finally:
             self._finished.set()
 
     async def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Async counterpart of `Store.run`. A cancelled call returns after the operation has ended: see `was_committed`."""
-        if self._store._closed is not None:
-            raise StoreClosed(self._store._closed)
-        backend, mailbox = self._store._backend, self._mailbox_here()
-        queue = None if backend is None else backend.queue_of(operation)
-        if backend is None or not backend.is_ready(write=operation.writes):  # the worker does that
-            job, queue = Job(operation, self._store._run_job, mailbox), None
-        else:
-            job = Job(operation, backend.run_job, mailbox)
+        core = self.core
+        core.refuse_if_closed()
+        queue = core.queue_of(operation)
+        act = core.run_job if core.is_ready(write=operation.writes) else core.open_and_run_job
+        job = Job(operation, act, self._mailbox_here())
         job.consistency = consistency
         try:
             if is_cancelled():
@@ -201,8 +197,7 @@ class AsyncStore(AsyncCollections):
             note_job(cancelled, job)
             raise
         except DatabaseBusy as error:
-            if self._store._backend is not None:
-                self._store._backend.note_own_transaction(error)
+            core.note_own_transaction(error)
             raise
         return result
 
@@ -256,7 +251,7 @@ class AsyncStore(AsyncCollections):
         read_only: bool = False,
     ) -> T:
         """Async counterpart of `Store.run_transaction`. `function` is a coroutine function."""
-        retries = self._store._transaction_retries(attempts)
+        retries = self.core.retries(attempts)
         check_function("function", function)
         while True:
             begun = False
@@ -273,14 +268,16 @@ class AsyncStore(AsyncCollections):
             await asyncio.sleep(pause)
 
     async def _begin(self, isolation: Isolation, *, read_only: bool) -> TransactionResources:
-        self._store._refuse_if_closed()
-        permits = self._store._permits_of(read_only=read_only)
+        self.core.refuse_if_closed()
+        core = self.core
+        permits = core.read_permits if read_only else core.permits
         permits.refuse_self_deadlock()
         permit = await self._acquire_permit(permits)
 
         def begin(job: Job) -> TransactionResources:
-            transactions = self._store._transactions(read_only=read_only)
-            return transactions.begin(permit, isolation, job)
+            opened = core.opened or core.open(write=not read_only)
+            manager = opened.read_transactions if read_only else opened.transactions
+            return manager.begin(permit, isolation, job)
 
         job = self._submit_step("begin", begin)
         try:
@@ -317,7 +314,7 @@ class AsyncStore(AsyncCollections):
 
     def bind(self, connection: AsyncConnection) -> AsyncTransaction:
         """Async counterpart of `Store.bind`. `connection` is an `AsyncConnection`."""
-        return AsyncTransaction(AsyncBound(connection, self._store._bound), self._codec)
+        return AsyncTransaction(AsyncBound(connection, partial(bound, self.core)), self._codec)
 
     async def copy_to(
         self,
@@ -331,9 +328,10 @@ class AsyncStore(AsyncCollections):
         """
         if not isinstance(cast(object, other), AsyncStore):
             raise InvalidOption("other", f"must be another AsyncStore, got {shortened(other)}")
-        source, target, names = self._store, other._store, check_names(collections)
-        copied = partial(source.copy_to, target, names)
-        return await run_in_batches(lambda report: copied(progress=report), check_report(progress))
+        if other.core is self.core:
+            raise InvalidOption("other", f"must be another AsyncStore, got {shortened(other)}")
+        names, report = check_names(collections), check_report(progress)
+        return await run_in_batches(partial(copy_to, self.core, other.core, names), report)
 
     async def backup(
         self,
@@ -344,8 +342,7 @@ class AsyncStore(AsyncCollections):
     ) -> None:
         """Async counterpart of `Store.backup`. `progress` is called in the event loop. A cancelled call writes no file."""
         names, report = check_names(collections), check_report(progress)
-        back_up = partial(self._store.backup, path, names)
-        await run_in_batches(lambda after_batch: back_up(progress=after_batch), report)
+        await run_in_batches(partial(back_up, self.core, path, names), report)
 
     async def restore(
         self,
@@ -359,8 +356,8 @@ class AsyncStore(AsyncCollections):
         A cancelled call ends after the batch that it writes, and can be continued.
         """
         names, report = check_names(collections), check_report(progress)
-        restored = partial(self._store.restore, path, names, replace=replace)
-        return await run_in_batches(lambda after_batch: restored(progress=after_batch), report)
+        act = partial(restore, self.core, path, names, replace=replace)
+        return await run_in_batches(act, report)
 
     async def model(self, name: str) -> type[Any]:
         """Async counterpart of `Store.model`."""
@@ -409,12 +406,12 @@ class AsyncStore(AsyncCollections):
         return sync_collection(*parts, name, model, settings)
 
     def _run_here(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
-        # A method of this store, not of the sync one: it keeps this store alive meanwhile.
-        return self._store.run(operation, consistency)
+        # A method of this store, not of the core: the collection keeps this store alive.
+        return self.core.run(operation, consistency)
 
     def _forked(self) -> None:
         """Forget the parent's threads, which do not exist in the child."""
-        if not self._store._is_forked and self._finalizer.alive:
+        if not self.core.is_forked and self._finalizer.alive:
             self._finalizer.detach()
             self._create_workers()
 
@@ -426,14 +423,14 @@ class AsyncStore(AsyncCollections):
         return mailbox
 
 
-def _finish(workers: tuple[Workers, ...], store: Store, timeout: float, is_exit: bool) -> None:
+def _finish(workers: tuple[Workers, ...], core: Core, timeout: float, is_exit: bool) -> None:
     deadline = time.monotonic() + timeout
-    if not store._is_forked:
-        store._notifier.close()  # first, so that change streams end at once
-        store._close_transactions(timeout)
+    if not core.is_forked:
+        core.notifier.close()  # first, so that change streams end at once
+        core.close_transactions(timeout)
         for each in workers:
             each.stop(deadline - time.monotonic(), is_exit=is_exit)
-    store._close(max(0.0, deadline - time.monotonic()))
+    core.close(max(0.0, deadline - time.monotonic()))
 
 
 _stores: weakref.WeakSet[AsyncStore] = weakref.WeakSet()
@@ -444,5 +441,4 @@ def _after_fork() -> None:
         store._forked()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork("workers", in_child=_after_fork)

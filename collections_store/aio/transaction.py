@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import sqlalchemy as sa
 
-from ..changes import ChangeNotifier
 from ..codec import Codec
 from ..document import SKILL_MEMORY, Body, CollectionInfo, Invalid, check_name
 from ..engine.jobs import Job
+from ..engine.notifier import ChangeNotifier
 from ..engine.transactions import TransactionResources
 from ..errors import (
     Outcome,
@@ -48,12 +48,12 @@ from .runners import AsyncDeclaringRunner, AsyncRunner, AsyncVersionedRunner
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-    from ..integrations.soul_machines import AsyncSkillMemory, Policy
-    from ..memory import AsyncMemory
+    from ..memory.aio import AsyncMemory, AsyncSkillMemory
+    from ..memory.skills import Policy
 else:
     AsyncMemory = lazy_type("collections_store.memory", "AsyncMemory")
-    AsyncSkillMemory = lazy_type("collections_store.integrations.soul_machines", "AsyncSkillMemory")
-    Policy = lazy_type("collections_store.integrations.soul_machines", "Policy")
+    AsyncSkillMemory = lazy_type("collections_store.memory.aio", "AsyncSkillMemory")
+    Policy = lazy_type("collections_store.memory.skills", "Policy")
 
 
 T = TypeVar("T")
@@ -147,7 +147,7 @@ class AsyncCollections:
         collection: str = SKILL_MEMORY,
     ) -> AsyncSkillMemory:
         """Async counterpart of `Store.skill_memory`."""
-        from ..integrations.soul_machines import AsyncSkillMemory
+        from ..memory.aio import AsyncSkillMemory
 
         return AsyncSkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 

@@ -1,7 +1,7 @@
-"""The command line `collections-store`; needs the extra `cli`, which this module checks.
+"""The command line `collections-store`. Requires the extra `cli`: `main` checks.
 
-Begin with `app`; `documents`, `catalogue`, `transfer` and `hosts` have the commands. Must not hold logic of
-the library.
+Begin with `app`; `documents`, `catalogue`, `transfer` and `hosts` have the commands. Must not hold logic of the
+library.
 """
 
 import sys

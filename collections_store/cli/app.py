@@ -1,4 +1,4 @@
-"""The program `collections-store`: its options, its commands, and errors as one line on standard error."""
+"""The program `collections-store`: options, commands, and errors as a line on standard error."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Program(Group):
     """The outermost command."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
-        """Run a command line; ends in `SystemExit`."""
+        """Run a command line; end in `SystemExit`."""
         options["standalone_mode"] = False
         sys.exit(self._exit_code(*arguments, **options))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the chosen command; exceptions that click would handle itself become a `Failure`."""
+        """Run the chosen command; turn exceptions that click would handle into a `Failure`."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

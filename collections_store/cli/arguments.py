@@ -1,8 +1,8 @@
-"""Arguments and options that several commands have: the database, JSON, fields and sort orders.
+"""Arguments and options shared by commands: the database, JSON, fields and sort orders.
 
 A field is a dotted path, `address.city`; in JSON also the list of its keys, which may contain dots. A sort order is
-`age`, `age:-1`, `age:desc` or `-age`, or in JSON a mapping or a list: `{"age": -1, "name": 1}`,
-`[["age", -1], "name"]`, `[[["a.b", "c"], -1]]`.
+`age`, `age:-1`, `age:desc` or `-age`, or in JSON a mapping or a list: `{"age": -1, "name": 1}`, `[["age", -1],
+"name"]`, `[[["a.b", "c"], -1]]`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _FORMATS: Final = {
 
 @click.pass_context
 def show_help(ctx: click.Context) -> None:
-    """Print the help of a command that was called without a subcommand."""
+    """Print the help of a command called without a subcommand."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -67,14 +67,14 @@ class Group(click.Group):
         super().__init__(*arguments, **{**defaults, **options})
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Find a command; the error names the nearest one."""
+        """Find a command; the error suggests the nearest name."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             ctx.fail(f"there is no command {name!r}{did_you_mean(name, self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands with their first sentence, on as many lines as it takes."""
+        """List the commands, each with its whole first sentence."""
         found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
             formatter.write_dl(
@@ -94,13 +94,13 @@ class Target:
     schema: str | None = None
 
     def to_write(self, **options: Any) -> Store:
-        """Return a store, which creates a missing SQLite file on first use."""
+        """Return a store. The first use creates a missing SQLite file."""
         from .. import Store
 
         return Store(self.url, prefix=self.prefix, schema=self.schema, **options)
 
     def to_read(self) -> Store:
-        """Return a store; raises `DatabaseUnavailable` if the SQLite file does not exist."""
+        """Return a store; raise `DatabaseUnavailable` for a missing SQLite file."""
         store = self.to_write()
         file = self._file()
         if file is not None and not file.exists():
@@ -111,14 +111,14 @@ class Target:
         return store
 
     def collection(self, store: Store, name: str) -> Collection:
-        """Return an existing collection; reads the catalogue only if it seems empty."""
+        """Return an existing collection. Read the catalogue only if the collection seems empty."""
         collection = store.collection(name)
         if not collection.list(limit=1):
             self.check(store, [name])
         return collection
 
     def check(self, store: Store, names: Iterable[str]) -> None:
-        """Raise `CollectionNotFound` for a collection that does not exist."""
+        """Raise `CollectionNotFound` for a missing collection."""
         known = [info.name for info in store.collections()]
         for name in names:
             if name not in known:
@@ -199,7 +199,7 @@ program_options = _database_options(
 
 
 def on_database(command: F) -> F:
-    """Add the same options to a command, and pass it its `Target`."""
+    """Add the options of the program to a command, and pass the command its `Target`."""
     return _database_options("The database.")(click.pass_obj(command))  # type: ignore[return-value]
 
 
@@ -233,7 +233,7 @@ def window_options(command: F) -> F:
 
 
 def output_option(*formats: str, default: str | None = "jsonl") -> Callable[[F], F]:
-    """Return the option `--output`; without a default it is a table on a terminal, else JSON lines."""
+    """Return the option `--output`; without a default, a table on a terminal and JSON lines elsewhere."""
 
     def chosen(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str:
         return value or ("table" if on_terminal() else "jsonl")
@@ -250,7 +250,7 @@ def output_option(*formats: str, default: str | None = "jsonl") -> Callable[[F],
 
 
 def consent(question: str) -> None:
-    """Ask; raises `Failure` if the answer is no, and `UsageError` without a terminal."""
+    """Ask; raise `Failure` if the answer is no, and `UsageError` without a terminal."""
     if not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on: pass --yes to delete")
     if not click.confirm(question, err=True):
@@ -284,7 +284,7 @@ def read_projection(fields: str | None, projection: str | None) -> Any:
 
 
 def read_order(texts: Iterable[str], refuse: Refusal = InvalidSort, what: str = "--sort") -> Pairs:
-    """Parse a sort order from the values of a repeated option; raises `refuse`."""
+    """Parse a sort order from the values of a repeated option; raise `refuse`."""
     pairs: Pairs = []
     for text in texts:
         if text.startswith(_JSON):  # a field that begins so must be written in JSON too
@@ -295,7 +295,7 @@ def read_order(texts: Iterable[str], refuse: Refusal = InvalidSort, what: str = 
 
 
 def field_as_word(path: Path, direction: int) -> str:
-    """Return the argument that `read_order` reads as a field of the body and its direction."""
+    """Return the argument for `read_order` of a field of the body with a direction."""
     text = path_or_text(path)
     if isinstance(text, Path) or text.startswith(("-", *_JSON)):
         return to_text([[list(path.keys), direction]])
@@ -310,7 +310,7 @@ def read_field(text: str) -> str | Path:
 
 
 def pairs_of(order: Any, refuse: Refusal) -> Pairs:
-    """Parse a sort order in JSON; raises `refuse`."""
+    """Parse a sort order in JSON; raise `refuse`."""
     if isinstance(order, dict):
         return [_json_pair(field, direction, refuse) for field, direction in order.items()]
     if isinstance(order, list):
@@ -319,7 +319,7 @@ def pairs_of(order: Any, refuse: Refusal) -> Pairs:
 
 
 def _pair(text: str, refuse: Refusal) -> tuple[str | Path, int]:
-    """Parse a field with `-` before it, or with a direction after a colon; raises `refuse`."""
+    """Parse a field with `-` before it, or with a direction after a colon; raise `refuse`."""
     field, colon, direction = text.rpartition(":")
     if not colon:
         return (text[1:], -1) if text.startswith("-") else (text, 1)
@@ -351,7 +351,7 @@ def _json_pair(field: Any, direction: Any, refuse: Refusal) -> tuple[str | Path,
 
 
 def _field(value: Any, refuse: Refusal) -> str | Path:
-    """Parse a field in JSON: a dotted path, or a list of keys; raises `refuse`."""
+    """Parse a field in JSON: a dotted path, or a list of keys; raise `refuse`."""
     if isinstance(value, str):
         return value
     if isinstance(value, list) and value and all(isinstance(key, str) for key in value):

@@ -27,12 +27,10 @@ from .output import (
     Exit,
     Failure,
     Format,
-    binary_output,
     counted,
     emit,
-    table,
     to_text,
-    write_lines,
+    write_rows,
 )
 
 if TYPE_CHECKING:
@@ -54,23 +52,15 @@ def collections(target: Target, *, output: Format) -> None:
     """
     with target.to_read() as store:
         found = store.collections()
-    if output == "table":
-        rows = [(info.name, f"{info.count:,}", f"{info.size:,}") for info in found]
-        number: dict[str, Any] = {"justify": "right", "no_wrap": True}
-        columns: dict[str, Any] = {"name": {"overflow": "fold"}}
-        columns |= {"count": number, "bytes": number}
-        emit(table(columns.items(), rows).rstrip("\n"))
-    else:
-        lines = (
-            {
-                "name": info.name,
-                "count": info.count,
-                "size": info.size,
-                "created_at": info.created_at.isoformat(),
-            }
-            for info in found
-        )
-        write_lines(map(to_text, lines), binary_output(), array=output == "json")
+    rows = [(info.name, f"{info.count:,}", f"{info.size:,}") for info in found]
+    number: dict[str, Any] = {"justify": "right", "no_wrap": True}
+    columns = {"name": {"overflow": "fold"}, "count": number, "bytes": number}
+    lines = [
+        {"name": each.name, "count": each.count, "size": each.size}
+        | {"created_at": each.created_at.isoformat()}
+        for each in found
+    ]
+    write_rows(lines, output, columns, rows)
 
 
 @click.command()
@@ -80,7 +70,7 @@ def collections(target: Target, *, output: Format) -> None:
 def drop(target: Target, collection: str, *, yes: bool) -> None:
     """Delete COLLECTION with all its documents.
 
-    It asks first; without a terminal it needs --yes:
+    The command asks first; without a terminal, pass --yes:
 
     \b
       collections-store drop people --yes
@@ -142,7 +132,7 @@ def library_version() -> str:
 
 
 def _database_version(url: sa.URL) -> str:
-    """Return the database's name and version, which SQLAlchemy reads when it connects."""
+    """Return the database's name and version, read by SQLAlchemy on connecting."""
     import sqlalchemy as sa
 
     engine = sa.create_engine(url)
@@ -170,21 +160,17 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
     """
     with target.to_read() as store:
         found = target.collection(store, collection).indexes()
-    if output == "table":
-        rows = [
-            (
-                each.name,
-                ", ".join(f"{field}:{direction}" for field, direction in each.fields),
-                ", ".join(word for word in ("unique", "arrays") if getattr(each, word)),
-                "" if each.where is None else to_text(each.to_json()["where"]),
-            )
-            for each in found
-        ]
-        columns = {name: {"overflow": "fold"} for name in ("name", "fields", "kind", "where")}
-        emit(table(columns.items(), rows).rstrip("\n"))
-    else:
-        lines = (to_text(index_as_json(each)) for each in found)
-        write_lines(lines, binary_output(), array=output == "json")
+    rows = [
+        (
+            each.name,
+            ", ".join(f"{field}:{direction}" for field, direction in each.fields),
+            ", ".join(word for word in ("unique", "arrays") if getattr(each, word)),
+            "" if each.where is None else to_text(each.to_json()["where"]),
+        )
+        for each in found
+    ]
+    columns = {name: {"overflow": "fold"} for name in ("name", "fields", "kind", "where")}
+    write_rows(map(index_as_json, found), output, columns, rows)
 
 
 @index.command("create")
@@ -200,8 +186,8 @@ def create_index(
 ) -> None:
     """Create an index over FIELDs, and print its name.
 
-    A missing COLLECTION is created; an existing index stays as it is. A FIELD is a dotted path, with :-1 after it
-    if it descends. All of them may also be JSON, as for find --sort:
+    A missing COLLECTION is created; an existing index does not change. A FIELD is a dotted path, followed by :-1
+    for descending order. FIELDs may also be JSON, as for find --sort:
 
     \b
       collections-store index create people address.city age:-1
@@ -237,12 +223,12 @@ def index_as_json(index: Index) -> dict[str, Any]:
 
 
 def index_lines(indexes: Sequence[Index]) -> list[str]:
-    """Return the first line of an export, in a list: no document looks like it. Empty without indexes."""
+    """Return the first line of an export, in a list: no document has this form. Empty without indexes."""
     return [to_text({INDEXES: list(map(index_as_json, indexes))})] if indexes else []
 
 
 def read_indexes(values: Any) -> list[Index]:
-    """Parse the value of the line of indexes; raises `BadItem`."""
+    """Parse the value of the line of indexes; raise `BadItem`."""
     if not isinstance(values, list):
         raise BadItem(f"the indexes must be a list, got {shortened(values)}")
     return [_index(number, value) for number, value in enumerate(values, 1)]
@@ -311,7 +297,7 @@ def current(target: Target) -> None:
 @db.command()
 @on_database
 def check(target: Target) -> None:
-    """Print how the tables differ from this version's schema; exit with 1 if they do.
+    """Print how the tables differ from this version's schema; exit with 1 for differences.
 
     \b
       collections-store db check && echo up to date

@@ -40,9 +40,9 @@ def copy(
 ) -> None:
     """Copy collections from one store to another, all or those named.
 
-    A copy has ids, versions, times, options and indexes, as of one moment; others may write to the store
-    meanwhile. It prints each collection with the number and the checksum of its documents. After an interruption
-    the same command goes on. Collections that exist in the other store are not overwritten:
+    The copy has ids, versions, times, options and indexes, all of a single moment; the store can be written during
+    the copy. The command prints each collection with the number and the checksum of its documents. After an
+    interruption run the same command again to continue. Collections in the other store are not overwritten:
 
     \b
       collections-store copy --from sqlite:///agent.db --to postgresql://user:password@host/database
@@ -70,14 +70,15 @@ def copy(
 def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
     """Write a backup of the store, or of the named collections, to FILE.
 
-    Others may write to the store meanwhile; the backup has one moment of it. If FILE ends in .jsonl or .jsonl.gz, the
-    backup is text, which any database can restore. Otherwise it is an SQLite file with the whole database:
+    The backup has the state of a single moment; the store can be written during the backup. If FILE ends in .jsonl
+    or .jsonl.gz, the backup is text, for any database. Otherwise the backup is an SQLite file with the whole
+    database:
 
     \b
       collections-store backup agent.backup.db
       collections-store backup agent.jsonl.gz --url postgresql://user:password@host/database
     """
-    from ..engine.backup import is_text
+    from ..engine.backup.backup import is_text
 
     noun = "documents" if is_text(File(file)) else "pages and documents"
     with target.to_read() as store, _reporting(noun) as report, cleaning_up(), naming(file):
@@ -95,8 +96,9 @@ def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
 def restore(target: Target, file: str, names: tuple[str, ...], *, replacing: bool) -> None:
     """Restore a backup, or the named collections in it, into the store.
 
-    FILE is what backup wrote, of any database. The store must be empty; with NAME or --replace it may have other
-    collections. It prints what it restored, as copy does. After an interruption the same command goes on:
+    FILE is a result of backup, from any database. The store must be empty; with NAME or --replace it may have other
+    collections. The command prints the restored collections, as copy does. After an interruption run the same
+    command again to continue:
 
     \b
       collections-store restore agent.jsonl.gz --url sqlite:///agent.db

@@ -1,4 +1,4 @@
-"""The command `demo`: a process stores what an agent learns, and another process finds it."""
+"""The command `demo`: a process stores an agent's facts, and another process finds the facts."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def recall(url: str) -> dict[str, list[Any]]:
 def demo(*, file: Path | None, part: str | None) -> None:
     """Run a demonstration: two processes, one SQLite file, no server and no network.
 
-    A first process stores facts and dialogues and ends; a second one finds them by nested fields. The code is
-    printed:
+    The first process stores facts and dialogues and ends. The second process finds both by nested fields. The
+    demonstration prints the code:
 
     \b
       collections-store demo --file agent.db

@@ -39,7 +39,7 @@ from .output import (
     emit,
     to_text,
     write_documents,
-    write_lines,
+    write_values,
 )
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE
 def put(target: Target, collection: str, id: str, body: str | None, ttl: float | None) -> None:
     """Write BODY, which is JSON, under ID; an existing document is replaced.
 
-    Without BODY, or if it is "-", standard input is read. Write "--" before a BODY or an ID that begins with a
+    Without BODY, or if BODY is "-", standard input is read. Write "--" before a BODY or an ID that begins with a
     dash:
 
     \b
@@ -136,8 +136,8 @@ def find(
 ) -> None:
     """Print the documents that match FILTER, a JSON object of MongoDB's query language.
 
-    Each line is {"id": …, "body": …}, by --sort or in natural order; with --limit and without --sort in the
-    order of the index that serves FILTER. Without --sort and --limit, memory is constant:
+    Each line is {"id": …, "body": …}, by --sort or in natural order; with --limit and without --sort in the order
+    of the index that serves FILTER. Without --sort and --limit, memory is constant:
 
     \b
       collections-store find people '{"address.city": "Berlin", "age": 30}'
@@ -195,7 +195,7 @@ def list_(target: Target, collection: str, *, skip: int, limit: int | None, outp
 def delete(target: Target, collection: str, filter: str, *, yes: bool) -> None:
     """Delete the documents that match FILTER, all or none; {} matches all.
 
-    It asks first; without a terminal it needs --yes:
+    The command asks first; without a terminal, pass --yes:
 
     \b
       collections-store delete people '{"age": {"$lt": 18}}' --yes
@@ -237,7 +237,7 @@ def purge(target: Target, collection: str | None) -> None:
 def distinct(target: Target, collection: str, field: str, filter: str, *, output: Format) -> None:
     """Print the distinct values of FIELD in the documents that match FILTER.
 
-    They are in MongoDB's order of values. An array has the values of its elements, a missing field none. FIELD is a
+    The values are in MongoDB's order. An array has the values of its elements, a missing field none. FIELD is a
     dotted path, or in JSON the list of its keys, which may contain dots:
 
     \b
@@ -247,7 +247,7 @@ def distinct(target: Target, collection: str, field: str, filter: str, *, output
     path, query = read_field(field), read_json(filter, "FILTER")
     with target.to_read() as store:
         values = target.collection(store, collection).distinct(path, query)
-    write_lines(map(to_text, values), binary_output(), array=output == "json")
+    write_values(values, output)
 
 
 @click.command()
@@ -267,7 +267,7 @@ def explain(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Print how find runs: the indexes it uses, where it sorts, and an index that would help.
+    """Print how find runs: the indexes in use, the sort, and an index to create.
 
     The plan of the database follows. The query itself does not run:
 

@@ -1,4 +1,4 @@
-"""Input and output files: JSON lines or one JSON array, gzipped or not, and the progress bar."""
+"""Input and output files: JSON lines or a JSON array, gzipped or not, and the progress bar."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .. import Path as FieldPath
 from .. import codec
 from ..codec import MAX_BODY
 from ..document import MAX_TTL
-from ..engine.atomic_file import compressed, replacing
+from ..engine.backup.atomic_file import compressed, replacing
 from ..engine.database_file import open_to_read
 from ..errors import CollectionsStoreError
 from .output import Exit, Failure
@@ -37,7 +37,7 @@ _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(si
 
 
 def check_readable(name: str) -> None:
-    """Raise `UsageError` for a file that cannot be read, before anything else is done."""
+    """Raise `UsageError` for an unreadable file, before any work."""
     if name == STANDARD:
         if sys.stdin.isatty():
             raise click.UsageError("standard input is a terminal: name a file, or pipe one in")
@@ -54,7 +54,7 @@ def shown(name: str) -> str:
 
 @contextmanager
 def reading(name: str) -> Iterator[tuple[Stream, int | None]]:
-    """Yield the stream to read, and its size if it is known."""
+    """Yield the stream to read, and its size if known."""
     if name == STANDARD:
         yield sys.stdin.buffer, None
         return
@@ -64,7 +64,7 @@ def reading(name: str) -> Iterator[tuple[Stream, int | None]]:
 
 @contextmanager
 def writing(name: str) -> Iterator[Stream]:
-    """Yield a stream to write; errors name the file, not the temporary one."""
+    """Yield a stream to write; errors name the file, not the temporary file."""
     path = Path(name)
     with naming(name), cleaning_up(), replacing(path) as file, compressed(file, path) as stream:
         yield stream
@@ -72,7 +72,7 @@ def writing(name: str) -> Iterator[Stream]:
 
 @contextmanager
 def naming(name: str) -> Iterator[None]:
-    """Make the system's errors about a file end the command, by the file's name."""
+    """Turn the system's errors about a file into a `Failure` with the file's name."""
     try:
         yield
     except (CollectionsStoreError, BrokenPipeError):
@@ -83,7 +83,7 @@ def naming(name: str) -> Iterator[None]:
 
 @contextmanager
 def cleaning_up() -> Iterator[None]:
-    """Delay a signal that ends the program until the incomplete file is removed."""
+    """Delay a signal to terminate until the incomplete file is removed."""
     received: list[int] = []
 
     def end(number: int, _: object) -> None:
@@ -105,8 +105,8 @@ def cleaning_up() -> Iterator[None]:
 
 @contextmanager
 def progress(size: int | None = None, noun: str = "documents") -> Iterator[Callable[..., None]]:
-    """Yield a function that shows the number of documents or of others, the position in `size`, and a new size, if standard error is
-    a terminal.
+    """Yield a function that shows a count of documents or of another noun, the position in `size`, and a new size,
+    if standard error is a terminal.
     """
     if not sys.stderr.isatty():
         yield lambda _count, _position, _size=None: None
@@ -137,11 +137,11 @@ INDEXES: Final = "indexes"
 
 
 class BadItem(ValueError):
-    """An item that is no document to import."""
+    """An item that is not a valid document."""
 
 
 class DamagedInput(ValueError):
-    """Input that is truncated or damaged: the rest cannot be read."""
+    """Truncated or damaged input: the rest cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Record:
 
     @property
     def is_expired(self) -> bool:
-        """Return whether it has expired."""
+        """Return whether the document has expired."""
         return self.ends is not None and self.ends <= datetime.now(UTC)
 
 
@@ -176,10 +176,10 @@ class Indexes:
 
 
 def parse_json(text: bytes, most: int | None = None) -> Any:
-    """Parse JSON whose values take up to `most` bytes, by default those of a line; raises `BadItem`.
+    """Parse JSON whose values take up to `most` bytes, by default the limit of a line; raise `BadItem`.
 
-    `codec.decode` rounds an integer beyond 64 bits to a float. Python's own parser does not, so the store can
-    reject it; it is slower, so only texts with long numbers take it.
+    `codec.decode` rounds an integer beyond 64 bits to a float. Python's own parser returns the integer, and the
+    store can reject the document. Python's parser is slower and only parses texts with long numbers.
     """
     if codec.is_larger(text, MAX_LINE // 4 + 2**20 if most is None else most):
         raise BadItem("too large: it has more values than a body may have")
@@ -195,14 +195,14 @@ def parse_json(text: bytes, most: int | None = None) -> Any:
 
 
 def parse_line(text: bytes) -> Any:
-    """Parse JSON of which at most one byte too many was read; raises `BadItem`."""
+    """Parse JSON of at most `MAX_LINE` bytes; raise `BadItem`. The caller reads up to a byte more."""
     if len(text) > MAX_LINE:
         raise BadItem(f"too long: more than {MAX_LINE >> 20} MiB")
     return parse_json(text)
 
 
 def uncompressed(stream: IO[bytes]) -> BufferedReader:
-    """Return a stream of the data in a gzipped one, or of the data itself."""
+    """Return a stream of the decompressed data, or of the data itself if not gzipped."""
     buffered = stream if isinstance(stream, BufferedReader) else BufferedReader(cast(Any, stream))
     start = buffered.peek(len(_GZIP))[: len(_GZIP)]
     if start and _GZIP.startswith(start):
@@ -221,9 +221,9 @@ class _Gzip(gzip.GzipFile):
 
 
 def read_items(stream: IO[bytes]) -> Iterator[Item]:
-    """Yield the items of a stream; an array is read completely, lines one by one.
+    """Yield the items of a stream. An array is read completely, lines are read in turn.
 
-    Raises `DamagedInput`. An array that is not JSON is one bad item, and so is a line that is too long.
+    Raise `DamagedInput`. An array of invalid JSON is a single bad item, and so is a line that is too long.
     """
     lines, begun, is_open, number = _lines(uncompressed(stream)), False, False, 0
     for line in lines:
@@ -243,7 +243,7 @@ def read_items(stream: IO[bytes]) -> Iterator[Item]:
 
 
 def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
-    """Parse an item: a body with its id in a field, or a line of `export`; raises `BadItem`."""
+    """Parse an item: a body with an id field, or a line of `export`; raise `BadItem`."""
     value = item.value
     if isinstance(value, BadItem):
         raise value
@@ -262,7 +262,7 @@ def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
 
 
 def _not_exported(value: Any) -> BadItem:
-    from ..engine.archive import FORMAT
+    from ..engine.backup.archive import FORMAT
 
     if isinstance(value, dict) and value.get("format") == FORMAT:
         return BadItem("it is the backup of a store: use restore")
@@ -314,7 +314,7 @@ def _array(parts: Iterable[bytes]) -> Iterator[Item]:
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield lines; one that is too long is several parts."""
+    """Yield lines. A line that is too long comes in parts."""
     line = stream.readline(MAX_LINE + 1).removeprefix(_BYTE_ORDER_MARK)
     while line:
         yield line

@@ -1,6 +1,6 @@
-"""Formats of other programs: what `import` reads and `export` writes besides its own JSON.
+"""Formats of other programs, for `import` and `export`.
 
-A reader yields items as an export has them, `{"id": …, "body": …}`, for `files.to_record`.
+A reader yields items in the form of an export, `{"id": …, "body": …}`, for `files.to_record`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _bson(stream: IO[bytes]) -> Iterator[Item]:
 
 
 def _tinydb(stream: IO[bytes], table: str) -> Iterator[Item]:
-    """Yield the documents of a table of TinyDB's file, which is read as a whole."""
+    """Yield the documents of a table of TinyDB's file, read completely."""
     text = uncompressed(stream).read(MAX_ARRAY + 1)
     if len(text) > MAX_ARRAY:
         raise DamagedInput(f"too long: more than {MAX_ARRAY >> 20} MiB")
@@ -155,7 +155,7 @@ def _read_types(text: str | None) -> dict[str, str]:
 
 
 def _csv(stream: IO[bytes], id_column: str | None, types: dict[str, str]) -> Iterator[Item]:
-    """Yield the rows of a CSV file; the first one has the names of the columns."""
+    """Yield the rows of a CSV file; the first row has the names of the columns."""
     csv.field_size_limit(MAX_LINE)
     rows = csv.reader(codecs.iterdecode(_lines(uncompressed(stream)), "utf-8-sig"), strict=True)
     try:
@@ -209,7 +209,7 @@ def _row(
 
 
 def _set(body: dict[str, Any], keys: list[str], value: Any) -> None:
-    """Set a field of an object in objects; raise `TypeError` where another value is."""
+    """Set a field of a nested object; raise `TypeError` if the path meets another value."""
     for key in keys[:-1]:
         body = body.setdefault(key, {})
         if not isinstance(body, dict):
@@ -225,8 +225,8 @@ def are_columns(fields: list[str]) -> bool:
 
 
 def csv_lines(documents: Iterable[Document], fields: list[str]) -> Iterator[str]:
-    """Yield the lines of a CSV file: ids, and a column for each field, a dotted path. Strings are cells as they are, other
-    values JSON; a field that is missing or null is an empty cell.
+    """Yield the lines of a CSV file: ids, and a column for each field, a dotted path. A string is written as is, any other
+    value as JSON; a missing or null field is an empty cell.
     """
     paths = [Path.parse(field).keys for field in fields]
     yield _line([ID, *fields])
@@ -247,7 +247,7 @@ def _cell(value: Any, keys: tuple[str, ...]) -> str:
 
 
 def mongodb_lines(documents: Iterable[Document]) -> Iterator[str]:
-    """Yield documents as mongoimport reads them; raise `Failure` for one that MongoDB cannot have."""
+    """Yield documents as mongoimport reads documents; raise `Failure` for a document that MongoDB cannot store."""
     from ..integrations.bson import to_extended_json
 
     for each in documents:

@@ -1,5 +1,5 @@
-"""Commands that import what other programs stored: memories of opsdroid and kdeps, AEA's storage, sessions of OpenAI's SDK,
-threads and items of LangGraph.
+"""Commands that import data of other programs: memories of opsdroid and kdeps, AEA's storage, sessions of OpenAI's
+SDK, threads and items of LangGraph.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ F = TypeVar("F", bound=Callable[..., Any])
 file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=False))
 
 
+def _named(option: str, default: Any, help: str, **more: Any) -> Callable[[F], F]:
+    return click.option(option, default=default, show_default=True, help=help, **more)
+
+
 def memory_options(namespace: str) -> Callable[[F], F]:
-    """Return the options of a command that imports into a memory, by default of this name."""
+    """Return the options of an import into a memory, by default the memory `namespace`."""
+    names = "The memory to import into; repeat it for an inner namespace."
+    choice = click.Choice(["error", "replace"])
+    nul = _named("--nul", "error", "Reject NUL characters, or replace them by U+FFFD.", type=choice)
 
     def add(command: F) -> F:
-        names = click.option(
+        into = click.option(
             "--namespace",
             "names",
             multiple=True,
             default=(namespace,),
             show_default=True,
-            help="The memory to import into; repeat it for an inner namespace.",
+            help=names,
         )
-        nul = click.option(
-            "--nul",
-            type=click.Choice(["error", "replace"]),
-            default="error",
-            show_default=True,
-            help="Reject NUL characters, or replace them by U+FFFD.",
-        )
-        return names(skip_errors_option(nul(command)))
+        return into(skip_errors_option(nul(command)))
 
     return add
 
 
 @click.command("import-opsdroid")
 @file_argument
-@click.option("--table", default="opsdroid", show_default=True, help="The table of opsdroid.")
+@_named("--table", "opsdroid", "The table of opsdroid.")
 @memory_options("opsdroid")
 @on_database
 def opsdroid(target: Target, /, file: str, *, table: str, **options: Any) -> None:
@@ -67,7 +67,7 @@ def opsdroid(target: Target, /, file: str, *, table: str, **options: Any) -> Non
 def kdeps(target: Target, /, file: str, **options: Any) -> None:
     """Copy the memory of any version of kdeps from the SQLite file FILE into a memory.
 
-    The values of versions up to 0.6, from AGENT_memory.db, are copied into its namespace AGENT. FILE is not
+    The values of versions up to 0.6, from AGENT_memory.db, are copied into the inner namespace AGENT. FILE is not
     changed. Values under the same keys are overwritten. The import is one transaction:
 
     \b
@@ -88,14 +88,13 @@ def _import(
     nul: str,
     **options: Any,
 ) -> None:
-    skipped = _Skipped()
+    skipped = _Skipped(skip_errors)
     with target.to_write(nul=nul) as store:
         memory = store.memory(names[0])
         memory = memory.namespace(*names[1:]) if names[1:] else memory
-        count = function(memory, file, on_error=skipped if skip_errors else None, **options)
-    left_out = f", skipped {counted(skipped.count, 'value')}" if skipped.count else ""
-    into = f"{shown(file)} into {'/'.join(names)}{left_out}"
-    click.echo(f"imported {counted(count, 'value')} from {into}", err=True)
+        count = function(memory, file, on_error=skipped.on_error, **options)
+    found = counted(count, "value")
+    skipped.report(f"{found} from {shown(file)} into {'/'.join(names)}", "value")
 
 
 @click.command("import-aea")
@@ -113,21 +112,17 @@ def aea(target: Target, file: str, *, skip_errors: bool) -> None:
     """
     from ..integrations.aea import import_aea
 
-    skipped = _Skipped()
+    skipped = _Skipped(skip_errors)
     with target.to_write() as store:
-        counts = import_aea(store, file, on_error=skipped if skip_errors else None)
-    left_out = f", skipped {skipped.count:,}" if skipped.count else ""
+        counts = import_aea(store, file, on_error=skipped.on_error)
     documents = counted(sum(counts.values()), "document")
-    collections = counted(len(counts), "collection")
-    click.echo(f"imported {documents} of {collections} from {file}{left_out}", err=True)
+    skipped.report(f"{documents} of {counted(len(counts), 'collection')} from {file}")
 
 
 @click.command("import-openai-agents")
 @file_argument
-@click.option(
-    "--collection", default="agent_sessions", show_default=True, help="The collection of sessions."
-)
-@click.option("--table", default="agent_messages", show_default=True, help="The table of messages.")
+@_named("--collection", "agent_sessions", "The collection of sessions.")
+@_named("--table", "agent_messages", "The table of messages.")
 @skip_errors_option
 @on_database
 def openai_agents(
@@ -135,46 +130,31 @@ def openai_agents(
 ) -> None:
     """Copy the sessions of the OpenAI Agents SDK from the SQLite file FILE.
 
-    FILE, of SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession, is not changed. A session that is in the
-    collection already is an error. The import is one transaction:
+    FILE, of SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession, is not changed. A session already in the
+    collection is an error. The import is one transaction:
 
     \b
       collections-store import-openai-agents conversations.db
     """
     from ..integrations.openai_agents import import_openai_agents
 
-    skipped = _Skipped()
+    skipped = _Skipped(skip_errors)
     options = {"collection": collection, "messages_table": table}
     with target.to_write() as store:
-        on_error = skipped if skip_errors else None
-        count = import_openai_agents(store, file, on_error=on_error, **options)
-    left_out = f", skipped {skipped.count:,}" if skipped.count else ""
-    into = f"{shown(file)} into {collection}{left_out}"
-    click.echo(f"imported {counted(count, 'item')} from {into}", err=True)
+        count = import_openai_agents(store, file, on_error=skipped.on_error, **options)
+    skipped.report(f"{counted(count, 'item')} from {shown(file)} into {collection}")
 
 
 @click.command("import-langgraph")
 @file_argument
-@click.option(
-    "--checkpoints",
-    default="langgraph_checkpoints",
-    show_default=True,
-    metavar="NAME",
-    help="The collection of checkpoints.",
-)
-@click.option(
-    "--items",
-    default="langgraph_items",
-    show_default=True,
-    metavar="NAME",
-    help="The collection of items.",
-)
+@_named("--checkpoints", "langgraph_checkpoints", "The collection of checkpoints.", metavar="NAME")
+@_named("--items", "langgraph_items", "The collection of items.", metavar="NAME")
 @on_database
 def langgraph(target: Target, /, file: str, *, checkpoints: str, items: str) -> None:
     """Copy the threads and the items of LangGraph from the SQLite file FILE.
 
-    FILE, of SqliteSaver, SqliteStore or both, is not changed. What has the same ids is replaced. 100 checkpoints or
-    items are one transaction. LangGraph must be installed:
+    FILE, of SqliteSaver, SqliteStore or both, is not changed. Documents with the same ids are replaced. Each
+    transaction has 100 checkpoints or items. LangGraph must be installed:
 
     \b
       collections-store import-langgraph checkpoints.sqlite
@@ -200,10 +180,17 @@ def langgraph(target: Target, /, file: str, *, checkpoints: str, items: str) -> 
 
 
 class _Skipped:
-    """Reports and counts the errors of an import that continues."""
+    """The errors of an import, skipped and counted with `--skip-errors`."""
 
-    count = 0
+    def __init__(self, skip_errors: bool) -> None:
+        self.count = 0
+        self.on_error = self._skip if skip_errors else None
 
-    def __call__(self, error: CollectionsStoreError) -> None:
+    def _skip(self, error: CollectionsStoreError) -> None:
         self.count += 1
         click.echo(f"skipped {one_line(error)}", err=True)
+
+    def report(self, imported: str, noun: str = "") -> None:
+        """Print what was imported, and the number of skipped items."""
+        number = counted(self.count, noun) if noun else f"{self.count:,}"
+        click.echo(f"imported {imported}{f', skipped {number}' if self.count else ''}", err=True)

@@ -84,7 +84,7 @@ def code_of(error: Exception) -> Exit:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error's message without line breaks, which those of drivers may contain."""
+    """Return an error's message without line breaks, which messages of drivers may contain."""
     return " ".join(str(error).split())
 
 
@@ -97,9 +97,9 @@ def to_text(value: Any) -> str:
 
 
 def as_line(document: Document) -> str:
-    """Return a document as `export` writes and `import` reads it: `{"id":…,"body":…}`, and `"expires_at"`.
+    """Return a document as `export` writes and `import` reads a line: `{"id":…,"body":…}`, and `"expires_at"`.
 
-    The body is encoded by itself: inside the line it may be one level deeper than the codec allows.
+    The body is encoded separately: inside the line it may be a level deeper than the codec allows.
     """
     time = document.expires_at
     end = "" if time is None else f',"expires_at":"{time.isoformat()}"'
@@ -117,7 +117,7 @@ def write_documents(
     stream: IO[bytes],
     fields: Sequence[str] | None = None,
 ) -> None:
-    """Write documents in their order, one at a time except in a table.
+    """Write documents in order: a table at once, any other format document by document.
 
     A table has a column for each of `fields`, or else for each top-level field of the documents.
     """
@@ -128,12 +128,30 @@ def write_documents(
 
 
 def write_lines(lines: Iterable[str], stream: IO[bytes], *, array: bool) -> None:
-    """Write JSON texts, each on its own line, optionally as one array."""
+    """Write JSON texts, a line each, optionally as an array."""
     _send(_array(lines) if array else (f"{line}\n" for line in lines), stream)
 
 
+def write_values(values: Iterable[Any], format: Format) -> None:
+    """Write values on standard output as JSON lines, or as an array."""
+    write_lines(map(to_text, values), binary_output(), array=format == "json")
+
+
+def write_rows(
+    values: Iterable[Any],
+    format: Format,
+    columns: Mapping[str, Mapping[str, Any]],
+    rows: Iterable[Sequence[str]],
+) -> None:
+    """Write values on standard output as JSON, or `rows` as a table of `columns` with rich's options."""
+    if format == "table":
+        emit(table(columns.items(), rows).rstrip("\n"))
+    else:
+        write_values(values, format)
+
+
 def _send(pieces: Iterable[str], stream: IO[bytes]) -> None:
-    """Write each piece completely: with PYTHONUNBUFFERED, `write` may write a part only."""
+    """Write each piece completely: with PYTHONUNBUFFERED, `write` may write only a part."""
     for piece in pieces:
         rest = memoryview(piece.encode())
         while rest:
@@ -155,7 +173,7 @@ def table(
     *,
     cut: bool = False,
 ) -> str:
-    """Return a table of columns, with rich's options for each, and rows. With `cut`, each row is one line."""
+    """Return a table of columns, with rich's options for each, and rows. With `cut`, each row is a single line."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -202,7 +220,7 @@ def _cells(
 
 
 def _values_at(value: Any, keys: tuple[str, ...]) -> list[Any]:
-    """Return the value of a field in a list, empty if it is missing; of an array, those of its elements."""
+    """Return the value of a field in a list, empty for a missing field; for an array, the values of its elements."""
     if not keys:
         return [value]
     if isinstance(value, list):

@@ -64,7 +64,7 @@ _SHOWN_EACH: Final = 500
 
 
 class BadLine(BadItem):
-    """A bad line that ends the import; the message has its position."""
+    """A bad line at which the import ends; the message has the position."""
 
 
 @dataclass
@@ -72,8 +72,8 @@ class Import:
     """The import of `items` from the input `name` into a collection of a store.
 
     `id_field` is the field of a document's id; None: the items are lines of `export`. `report` is called with a
-    sentence for each bad item, which is then skipped; None: the first one ends the import. `with_indexes`: whether
-    the indexes among the items are created.
+    sentence for each bad item, and the import continues; None: the first bad item ends the import. `with_indexes`:
+    whether the indexes among the items are created.
     """
 
     store: Store
@@ -94,7 +94,7 @@ class Import:
     _end: BadLine | DamagedInput | None = None
 
     def batches(self) -> Iterator[int]:
-        """Write batch by batch, and yield the number of written documents after each; raises `Failure`, and then
+        """Write batch by batch; yield the number of written documents after each batch. Raise `Failure`; then
         nothing of the current batch is written.
         """
         with self._failing():
@@ -103,14 +103,14 @@ class Import:
                 yield self.written
 
     def create_indexes(self) -> None:
-        """Create the indexes among the items; raises `Failure`."""
+        """Create the indexes among the items; raise `Failure`."""
         with self._failing():
             for index in self._indexes:
                 self._creating = index
                 self._create(index)
 
     def summary(self) -> str:
-        """Return what was imported, in words."""
+        """Return the result of the import, in words."""
         written, skipped, expired = (
             counted(count, "document") for count in (self.written, self.skipped, self.expired)
         )
@@ -133,10 +133,10 @@ class Import:
             self.report(f"skipped the index {index.name!r}: {one_line(error)}")
 
     def _write_batch(self) -> int | None:
-        """Write up to `size` documents in one transaction; returns how many. None: there are none left.
+        """Write up to `size` documents in a transaction; return their number, or None at the end of the input.
 
-        A document that a unique index forbids is named by its id. After a bad document is skipped, the batch is written
-        again. Nothing is written for an empty batch, so no collection is created.
+        A document forbidden by a unique index is named by its id. After a bad document is skipped, the batch is
+        written again. Nothing is written for an empty batch: no collection is created.
         """
         batch = self._read_batch()
         some = bool(batch)
@@ -163,8 +163,8 @@ class Import:
         return sum(not each.is_expired for each in batch) if some else None
 
     def _read_batch(self) -> list[Record]:
-        """Read up to `size` documents, or lines of `BATCH_BYTES`. An error that ends the import is raised after they are
-        written: one of them may be bad too, and its error comes first.
+        """Read up to `size` documents, or lines of `BATCH_BYTES`. An error at which the import ends is raised after
+        the batch is written: the batch may have a bad document, whose error comes first.
         """
         batch: list[Record] = []
         self._bytes = 0
@@ -178,7 +178,7 @@ class Import:
         return batch
 
     def _write(self, batch: list[Record]) -> None:
-        """Write documents, the last of each id; an expired one removes its id."""
+        """Write documents, the last of each id. An expired document removes its id."""
         last = {each.id: each for each in batch}
         if not any(each.ends for each in last.values()):
             self.collection.put_many(_pairs(batch), atomic=True)
@@ -217,7 +217,7 @@ class Import:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Turn an error that ends the import into a `Failure`, whose message has the number of written documents."""
+        """Turn an error at which the import ends into a `Failure` with the number of written documents."""
         try:
             yield
         except KeyboardInterrupt:
@@ -290,18 +290,18 @@ def import_(
 ) -> None:
     """Import the documents of FILE into a collection; existing documents are replaced.
 
-    FILE is JSON lines or one JSON array, or has the --format of another program; it may be gzipped. Without FILE, or if it is "-", standard input is read,
-    and the collection may be the only argument:
+    FILE is JSON lines or one JSON array, or has the --format of another program; it may be gzipped. Without FILE,
+    or if FILE is "-", standard input is read, and the collection may be the only argument:
 
     \b
       collections-store import people.jsonl --collection people --id login
       collections-store export a | collections-store import b
 
     Each batch is one transaction. A bad document ends the import: nothing of its batch is written, and the message
-    says how many documents before it are. With --skip-errors it is left out.
+    has the number of documents written before. With --skip-errors bad documents are omitted.
 
-    The indexes of an export are created after all documents. A document that expires keeps its time; an expired
-    one is left out.
+    The indexes of an export are created after all documents. A document with a time of expiry keeps the time; an
+    expired document is omitted.
     """
     file, name = _file_and_collection(file, collection)
     _check_ids(how["source"], how["id_field"], how["new_ids"])
@@ -326,7 +326,7 @@ def _pairs(batch: list[Record]) -> list[tuple[str, Any]]:
 
 
 def _first_refused(batch: list[Record]) -> tuple[int, CollectionsStoreError] | None:
-    """Return the position of the first document that cannot be written, and its error."""
+    """Return the position and the error of the first document that cannot be written."""
     codec = Codec()
     for position, each in enumerate(batch):
         try:
@@ -339,7 +339,7 @@ def _first_refused(batch: list[Record]) -> tuple[int, CollectionsStoreError] | N
 
 
 def _check_ids(source: formats.Source, id_field: str | None, new_ids: bool) -> None:
-    """Raise `UsageError` unless the ids have one origin."""
+    """Raise `UsageError` unless the ids have a single origin."""
     if id_field is not None and new_ids:
         raise click.UsageError("--id and --new-ids exclude each other: give one of them")
     if source == "csv" and id_field is None and not new_ids:
@@ -377,9 +377,10 @@ def export(
 ) -> None:
     """Write all documents of COLLECTION to FILE, or to standard output.
 
-    Each line is {"id": …, "body": …}, in natural order, with "expires_at" if it expires: the input of import. The
-    indexes of the collection, {"indexes": […]}, come first. A FILE whose name ends in .gz is gzipped. The file is
-    created or replaced when everything is written. Other programs read --output csv and mongodb (mongoimport):
+    Each line is {"id": …, "body": …}, in natural order, with "expires_at" for a document that expires: the input of
+    import. The first line has the indexes of the collection, {"indexes": […]}. A FILE whose name ends in .gz is
+    gzipped. The file is created or replaced after everything is written. Other programs read --output csv and
+    mongodb (mongoimport):
 
     \b
       collections-store export people people.jsonl.gz
@@ -413,7 +414,7 @@ def export(
 def _counting(
     documents: Iterable[Document], show: Callable[[int, int], None]
 ) -> Iterator[Document]:
-    """Yield documents and show how many they are."""
+    """Yield documents and show their number."""
     number = 0
     for number, document in enumerate(documents, 1):
         if number % _SHOWN_EACH == 0:

@@ -44,16 +44,15 @@ def upgrade(
 ) -> None:
     """Bring all documents of COLLECTION to the declared schema version.
 
-    The object has the version and the functions, such as
-    PEOPLE = {"schema_version": 2, "upgrades": {1: one_to_two}} in the module people, which is imported from the
-    current folder or an installed package:
+    The object has the version and the functions, such as PEOPLE = {"schema_version": 2, "upgrades": {1:
+    one_to_two}} in the module people, imported from the current folder or an installed package:
 
     \b
       collections-store documents upgrade people --using people:PEOPLE --dry-run
       collections-store documents upgrade people --using people:PEOPLE
 
-    Batches are written beside readers and writers. An interrupted command goes on where it ended when it is run
-    again. A document whose function fails is reported and stays as it is.
+    Batches are written beside readers and writers. Run an interrupted command again to continue. A document whose
+    function fails is reported and does not change.
     """
     settings = _declaration(using)
     with target.to_read() as store, ExitStack() as stack:
@@ -65,7 +64,7 @@ def upgrade(
 
 
 def _declaration(using: str) -> VersionSettings:
-    """Return the object that `module:object` names."""
+    """Return the object named by `module:object`."""
     module, colon, name = using.partition(":")
     if not (colon and name and all(map(str.isidentifier, module.split(".")))):
         raise click.UsageError(f"--using must be MODULE:OBJECT, got {shortened(using)}")
@@ -106,7 +105,7 @@ def _bar(stack: ExitStack) -> Callable[[int, int], None]:
 
 
 def _report(collection: str, result: UpgradeResult, *, dry_run: bool) -> None:
-    """Print what was done; raise `Failure` if documents were left."""
+    """Print the result; raise `Failure` if documents were not upgraded."""
     for sample in result.samples:
         emit(f"{sample.id}:", sample.diff())
     for failure in result.failures:

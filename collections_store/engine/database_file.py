@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Final, TypeAlias
 
 from ..errors import DatabaseUnavailable
+from ..forks import at_fork
 
 Identity: TypeAlias = tuple[int, int]
 
@@ -229,5 +230,4 @@ def _after_fork() -> None:
     _refused.update(dict.fromkeys(_inherited(), INHERITED))
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork("files", in_child=_after_fork)

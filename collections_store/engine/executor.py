@@ -1,5 +1,7 @@
 """How an operation reaches its result: on which connection, how often, and with which error it fails.
 
+`execute` is the one caller of operations, whatever the way: alone, in a group, in a transaction or on a replica.
+
 Rules:
 
 1. A driver's error becomes the library's here, once, by `Database.translate`.
@@ -54,6 +56,11 @@ class Abandoned(CollectionsStoreError):
     """The caller gave the operation up; it was rolled back."""
 
 
+def execute(connection: DriverSession | SharedSession, operation: Operation[T]) -> T:
+    """Execute an operation, once. No other function of the package calls an operation, but one that consists of others."""
+    return operation(connection)
+
+
 class Executor:
     """Runs operations on the connections of a pool. It calls `lost` when a connection broke."""
 
@@ -75,18 +82,21 @@ class Executor:
     ) -> None:
         self.database, self.pool, self.catalogue = database, pool, catalogue
         self.timeout, self.retries, self._lost = timeout, retries, lost
+        self.retried = self.conflicts = 0
+        """The attempts that followed an error, and those that ended with a conflict of transactions."""
 
     def run(
         self, operation: Operation[T], started: float | None = None, job: Job | None = None
     ) -> T:
         """Run an operation until it succeeds or fails for good; its timeout runs from `started`."""
-        started = time.monotonic() if started is None else started
-        retries: Retries | None = (
-            None  # made where there is an error: this is the way of every call
-        )
+        if started is None:
+            started = time.monotonic()
+        begun, retries = (
+            started,
+            None,
+        )  # made where there is an error: this is the way of every call
         attempt = vanished = 0
         while True:
-            begun = time.monotonic()
             try:
                 return self.attempt(operation, job)
             except CollectionAbsent as error:
@@ -104,13 +114,19 @@ class Executor:
                 _raise_abandoned(job, error)
                 retries = retries or self.retries(started)
                 time.sleep(retries.pause(error, time.monotonic() - begun))
+                self._count_retry(error)
             except UniqueViolated as error:
                 _raise_abandoned(job, error)
                 self._explain_duplicate(operation, error, attempt)
             except DatabaseError as error:
                 _raise_abandoned(job, error)
                 raise
-            attempt += 1
+            attempt, begun = attempt + 1, time.monotonic()
+
+    def _count_retry(self, error: CollectionsStoreError) -> None:
+        self.retried += 1
+        self.conflicts += isinstance(error, TransactionConflict)
+        running_here.note("retry", 1)
 
     def attempt(self, operation: Operation[T], job: Job | None) -> T:
         """Run an operation once."""
@@ -119,7 +135,7 @@ class Executor:
         outer, running_here.catalogue = running_here.catalogue, self.catalogue
         try:
             if job is None and operation.atomic and isinstance(pooled.connection, DriverSession):
-                result = operation(pooled.connection)
+                result = execute(pooled.connection, operation)
             else:
                 result = _perform(pooled, operation, job)
             finished = True
@@ -151,6 +167,7 @@ class Executor:
             waited = time.monotonic() - job.created
             if waited > self.timeout:
                 raise DatabaseBusy(f"waited for {waited:.1f} seconds behind other operations")
+            running_here.note("wait", waited)
             with checked_by(partial(raise_if_abandoned, job)):
                 result = self.run(job.operation, job.created, job)
         except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
@@ -256,9 +273,9 @@ def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None)
 def call(connection: DriverSession | SharedSession, operation: Operation[T]) -> T:
     """Call an operation, in a transaction unless it is atomic by itself, or begins one."""
     if operation.atomic or operation.begins:
-        return operation(connection)
+        return execute(connection, operation)
     with connection.transaction(write=operation.writes, snapshot=operation.snapshot):
-        return operation(connection)
+        return execute(connection, operation)
 
 
 def run_within(pooled: PooledConnection, operation: Operation[T]) -> T:
@@ -280,7 +297,7 @@ def run_inside(pooled: PooledConnection, operation: Operation[T]) -> T:
                     and not database.errors_abort
                     and isinstance(connection, DriverSession)
                 ):
-                    return operation(connection)  # the usual one, sooner
+                    return execute(connection, operation)  # the usual one, sooner
                 return _with_savepoint(connection, operation)
             except CollectionAbsent as error:
                 if not operation.creates_collection:
@@ -318,9 +335,9 @@ def _with_savepoint(connection: SharedSession | DriverSession, operation: Operat
     else:
         is_needed = poisoned and shared
     if not is_needed:
-        return operation(connection)
+        return execute(connection, operation)
     with connection.savepoint():
-        result = operation(connection)
+        result = execute(connection, operation)
         if shared:
             connection.record_pending()
         return result

@@ -42,6 +42,7 @@ from .executor import (
     Abandoned,
     Executor,
     Interruptible,
+    execute,
     in_doubt,
     is_lost,
     raise_if_abandoned,
@@ -360,7 +361,7 @@ def _run_only(connection: Any, jobs: list[Job]) -> list[Job]:
     """Run a job that no other joined: an atomic operation needs no transaction."""
     [job] = jobs
     try:
-        job.finish(job.operation(connection))
+        job.finish(execute(connection, job.operation))
     except CollectionAbsent:
         return jobs
     except CollectionsStoreError as error:
@@ -378,7 +379,7 @@ def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
                 if len(some) > 1:
                     outcomes += _put_together(connection, some, alone)
                 else:
-                    outcomes.append((some[0], some[0].operation(connection), None))
+                    outcomes.append((some[0], execute(connection, some[0].operation), None))
             except (CollectionAbsent, NeedsTransaction):
                 alone += some
             except CollectionsStoreError as error:
@@ -407,6 +408,6 @@ def _statements(connection: Any, jobs: list[Job]) -> Iterator[list[Job]]:
 def _put_together(connection: Any, jobs: list[Job], alone: list[Job]) -> list[Outcome]:
     """Run several puts as one statement; those that it cannot serve are left to run `alone`."""
     puts: Any = tuple(job.operation for job in jobs)
-    results = list(zip(jobs, PutListed(puts)(connection), strict=True))
+    results = list(zip(jobs, execute(connection, PutListed(puts)), strict=True))
     alone += [job for job, version in results if version is None]
     return [(job, version, None) for job, version in results if version is not None]

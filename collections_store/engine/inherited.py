@@ -12,13 +12,13 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import weakref
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.pool import PoolProxiedConnection
 
+from ..forks import at_fork
 from .database_file import leak
 
 _engines: Final[weakref.WeakSet[sa.Engine]] = weakref.WeakSet()
@@ -56,5 +56,4 @@ def _after_fork() -> None:
         engine.dispose(close=False)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+at_fork("engines", in_child=_after_fork)

@@ -20,12 +20,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from ..errors import DatabaseBusy, StoreClosed
 from .jobs import Flag
 
 T = TypeVar("T")
+Note: TypeAlias = Literal["retry", "wait", "group"]
 
 NESTED: Final = (
     "a function that the store calls within an operation, such as an upgrade function or a validator, uses the same store: "
@@ -40,9 +41,19 @@ OWN: Final = (
 
 
 class RunningHere(threading.local):
-    """What this thread executes: the catalogue of the store of the operation, None if there is none."""
+    """What this thread executes."""
 
     catalogue: object = None
+    """That of the store of the operation; None if the thread executes none."""
+    is_reporting = False
+    """Whether a hook runs: its own operations are not reported."""
+
+    def __init__(self) -> None:
+        self.notes: deque[tuple[float, Note, float]] = deque(maxlen=1000)
+
+    def note(self, what: Note, amount: float) -> None:
+        """Note how an operation gets on, for its record; only slow paths do."""
+        self.notes.append((time.monotonic(), what, amount))
 
 
 running_here: Final = RunningHere()

@@ -35,7 +35,7 @@ from ..operations.servers import HasReplayed, IdentifyServer, LogPosition, ReadP
 from ..options import Consistency, Options
 from ..sql.dialects.protocols import TableVanished
 from ..sql.dialects.support import replica_url
-from .executor import Executor, raise_if_abandoned, translated
+from .executor import Executor, execute, raise_if_abandoned, translated
 from .jobs import Job
 from .pool import ConnectionPool, Pool, PooledConnection, open_driver_connection, open_engine
 
@@ -158,7 +158,7 @@ class ReplicaPool(ConnectionPool):
         """Return the server that a connection leads to; raise `DatabaseUnavailable` if it is no replica of the primary."""
         driver = _driver(pooled)
         with translated(pooled.connection.database):
-            found = IdentifyServer()(pooled.connection)
+            found = execute(pooled.connection, IdentifyServer())
         if not found.is_replica:
             raise DatabaseUnavailable(f"the server at {driver.address} is no replica")
         if found.system != self._system:

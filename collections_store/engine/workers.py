@@ -17,7 +17,6 @@ Rules:
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 import weakref
@@ -28,6 +27,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol, TypeAlias
 
 from ..errors import StoreClosed
+from ..forks import at_fork
 from ..operations.collections import ListPurgeable
 from ..operations.operation import follow
 from ..operations.procedures import purge
@@ -136,12 +136,12 @@ def _after_fork_in_child() -> None:
     _pausable.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_after_fork_in_child,
-    )
+at_fork(
+    "threads",
+    before=_before_fork,
+    in_parent=_after_fork_in_parent,
+    in_child=_after_fork_in_child,
+)
 
 
 class Background:

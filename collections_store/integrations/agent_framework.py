@@ -40,7 +40,8 @@ from .. import (
     InvalidOption,
     MissingExtra,
 )
-from .stores import StoreOwner
+from .ids import escaped, under, unescaped
+from .stores import StoreOwner, time_before
 
 try:
     import agent_framework  # noqa: F401
@@ -138,7 +139,7 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
 
     async def get_messages(self, session_id: str | None, **_: Any) -> list[Message]:
         """Return the messages of a session, oldest first."""
-        within = {"$id": _under(self._prefix(session_id))}
+        within = {"$id": under(self._prefix(session_id))}
         stored = await self._documents.find(within, sort="$id")
         messages = [Message.from_dict(each.body) for each in stored]
         return [each for each in messages if not (self.skip_excluded and _is_excluded(each))]
@@ -185,19 +186,19 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
 
     async def clear(self, session_id: str | None) -> None:
         """Delete the messages of a session."""
-        within = {"$id": _under(self._prefix(session_id))}
+        within = {"$id": under(self._prefix(session_id))}
         await self._documents.delete_many(within)
 
     async def list_sessions(self) -> list[str]:
         """Return the ids of the sessions with messages, sorted."""
-        return sorted([_part(each.id, 1) for each in await self._latest()])
+        return sorted([unescaped(each.id.split("/")[1]) for each in await self._latest()])
 
     async def delete_idle_sessions(self, seconds: float) -> int:
         """Delete the sessions without a new message in the last `seconds`; return their number.
 
         Raise `InvalidOption` unless `seconds` is a number of 0 or more.
         """
-        since, deleted = _time_before(seconds), 0
+        since, deleted = time_before(seconds), 0
         for last in await self._latest():
             if last.created_at < since:
                 deleted += await self._delete_up_to(last)
@@ -212,19 +213,19 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
             found = await _last(documents, prefix, 1)
             is_last = [each.id for each in found] == [last.id]
             if is_last:
-                await documents.delete_many({"$id": _under(prefix)})
+                await documents.delete_many({"$id": under(prefix)})
             return is_last
 
         return await self._store.run_transaction(delete)
 
     async def _latest(self) -> list[Document]:
         """Return the last message of each session: two reads by id for each."""
-        documents, within = self._documents, _under(_join(self.source_id))
+        documents, within = self._documents, under(_join(self.source_id))
         found: list[Document] = []
         while first := await documents.find_one({"$id": within}, sort="$id", projection=["type"]):
             prefix = first.id.rpartition("/")[0]
             found += await _last(documents, prefix, 1)
-            within = {**within, "$gte": _under(prefix)["$lt"]}
+            within = {**within, "$gte": under(prefix)["$lt"]}
         return found
 
     def _prefix(self, session_id: str | None) -> str:
@@ -395,32 +396,16 @@ with warnings.catch_warnings():  # SessionStore is experimental: importing the r
 
 
 def _join(*parts: str) -> str:
-    """Return the parts of an id; a `/` in a part is written `%2F`."""
-    return "/".join([part.replace("%", "%25").replace("/", "%2F") for part in parts])
-
-
-def _part(id: str, number: int) -> str:
-    return id.split("/")[number].replace("%2F", "/").replace("%25", "%")
-
-
-def _under(prefix: str) -> dict[str, str]:
-    """Return the condition on ids that begin with a prefix and `/`."""
-    return {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}  # 0 is the character after /
+    """Return the id of names."""
+    return "/".join(map(escaped, parts))
 
 
 async def _last(documents: AsyncCollection, prefix: str, limit: int) -> list[Document]:
-    return await documents.find({"$id": _under(prefix)}, sort=[("$id", -1)], limit=limit)
+    return await documents.find({"$id": under(prefix)}, sort=[("$id", -1)], limit=limit)
 
 
 def _position(document: Document) -> int:
     return int(document.id.rpartition("/")[2])
-
-
-def _time_before(seconds: float) -> datetime:
-    with suppress(TypeError, ValueError, OverflowError):
-        if seconds >= 0:
-            return datetime.now(UTC) - timedelta(seconds=seconds)
-    raise InvalidOption("seconds", f"must be a number of 0 or more, got {seconds!r}")
 
 
 def _is_excluded(message: Message) -> bool:

@@ -22,6 +22,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, SupportsFloat
 
 from .. import AsyncStore, Document, InvalidBody, InvalidId, MissingExtra
+from .ids import sized, under
 from .stores import StoreOwner
 
 try:
@@ -130,7 +131,7 @@ class KeyValueStore(StoreOwner):
 
     async def keys(self, collection: str | None = None, *, limit: int | None = None) -> list[str]:
         """Return the keys of a collection, sorted: up to `limit`, by default all."""
-        prefix, filter = self._prefix(collection), self._filter(collection)
+        prefix, filter = f"{self._prefix(collection)}/", self._filter(collection)
         found = await self._documents.find(filter, sort="$id", limit=limit, projection=["_id"])
         return [each.id.removeprefix(prefix) for each in found]
 
@@ -165,18 +166,13 @@ class KeyValueStore(StoreOwner):
         return [self._id(key, collection) for key in keys]
 
     def _id(self, key: str, collection: str | None) -> str:
-        return self._prefix(collection) + _string(key)
+        return f"{self._prefix(collection)}/{_string(key)}"
 
     def _prefix(self, collection: str | None) -> str:
-        """Return the common beginning of the ids of a collection. With the name's length, no two collections share
-        an id.
-        """
-        name = _string(collection or self.default_collection)
-        return f"{len(name)}:{name}/"
+        return sized(_string(collection or self.default_collection))
 
     def _filter(self, collection: str | None) -> dict[str, Any]:
-        first = self._prefix(collection)
-        return {"$id": {"$gte": first, "$lt": f"{first[:-1]}0"}}  # 0 is the character after /
+        return {"$id": under(self._prefix(collection))}
 
 
 def _string(name: Any) -> str:

@@ -9,20 +9,18 @@ Requires langchain-core: `pip install 'collections-store[langchain]'`.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .. import (
-    AsyncCollection,
     AsyncStore,
     Document,
     InvalidBody,
     InvalidOption,
     MissingExtra,
 )
-from .stores import PairedOwner, open_store
+from .stores import PairedCollection, PairedOwner, insert, run_anywhere
 
 try:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -46,16 +44,7 @@ class LangChainHistories(PairedOwner):
     def __init__(
         self, store: AsyncStore | str, *, collection: str = "langchain_messages", **options: Any
     ) -> None:
-        self._store = open_store(AsyncStore, store, options)
-        self._is_owner = self._store is not store
-        self._sync = self._store.get_sync_collection(collection)
-        self._async: AsyncCollection = self._store[collection]
-        self._is_indexed = False
-
-    async def aclose(self) -> None:
-        """Async counterpart of `close`."""
-        if self._is_owner:
-            await self._store.aclose()
+        self._opened = PairedCollection(store, collection, ("session",), options)
 
     def history(self, session_id: str) -> LangChainHistory:
         """Return the history of a session, without a read or a write. Raise `InvalidOption` unless the id is a
@@ -65,30 +54,11 @@ class LangChainHistories(PairedOwner):
 
     def sessions(self) -> list[str]:
         """Return the ids of the sessions with messages, sorted."""
-        ids: list[str] = []
-        after: dict[str, Any] = {}  # each id is a search in the index
-        while (
-            found := self._sync.find_one(after, sort="session", projection=["session"])
-        ) is not None:
-            ids.append(found.body["session"])
-            after = {"session": {"$gt": ids[-1]}}
-        return ids
+        return run_anywhere(self.asessions())
 
     async def asessions(self) -> list[str]:
         """Async counterpart of `sessions`."""
-        return await asyncio.to_thread(self.sessions)
-
-    def _add(self, bodies: list[dict[str, Any]]) -> None:
-        if not self._is_indexed:
-            self._sync.create_index("session")
-            self._is_indexed = True
-        _insert(self._sync, bodies)
-
-    async def _aadd(self, bodies: list[dict[str, Any]]) -> None:
-        if not self._is_indexed:
-            await self._async.create_index("session")
-            self._is_indexed = True
-        await _insert(self._async, bodies)
+        return await self._opened.keys()
 
 
 class LangChainHistory(BaseChatMessageHistory):
@@ -106,16 +76,16 @@ class LangChainHistory(BaseChatMessageHistory):
     """
 
     def __init__(self, histories: LangChainHistories, session_id: str) -> None:
-        self._histories, self.session_id = histories, _checked(session_id)
+        self._opened, self.session_id = histories._opened, _checked(session_id)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]
         """The messages. Each access reads all messages again."""
-        return _messages(self._histories._sync.find("session", self.session_id))
+        return _messages(self._opened.sync.find("session", self.session_id))
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Async counterpart of `messages`."""
-        return _messages(await self._histories._async.find("session", self.session_id))
+        return _messages(await self._opened.aio.find("session", self.session_id))
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages, all or none.
@@ -123,19 +93,20 @@ class LangChainHistory(BaseChatMessageHistory):
         Values are stored as LangChain writes values with `json`: tuples as lists. Raise `InvalidBody` for a message
         without a JSON form, and for a message of a class unknown to LangChain's reader.
         """
-        self._histories._add([self._body(message) for message in messages])
+        insert(self._opened.indexed(), [self._body(message) for message in messages])
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Async counterpart of `add_messages`."""
-        await self._histories._aadd([self._body(message) for message in messages])
+        bodies = [self._body(message) for message in messages]
+        await insert(await self._opened.aindexed(), bodies)
 
     def clear(self) -> None:
         """Delete the messages of the session."""
-        self._histories._sync.delete_many("session", self.session_id)
+        self._opened.sync.delete_many("session", self.session_id)
 
     async def aclear(self) -> None:
         """Async counterpart of `clear`."""
-        await self._histories._async.delete_many("session", self.session_id)
+        await self._opened.aio.delete_many("session", self.session_id)
 
     def _body(self, message: BaseMessage) -> dict[str, Any]:
         kind = type(message).__name__
@@ -148,15 +119,6 @@ class LangChainHistory(BaseChatMessageHistory):
         except (LookupError, TypeError, ValueError):
             raise InvalidBody("message", f"LangChain cannot read the {kind} back") from None
         return {"session": self.session_id, "message": body}
-
-
-def _insert(collection: Any, bodies: list[dict[str, Any]]) -> Any:
-    """Insert documents, all or none: return the result, or a coroutine. The insert of a single document shares a
-    commit with concurrent writes.
-    """
-    if len(bodies) == 1:
-        return collection.insert_one(bodies[0])
-    return collection.insert_many(bodies, atomic=True)
 
 
 def _checked(session_id: Any) -> str:

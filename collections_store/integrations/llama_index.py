@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from .. import (
-    AsyncCollection,
     AsyncStore,
     AsyncTransaction,
-    Collection,
     DeleteMany,
     Document,
     InsertOne,
@@ -27,7 +25,8 @@ from .. import (
     InvalidOption,
     MissingExtra,
 )
-from .stores import PairedOwner, open_store, run_anywhere
+from .ids import sized, under
+from .stores import PairedCollection, PairedOwner, insert, run_anywhere
 
 try:
     from llama_index.core.base.llms.types import ChatMessage
@@ -45,17 +44,7 @@ except ImportError as error:
 ACTIVE: Final = MessageStatus.ACTIVE
 
 
-class _Owner(PairedOwner):
-    """Base class: an adapter with a collection of a store."""
-
-    _opened: _Opened
-
-    async def aclose(self) -> None:
-        """Async counterpart of `close`."""
-        await self._opened.aclose()
-
-
-class LlamaIndexKVStore(_Owner, BaseKVStore):
+class LlamaIndexKVStore(PairedOwner, BaseKVStore):
     """A `BaseKVStore`: the storage of `KVDocumentStore`, `KVIndexStore` and `IngestionCache`.
 
     `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`. `namespace` is the collection of the store
@@ -72,7 +61,7 @@ class LlamaIndexKVStore(_Owner, BaseKVStore):
     def __init__(
         self, store: AsyncStore | str, *, namespace: str = "llama_index_values", **options: Any
     ) -> None:
-        self._opened = _Opened(store, namespace, (), options)
+        self._opened = PairedCollection(store, namespace, (), options)
 
     def put(self, key: str, val: dict[str, Any], collection: str = DEFAULT_COLLECTION) -> None:
         """Write a value under a key."""
@@ -131,7 +120,7 @@ class LlamaIndexKVStore(_Owner, BaseKVStore):
         return await self._opened.aio.remove(_id(collection, key))
 
 
-class LlamaIndexChatStore(_Owner, BaseChatStore):
+class LlamaIndexChatStore(PairedOwner, BaseChatStore):
     """A `BaseChatStore`: the messages of `ChatMemoryBuffer` and `ChatSummaryMemoryBuffer`, a document each.
 
     `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`; `collection` has the messages. Messages
@@ -145,13 +134,13 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
     ['Hello.']
     """
 
-    _opened: _Opened = PrivateAttr()
+    _opened: _Messages = PrivateAttr()
 
     def __init__(
         self, store: AsyncStore | str, *, collection: str = "llama_index_chats", **options: Any
     ) -> None:
         super().__init__()
-        self._opened = _Opened(store, collection, ("key",), options)
+        self._opened = _Messages(store, collection, ("key",), options)
 
     @classmethod
     def class_name(cls) -> str:
@@ -215,7 +204,7 @@ class LlamaIndexChatStore(_Owner, BaseChatStore):
         return await self._opened.keys()
 
 
-class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
+class LlamaIndexMemoryStore(PairedOwner, AsyncDBChatStore):
     """An `AsyncDBChatStore`: the messages of `Memory`, active and archived, a document each.
 
     `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`; `collection` has the messages. Messages
@@ -232,13 +221,13 @@ class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
     ['Hello.']
     """
 
-    _opened: _Opened = PrivateAttr()
+    _opened: _Messages = PrivateAttr()
 
     def __init__(
         self, store: AsyncStore | str, *, collection: str = "llama_index_memory", **options: Any
     ) -> None:
         super().__init__()
-        self._opened = _Opened(store, collection, ("key", "status"), options)
+        self._opened = _Messages(store, collection, ("key", "status"), options)
 
     @classmethod
     def class_name(cls) -> str:
@@ -271,11 +260,7 @@ class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
     ) -> None:
         """Append messages, all or none."""
         bodies = [_body(key, message, status) for message in messages]
-        collection = await self._opened.aindexed()
-        if len(bodies) == 1:  # shares a commit with others
-            await collection.insert_one(bodies[0])
-        else:
-            await collection.insert_many(bodies, atomic=True)
+        await insert(await self._opened.aindexed(), bodies)
 
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = ACTIVE
@@ -310,31 +295,8 @@ class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
         return await self._opened.keys()
 
 
-class _Opened:
-    """A collection of a store, sync and async. The first write creates its index."""
-
-    def __init__(
-        self, store: AsyncStore | str, name: str, keys: Sequence[str], options: dict[str, Any]
-    ) -> None:
-        self._store = open_store(AsyncStore, store, options)
-        self._is_owner = self._store is not store
-        self._name, self._keys, self._is_indexed = name, [(key, 1) for key in keys], False
-        self.sync: Collection = self._store.get_sync_collection(name)
-        self.aio: AsyncCollection = self._store[name]
-
-    def indexed(self) -> Collection:
-        """Return the collection, with its index."""
-        if not self._is_indexed:
-            self.sync.create_index(self._keys)
-            self._is_indexed = True
-        return self.sync
-
-    async def aindexed(self) -> AsyncCollection:
-        """Async counterpart of `indexed`."""
-        if not self._is_indexed:
-            await self.aio.create_index(self._keys)
-            self._is_indexed = True
-        return self.aio
+class _Messages(PairedCollection):
+    """A collection of messages."""
 
     async def take(
         self, filter: Any, position: int, limit: int | None, update: Any = None
@@ -344,7 +306,7 @@ class _Opened:
         """
 
         async def attempt(transaction: AsyncTransaction) -> list[Document]:
-            collection = transaction[self._name]
+            collection = transaction[self.name]
             skip = position if position >= 0 else position + await collection.count(filter)
             if skip < 0:
                 return []
@@ -356,21 +318,7 @@ class _Opened:
                 await collection.update_many({"$id": {"$in": ids}}, update)
             return found
 
-        return _messages(await self._store.run_transaction(attempt))
-
-    async def keys(self) -> list[str]:
-        """Return the different keys, each by a search in the index."""
-        keys: list[str] = []
-        after: dict[str, Any] = {}
-        while (found := await self.aio.find_one(after, sort="key", projection=["key"])) is not None:
-            keys.append(found.body["key"])
-            after = {"key": {"$gt": keys[-1]}}
-        return keys
-
-    async def aclose(self) -> None:
-        """Close the store, unless an open store was given."""
-        if self._is_owner:
-            await self._store.aclose()
+        return _messages(await self.store.run_transaction(attempt))
 
 
 def _string(what: str, value: Any) -> str:
@@ -391,23 +339,19 @@ def _count(n: Any) -> int:
 
 
 def _prefix(collection: str) -> str:
-    """Return the common beginning of the ids of a collection. With the name's length, no two collections share an
-    id.
-    """
-    return f"{len(_string('collection', collection))}:{collection}/"
+    return sized(_string("collection", collection))
 
 
 def _id(collection: str, key: str) -> str:
-    return _prefix(collection) + _string("key", key)
+    return f"{_prefix(collection)}/{_string('key', key)}"
 
 
 def _all(collection: str) -> dict[str, Any]:
-    first = _prefix(collection)
-    return {"$id": {"$gte": first, "$lt": f"{first[:-1]}0"}}  # 0 is the character after /
+    return {"$id": under(_prefix(collection))}
 
 
 def _by_key(collection: str, found: Iterable[Document]) -> dict[str, dict[str, Any]]:
-    prefix = _prefix(collection)
+    prefix = f"{_prefix(collection)}/"
     return {each.id.removeprefix(prefix): each.body for each in found}
 
 

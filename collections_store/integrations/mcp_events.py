@@ -43,6 +43,7 @@ from .. import (
     InvalidOption,
     MissingExtra,
 )
+from .ids import under
 from .stores import StoreOwner
 
 try:
@@ -163,7 +164,7 @@ class MCPEventStore(StoreOwner, EventStore):
 
     async def sessions(self) -> list[str]:
         """Return the ids of the stored sessions, sorted."""
-        stored = await self._documents.find({"$id": _under("s")}, projection=["key"])
+        stored = await self._documents.find({"$id": under("s")}, projection=["key"])
         return sorted([unquote(each.id.removeprefix("s/")) for each in stored])
 
     async def delete_session(self, id: str) -> bool:
@@ -174,7 +175,7 @@ class MCPEventStore(StoreOwner, EventStore):
         body = await documents.get(_session_id(id))
         if body is None:
             return False
-        events = {"$id": _under(f"e/{body['key']}")}
+        events = {"$id": under(f"e/{body['key']}")}
         await documents.delete_many({"$or": [{"$id": _session_id(id)}, events]})
         await documents.delete_many(events)  # those that were stored at the same time
         return True
@@ -222,7 +223,7 @@ class MCPEventStore(StoreOwner, EventStore):
         if not _EVENT_ID.fullmatch(last_event_id):
             return None
         last = f"e/{session.key}/{last_event_id}"
-        within = {"$id": {"$gte": last, "$lt": _under(last.rpartition("/")[0])["$lt"]}}
+        within = {"$id": {"$gte": last, "$lt": under(last.rpartition("/")[0])["$lt"]}}
         stream: str | None = None
         cursor: str | None = None
         while True:
@@ -250,7 +251,7 @@ class MCPEventStore(StoreOwner, EventStore):
     async def _stored_events(self, prefix: str) -> int:
         """Return the number after the last stored event."""
         last = await self._documents.find_one(
-            {"$id": _under(prefix)}, sort=[("$id", -1)], projection=["stream"]
+            {"$id": under(prefix)}, sort=[("$id", -1)], projection=["stream"]
         )
         return 0 if last is None else int(last.id.rpartition("/")[2]) + 1
 
@@ -503,8 +504,3 @@ def _short(quoted: str) -> str:
 def _quoted(name: str) -> str:
     """Return any string as part of an id, without `/` and `~`."""
     return quote(name, safe="", errors="surrogatepass").replace("~", "%7E")
-
-
-def _under(prefix: str) -> dict[str, str]:
-    """Return the condition on ids that begin with a prefix and `/`."""
-    return {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}  # 0 is the character after /

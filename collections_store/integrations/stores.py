@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self, TypeVar
 
-from .. import AsyncCollection, AsyncStore, CollectionExists, InvalidOption, Store
+from .. import AsyncCollection, AsyncStore, Collection, CollectionExists, InvalidOption, Store
 
 T = TypeVar("T")
 S = TypeVar("S", Store, AsyncStore)
@@ -59,6 +60,16 @@ def run_anywhere(coroutine: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, coroutine).result()
 
 
+def time_before(seconds: float | timedelta) -> datetime:
+    """Return the time `seconds` ago; raise `InvalidOption` unless `seconds` is a number of 0 or more, or a timedelta."""
+    with suppress(TypeError, ValueError, OverflowError):
+        idle = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        if idle >= timedelta(0):
+            return datetime.now(UTC) - idle
+    problem = f"must be a number of 0 or more, or a timedelta, got {seconds!r}"
+    raise InvalidOption("seconds", problem)
+
+
 class StoreOwner:
     """Base class of adapters with async methods. The constructor of a subclass calls `_open`."""
 
@@ -89,8 +100,61 @@ class StoreOwner:
         return self._store[name]
 
 
+class PairedCollection:
+    """A collection of a store, sync and async. The first write creates the index over the fields `keys`."""
+
+    def __init__(
+        self, store: AsyncStore | str, name: str, keys: Sequence[str], options: Mapping[str, Any]
+    ) -> None:
+        self.store = open_store(AsyncStore, store, options)
+        self._is_owner = self.store is not store
+        self.name, self._keys, self._is_indexed = name, [(key, 1) for key in keys], False
+        self.sync: Collection = self.store.get_sync_collection(name)
+        self.aio: AsyncCollection = self.store[name]
+
+    def indexed(self) -> Collection:
+        """Return the collection, with its index."""
+        if not self._is_indexed:
+            self.sync.create_index(self._keys)
+            self._is_indexed = True
+        return self.sync
+
+    async def aindexed(self) -> AsyncCollection:
+        """Async counterpart of `indexed`."""
+        if not self._is_indexed:
+            await self.aio.create_index(self._keys)
+            self._is_indexed = True
+        return self.aio
+
+    async def keys(self) -> list[str]:
+        """Return the distinct values of the first indexed field, each by a search in the index."""
+        (key, _), *_ = self._keys
+        keys: list[str] = []
+        after: dict[str, Any] = {}
+        while (found := await self.aio.find_one(after, sort=key, projection=[key])) is not None:
+            keys.append(found.body[key])
+            after = {key: {"$gt": keys[-1]}}
+        return keys
+
+    async def aclose(self) -> None:
+        """Close the store, unless an open store was given."""
+        if self._is_owner:
+            await self.store.aclose()
+
+
+def insert(collection: Any, bodies: list[dict[str, Any]]) -> Any:
+    """Insert documents, all or none: return the result, or a coroutine. The insert of a single document shares a commit
+    with concurrent writes.
+    """
+    if len(bodies) == 1:
+        return collection.insert_one(bodies[0])
+    return collection.insert_many(bodies, atomic=True)
+
+
 class PairedOwner:
-    """Base class of adapters whose methods come in pairs, sync and async. A subclass defines `aclose`."""
+    """Base class of adapters whose methods come in pairs, sync and async."""
+
+    _opened: PairedCollection
 
     def __enter__(self) -> Self:
         return self
@@ -110,4 +174,4 @@ class PairedOwner:
 
     async def aclose(self) -> None:
         """Async counterpart of `close`."""
-        raise NotImplementedError
+        await self._opened.aclose()

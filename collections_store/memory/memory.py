@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack
 
-from ..changes import ChangeNotifier, ChangeStream, check_notifier
+from ..changes import ChangeStream, check_notifier
 from ..codec import Codec
 from ..collection import Collection
+from ..engine.notifier import ChangeNotifier
 from ..operations.operation import Operation
 from ..options import ChangeSettings, Consistency, Ttl
 from .encoding import after_block

@@ -1,7 +1,7 @@
 """Copies of collections: their rows and options as they are stored, and what they become in another store.
 
 A row is copied with its id, body, version and times, in natural order. Each batch is read back in the transaction that
-wrote it and compared. `engine.copying` puts these operations in order.
+wrote it and compared. `engine.backup.copying` puts these operations in order.
 """
 
 from __future__ import annotations

@@ -166,8 +166,7 @@ def test_a_store_that_is_not_empty_is_refused_unless_told(pair: Pair, tmp_path: 
 
 def staged(store: Any, name: str) -> list[int]:
     """Return the positions of the documents that an incomplete restore has written."""
-    inner = getattr(unwrap(store), "_store", unwrap(store))
-    positions: list[int] = inner.run(ReadStored(f"{name}$", limit=2000)).positions
+    positions: list[int] = unwrap(store).core.run(ReadStored(f"{name}$", limit=2000)).positions
     return positions
 
 

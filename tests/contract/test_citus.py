@@ -232,7 +232,7 @@ def test_the_documents_of_a_distributed_collection_are_on_all_workers(
     nodes = rows("SELECT nodeport FROM pg_dist_node WHERE shouldhaveshards ORDER BY nodeport")
     assert sorted(rows(WORKERS, table_of(cluster, "spread"))) == nodes
     assert [each.id for each in spread.list(limit=None)] == [str(n) for n in range(100)]
-    assert rows(KIND, f"{cluster._options.schema}.cs_collections") == MANAGED
+    assert rows(KIND, f"{cluster.core.options.schema}.cs_collections") == MANAGED
     if CITUS_WAY != "distributed":
         assert rows(KIND, table_of(cluster, "whole")) == MANAGED
 
@@ -278,7 +278,10 @@ def test_a_cluster_is_named_whenever_the_store_is_opened(
     cluster: Store, spread: Collection
 ) -> None:
     spread.put("a", 1)
-    schema, sharding = cluster._options.schema, "must be 'collections', as it was when 'test_citus"
+    schema, sharding = (
+        cluster.core.options.schema,
+        "must be 'collections', as it was when 'test_citus",
+    )
     for other in (None, "schema"):
         store = Store(URL, schema=schema, sharding=other)
         with store, pytest.raises(InvalidOption, match=sharding):

@@ -326,8 +326,8 @@ def test_statement_cache_is_bounded_by_collections(
     with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         for number in range(20):
             store[f"c{number}"].put("x", number)
-        assert len(store._catalogue._tables) <= 4
-        assert len(store._catalogue.known) <= 8
+        assert len(store.core.catalogue._tables) <= 4
+        assert len(store.core.catalogue.known) <= 8
         assert [store[f"c{number}"].get("x") for number in range(20)] == list(range(20))
 
 

@@ -302,9 +302,9 @@ def test_the_source_is_copied_as_of_one_moment(pair: Pair) -> None:
 
 
 def _address(store: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    inner = getattr(unwrap(store), "_store", unwrap(store))
-    options = inner._options
-    return (inner._url,), {"schema": options.schema, "sharding": options.sharding}
+    core = unwrap(store).core
+    options = core.options
+    return (core.url,), {"schema": options.schema, "sharding": options.sharding}
 
 
 def test_writes_of_others_to_the_copy_are_found(pair: Pair) -> None:

@@ -58,20 +58,20 @@ class Touched:
     def by(self, **options: Any) -> int:
         """Return the rows that PostgreSQL reads for a page, or the steps of SQLite's virtual machine."""
         with self.engine.connect() as connection, connection.begin():
-            things = self.store.bind(connection)["things"]
+            things = self.store.bind(connection)["large"]
             things.count({"$id": "nobody"})  # caches the table
             count = self._rows if self._backend.is_postgresql else self._steps
             return count(connection, lambda: things.page(limit=10, **options))
 
     def by_skipping(self, skip: int) -> int:
         with self.engine.connect() as connection, connection.begin():
-            things = self.store.bind(connection)["things"]
+            things = self.store.bind(connection)["large"]
             count = self._rows if self._backend.is_postgresql else self._steps
             return count(connection, lambda: things.find(sort="n", skip=skip, limit=10))
 
     def _rows(self, connection: sa.Connection, ask: Any) -> int:
         read = "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables"
-        where = " WHERE schemaname = :schema AND relname LIKE '%things'"
+        where = " WHERE schemaname = :schema AND relname LIKE '%large'"
         schema = {"schema": self._backend.options["schema"]}
         before = connection.scalar(sa.text(read + where), schema)
         ask()
@@ -112,7 +112,7 @@ def touched(request: pytest.FixtureRequest) -> Any:
 
 def large(shared_backend: Backend) -> Iterator[Touched]:
     counter = Touched(shared_backend)
-    things = counter.store["things"]
+    things = counter.store["large"]
     things.put_many((str(n), body(n)) for n in range(DOCUMENTS))
     things.create_index("n")
     things.create_index([("kind", 1), ("n", -1)])
@@ -126,7 +126,7 @@ def large(shared_backend: Backend) -> Iterator[Touched]:
 
 @pytest.mark.parametrize("sort", SORTS[:: -sampled(2)], ids=str)
 def test_page_400_reads_as_many_rows_as_page_2(touched: Touched, sort: Any) -> None:
-    things = touched.store["things"]
+    things = touched.store["large"]
     ends = [things.page(sort=sort, limit=10 * (page - 1)).cursor for page in (2, 3, 200, 399, 400)]
     costs = [touched.by(sort=sort, after=end) for end in ends]
     assert max(costs) <= 1.25 * min(costs)
@@ -140,7 +140,7 @@ def test_skip_reads_more_rows_the_further_it_goes(touched: Touched) -> None:
 
 @pytest.mark.parametrize("sort", ["n", [("n", -1)]][:: sampled(2)], ids=str)
 def test_pages_of_a_filter_read_equally_many_rows(touched: Touched, sort: Any) -> None:
-    things, filter = touched.store["things"], {"kind": {"$ne": 3}}
+    things, filter = touched.store["large"], {"kind": {"$ne": 3}}
     ends = [things.page(filter, sort=sort, limit=10 * (page - 1)).cursor for page in (2, 30, 400)]
     costs = [touched.by(filter=filter, sort=sort, after=end) for end in ends]
     assert max(costs) <= 2 * min(costs)

@@ -166,7 +166,7 @@ def test_savepoints_of_the_caller(store: Store, engine: sa.Engine) -> None:
 
 
 def test_bind_takes_a_connection_of_the_same_database(store: Store) -> None:
-    other = "postgresql+psycopg://x/y" if store._database.name == "sqlite" else "sqlite://"
+    other = "postgresql+psycopg://x/y" if store.core.database.name == "sqlite" else "sqlite://"
     dialect = sa.create_engine(other).dialect
 
     class Connection:

@@ -26,9 +26,9 @@ from collections_store import (
     Transaction,
     UpdateOne,
     VersionConflict,
-    changes,
     migrate,
 )
+from collections_store.engine import notifier
 from collections_store.engine.jobs import Flag
 from collections_store.operations.by_id import Get, Put
 from collections_store.operations.operation import Operation
@@ -510,7 +510,7 @@ def put_recorded(url: str, options: dict[str, Any]) -> None:
 
 def exit_with_sweeper(url: str, options: dict[str, Any]) -> None:
     """Use a store with a sweeper and a waiting stream, fork, and exit without closing anything."""
-    changes.POLL_INTERVAL = 3600.0  # type: ignore[misc]  # what waits shall sleep when the process is forked
+    notifier.POLL_INTERVAL = 3600.0  # type: ignore[misc]  # what waits shall sleep when the process is forked
     asleep = threading.Event()
 
     class Alarm(Flag):

@@ -17,7 +17,8 @@ from conftest import NewThreads
 from faults.test_processes import finish, start, start_interpreter, stop_processes
 from psycopg import sql
 
-from collections_store import AsyncStore, Change, DatabaseUnavailable, Store, StoreClosed, changes
+from collections_store import AsyncStore, Change, DatabaseUnavailable, Store, StoreClosed
+from collections_store.engine import notifier
 from collections_store.engine import workers as sweeper
 from collections_store.operations.collections import ListPurgeable
 
@@ -36,7 +37,7 @@ def store(shared_backend: Backend) -> Iterator[Store]:
 @pytest.fixture
 def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waiting streams are notified by commits of this process only."""
-    monkeypatch.setattr(changes, "POLL_INTERVAL", 3600.0)
+    monkeypatch.setattr(notifier, "POLL_INTERVAL", 3600.0)
 
 
 class InThread:
@@ -66,9 +67,9 @@ class InThread:
 def listens(times: int = 1) -> None:
     """Return once that many streams wait, or are about to."""
     for _ in range(int(LONG * 100)):
-        with changes._guard:
+        with notifier._guard:
             if (
-                sum(len(each) for one in changes._notifiers for each in one._listeners.values())
+                sum(len(each) for one in notifier._notifiers for each in one._listeners.values())
                 >= times
             ):
                 return

@@ -15,8 +15,10 @@ from backends import Backend
 from faults.losing import Proxy
 
 from collections_store import AsyncStore, Collection, DatabaseError, DatabaseUnavailable, Store
+from collections_store.operations.by_id import Put
 from collections_store.operations.operation import Operation
 from collections_store.operations.session import Session
+from collections_store.transaction import bound
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,11 @@ class Refuse(Operation[None]):
         raise ZeroDivisionError
 
 
-def commits_of(store: Store) -> list[str]:
+def commits_of(store: Store | AsyncStore) -> list[str]:
     """Record the statements of the writing connection of an SQLite store."""
     words: list[str] = []
-    assert store._backend is not None
-    pool: Any = store._backend._pools[1]
+    opened: Any = store.core.opened
+    pool = opened._pools[1]
     lease = pool.acquire()
     lease.connection.driver.set_trace_callback(words.append)
     pool.release(lease)
@@ -60,7 +62,7 @@ def test_concurrent_puts_of_tasks_share_commits(tmp_path: Path) -> None:
     async def main() -> None:
         async with AsyncStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
             await store["things"].put("warm", 0)
-            words = commits_of(store._store)
+            words = commits_of(store)
             versions = await asyncio.gather(
                 *(store["things"].put(f"n {n % 50}", n) for n in range(200))
             )
@@ -137,7 +139,7 @@ def test_a_row_that_is_locked_does_not_hold_up_the_others(postgres_backend: Back
         async with AsyncStore(postgres_backend.url, **postgres_backend.options) as store:
             await store["things"].put("locked", 0)
             with engine.connect() as connection:
-                store._store.bind(connection)["things"].put("locked", 1)
+                bound(store.core, connection).run(Put("things", "locked", "1"))
                 held = asyncio.create_task(store["things"].put("locked", 2))
                 async with asyncio.timeout(10):
                     await asyncio.gather(*(store["things"].put(str(n), n) for n in range(20)))

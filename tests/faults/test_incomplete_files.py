@@ -15,7 +15,7 @@ from faults.test_processes import start
 from faults.test_processes import stop_processes as stop_processes
 
 from collections_store import CopyProgress, Store
-from collections_store.engine.atomic_file import HAS_LOCKS
+from collections_store.engine.backup.atomic_file import HAS_LOCKS
 
 NAMES = ["a.jsonl", "a.jsonl.gz", "a.db"]
 

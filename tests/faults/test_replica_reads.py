@@ -447,7 +447,7 @@ def test_reads_do_not_wait_for_others_that_ask_for_the_position(pair: Pair) -> N
     primary, replica = pair
     with Store(primary.url, replicas=replica.url, busy_timeout=300) as store:
         store["things"].put("a", 1)
-        backend: Any = store._backend
+        backend: Any = store.core.opened
         asking = backend._pools[-1]
         pooled = asking.acquire()
         found = list[Any]()

@@ -238,7 +238,7 @@ def test_the_first_call_waits_for_a_store_that_opens_slowly(
         time.sleep(1.5)
         make_ready(*arguments, **options)
 
-    monkeypatch.setattr("collections_store.engine.backend.make_ready", slow)
+    monkeypatch.setattr("collections_store.engine.open_database.make_ready", slow)
 
     async def main() -> int:
         async with AsyncStore(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=1.0) as store:

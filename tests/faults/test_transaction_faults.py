@@ -670,7 +670,7 @@ def test_closing_waits_for_a_transaction(shared_backend: Backend) -> None:
         with store.transaction() as tx:
             tx["a"].put("x", 1)
             closing = threads.submit(store.close)
-            while store._closed is None:
+            while store.core.closed is None:
                 threading.Event().wait(0.001)
             tx["a"].put("y", 1)
             with pytest.raises(StoreClosed):

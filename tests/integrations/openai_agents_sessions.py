@@ -578,6 +578,9 @@ def test_sessions_are_listed_and_idle_ones_deleted(backend: Backend) -> None:
         rest = await list_sessions(store, limit=3, after=page.cursor)
         assert [(each.body["session"], each.body["branches"]) for each in rest] == [("b", ["main"])]
         assert await delete_idle_sessions(store, 3600) == 0
+        for wrong in (-1, math.nan, "1"):
+            with pytest.raises(InvalidOption, match="seconds: must be a number of 0 or more"):
+                await delete_idle_sessions(store, wrong)  # type: ignore[arg-type]
         await asyncio.sleep(0.5)
         await talk(OpenAIAgentsSession("c", store), "y")
         assert await delete_idle_sessions(store, 0.4) == 3

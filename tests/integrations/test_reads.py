@@ -31,7 +31,13 @@ from collections_store import (
     Store,
     integrations,
 )
-from collections_store.dialogues import Dialogue, DialogueLabel, DialogueStore, PlainCodec
+from collections_store.dialogues import (
+    AsyncDialogueStore,
+    Dialogue,
+    DialogueLabel,
+    DialogueStore,
+    PlainCodec,
+)
 
 Call = Callable[[Any], Any]
 HOST = "collections_store.integrations."
@@ -131,9 +137,9 @@ def dialogues(kind: str) -> Call:
     return make
 
 
-def write_dialogue(store: Any) -> None:
-    sync = store._store if isinstance(store, AsyncStore) else store
-    DialogueStore(sync, "ada", codec=PlainCodec()).save(Dialogue(LABEL, "ada", "buyer"))
+def write_dialogue(store: Any) -> Any:
+    kind: Any = AsyncDialogueStore if isinstance(store, AsyncStore) else DialogueStore
+    return kind(store, "ada", codec=PlainCodec()).save(Dialogue(LABEL, "ada", "buyer"))
 
 
 async def copy(store: Any) -> None:
@@ -163,9 +169,9 @@ def openai_agents() -> ModuleType:
 
 def opsdroid(store: Any) -> Any:
     """Return a database of opsdroid, which opens a store of its own."""
-    module, inner = importlib.import_module(f"{HOST}opsdroid"), store._store
-    schema = {"schema": inner._options.schema} if inner._options.schema else {}
-    url = inner._url.render_as_string(hide_password=False)
+    module, core = importlib.import_module(f"{HOST}opsdroid"), store.core
+    schema = {"schema": core.options.schema} if core.options.schema else {}
+    url = core.url.render_as_string(hide_password=False)
     return module.DatabaseCollectionsStore({"url": url, "busy_timeout": BUSY, **schema})
 
 

@@ -4,8 +4,9 @@ import threading
 
 import pytest
 
-from collections_store import StoreClosed, changes
-from collections_store.changes import ChangeNotifier, notify_all
+from collections_store import StoreClosed
+from collections_store.engine import notifier as module
+from collections_store.engine.notifier import ChangeNotifier, notify_all
 
 LONG = 60.0
 
@@ -39,7 +40,7 @@ def test_a_removed_listener_is_not_called() -> None:
     notifier.remove("a", wake)
     notify_all(["a"])
     assert not woken
-    assert notifier not in changes._notifiers
+    assert notifier not in module._notifiers
 
 
 def test_a_closed_notifier_notifies_all_and_rejects_listeners() -> None:
@@ -56,7 +57,7 @@ def test_a_closed_notifier_notifies_all_and_rejects_listeners() -> None:
 def test_a_poll_that_differs_or_fails_notifies(
     monkeypatch: pytest.MonkeyPatch, positions: list[object]
 ) -> None:
-    monkeypatch.setattr(changes, "POLL_INTERVAL", 0.001)
+    monkeypatch.setattr(module, "POLL_INTERVAL", 0.001)
     left, woken, polls = list(positions), threading.Semaphore(0), threading.Semaphore(0)
 
     def read(collection: str) -> object:

@@ -164,6 +164,6 @@ def test_replicas_in_a_url(kind: Any) -> None:
     for given in (url, url.render_as_string(hide_password=False)):
         store = kind(given)
         assert "secret" not in repr(store)
-        assert store._consistency == "eventual"
-    assert kind(URL, replicas=URL)._consistency == "session"
-    assert kind(URL)._consistency == kind("sqlite://")._consistency == "strong"
+        assert store.core.consistency == "eventual"
+    assert kind(URL, replicas=URL).core.consistency == "session"
+    assert kind(URL).core.consistency == kind("sqlite://").core.consistency == "strong"

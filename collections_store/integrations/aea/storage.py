@@ -143,22 +143,24 @@ class Worker:
 class StoreOffMainThread(Store):
     """A store whose operations run in a worker when the main thread calls them."""
 
-    __slots__ = ("_original", "_worker")
+    def __init__(self, store: Store | AsyncStore, worker: Worker) -> None:
+        self._share(store.core)
+        self._owner, self._worker = store, worker
+        """The store, which is open for as long as this one exists."""
 
-    def __init__(self, store: Store, worker: Worker) -> None:
-        self.__dict__ = store.__dict__  # it is the same store, open or closed
-        self._original, self._worker = store, worker
+    @property
+    def _runner(self) -> Any:
+        return self.run
 
     def run(self, operation: Any, consistency: Consistency = "strong") -> Any:
         """Return the operation's result."""
-        run = partial(self._original.run, consistency=consistency)
+        run = partial(self.core.run, consistency=consistency)
         is_main = threading.current_thread() is threading.main_thread()
-        if is_main and not self._permits.has_own_transaction():  # transactions belong to threads
+        if (
+            is_main and not self.core.permits.has_own_transaction()
+        ):  # transactions belong to threads
             return self._worker.run(run, operation)
         return run(operation)
-
-    def _open(self, *, write: bool) -> Any:
-        return self._original._open(write=write)  # whose finalizer closes the connections
 
 
 # -- the backend ----------------------------------------------------------------------------------
@@ -269,11 +271,11 @@ class CollectionsBackend(AbstractStorageBackend):
                 raise StoreClosed(_STOPPED)
             if self._worker is None:
                 self._worker = Worker()
-            return StoreOffMainThread(_sync(self._store), self._worker)
+            return StoreOffMainThread(self._store, self._worker)
 
     def is_over(self, store: Store) -> bool:
         """Return whether `store` is the backend's, which this opens."""
-        return _sync(self.open()) is store
+        return self.open().core is store.core
 
     def sync_collection(self, name: str) -> Collection:
         """Return a collection that needs no event loop; raises `StoreClosed`."""
@@ -483,7 +485,3 @@ def _fail(future: Future[None], error: BaseException) -> None:
         error = StoreClosed("the storage was stopped before it was connected")
     with suppress(InvalidStateError):
         future.set_exception(error)
-
-
-def _sync(store: Store | AsyncStore) -> Store:
-    return store._store if isinstance(store, AsyncStore) else store

@@ -15,11 +15,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ... import InvalidId, InvalidOption
+from .. import ids
 
 MAX_BYTES: Final = 1900
 """Of a session's path. An id has at most 2,000 bytes, and the path of an event is longer."""
-FIRST, LAST = "/", "0"
-"""What a path ends with that begins the range under it, and the first one after: 0 is the character after /."""
 
 
 def path(**names: str) -> str:
@@ -44,7 +43,7 @@ def escaped(name: str, option: str) -> str:
     """Return a name as a part of a path."""
     if not isinstance(name, str):
         raise InvalidOption(option, f"must be a string, got {type(name).__name__}")
-    return name.replace("%", "%25").replace("/", "%2F")
+    return ids.escaped(name)
 
 
 def under(parent: str) -> dict[str, Any]:
@@ -53,4 +52,4 @@ def under(parent: str) -> dict[str, Any]:
     >>> under("/weather/ada")
     {'$id': {'$gte': '/weather/ada/', '$lt': '/weather/ada0'}}
     """
-    return {"$id": {"$gte": parent + FIRST, "$lt": parent + LAST}}
+    return {"$id": ids.under(parent)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from os import PathLike
 from typing import Any, Final, Unpack
 from weakref import WeakValueDictionary
@@ -28,7 +28,7 @@ from ... import (
     VersionConflict,
     VersionSettings,
 )
-from ..stores import StoreOwner
+from ..stores import StoreOwner, time_before
 from .paths import path, under
 from .refusals import UNREADABLE, UNWRITABLE, refused
 
@@ -175,7 +175,7 @@ class CollectionsSessionService(StoreOwner, BaseSessionService):
         The method reads the times of all sessions of the app. Raise `InvalidOption` unless `seconds` is a number of
         0 or more, or a timedelta.
         """
-        before = {"$updated_at": {"$lt": _time_before(seconds)}}
+        before = {"$updated_at": {"$lt": time_before(seconds)}}
         sessions = self._store[self._names[0]]
         filter = {**under(path(app_name=app_name)), **before}
         found = await sessions.find(filter, projection=["_id"])
@@ -395,16 +395,6 @@ def _knows(session: Session, number: int) -> bool:
     """Return whether a session object was loaded with the events before a number, as far as its marker shows."""
     marker = session._storage_update_marker
     return marker is None or int(marker.partition(" ")[0]) >= number
-
-
-def _time_before(seconds: float | timedelta) -> datetime:
-    try:
-        idle = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
-        if idle >= timedelta(0):
-            return datetime.now(UTC) - idle
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise InvalidOption("seconds", f"must be a positive number or a timedelta, got {seconds!r}")
 
 
 def _event_id(session: str, number: int) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import methodcaller
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 from ... import AsyncStore, CollectionExists, Store
 from ..stores import open_store
@@ -116,6 +116,58 @@ class LoopCaller:
             )
         job = asyncio.run_coroutine_threadsafe(function(*arguments), self._loop)
         return job.result()
+
+
+class SyncFront:
+    """Base class of the sync checkpointer and the sync store: opening, closing, `with`."""
+
+    _runner: StepRunner
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """Open a URL or an SQLite file, for a `with` statement; `options` as in the class."""
+        return cls(conn_string, **options)  # type: ignore[call-arg]
+
+    def setup(self) -> None:
+        """Create the collection, unless the collection exists. The first write calls `setup`, too."""
+        self._runner.setup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the `Store`, unless an open store was given."""
+        self._runner.close()
+
+
+class AsyncFront:
+    """Base class of the async checkpointer and the async store: opening, closing, `async with`."""
+
+    _runner: AsyncStepRunner
+    _loop: LoopCaller
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
+        """Open a URL or an SQLite file, for an `async with` statement; `options` as in the class."""
+        return cls(conn_string, **options)  # type: ignore[call-arg]
+
+    async def setup(self) -> None:
+        """Async counterpart of `setup` of the sync class."""
+        await self._runner.setup()
+
+    async def __aenter__(self) -> Self:
+        self._loop.note()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the `AsyncStore`, unless an open store was given."""
+        await self._runner.aclose()
 
 
 def _follow(collection: Any, steps: Steps[T], store: Store | None = None) -> T:

@@ -7,13 +7,22 @@ import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from ... import AsyncStore, Store
 from .checkpoints import BATCH, Caches, Checkpoints, Config, Listing
-from .running import AsyncStepRunner, InTransaction, LoopCaller, StepRunner, Steps, steps_of
+from .running import (
+    AsyncFront,
+    AsyncStepRunner,
+    InTransaction,
+    LoopCaller,
+    StepRunner,
+    Steps,
+    SyncFront,
+    steps_of,
+)
 
 T = TypeVar("T")
 COLLECTION = "langgraph_checkpoints"
@@ -197,7 +206,7 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         return f"{number + 1:032}.{random.random():016}"
 
 
-class LangGraphSaver(Saver):
+class LangGraphSaver(SyncFront, Saver):
     """A checkpointer of LangGraph in a store: a `Store`, or a URL or the path of an SQLite file with `options` of
     `Store`.
 
@@ -224,25 +233,6 @@ class LangGraphSaver(Saver):
         super().__init__(serde)
         self._runner = StepRunner(store, collection, options)
 
-    @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """Return a checkpointer on a URL or an SQLite file, for a `with` statement; `options` as in the class."""
-        return cls(conn_string, **options)
-
-    def setup(self) -> None:
-        """Create the collection, unless the collection exists. The first write calls `setup`, too."""
-        self._runner.setup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the store, unless an open store was given."""
-        self._runner.close()
-
     def run_imported(self, steps: Callable[[Checkpoints], Steps[None]]) -> None:
         """Run a procedure of an import in one transaction."""
         self._run(steps_of(InTransaction(lambda: steps(self._checkpoints))), creates=True)
@@ -254,7 +244,7 @@ class LangGraphSaver(Saver):
         return await asyncio.to_thread(self._runner.run, steps, creates=creates)
 
 
-class AsyncLangGraphSaver(Saver):
+class AsyncLangGraphSaver(AsyncFront, Saver):
     """A checkpointer of LangGraph in an `AsyncStore`, or on a URL or a path: async counterpart of `LangGraphSaver`.
 
     The sync methods work in threads outside of the event loop; in the loop's thread they raise
@@ -279,28 +269,6 @@ class AsyncLangGraphSaver(Saver):
         super().__init__(serde)
         self._runner = AsyncStepRunner(store, collection, options)
         self._loop = LoopCaller()
-
-    @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """Return a checkpointer on a URL or an SQLite file, for an `async with` statement; `options` as in the
-        class.
-        """
-        return cls(conn_string, **options)
-
-    async def setup(self) -> None:
-        """Async counterpart of `LangGraphSaver.setup`."""
-        await self._runner.setup()
-
-    async def __aenter__(self) -> Self:
-        self._loop.note()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Close the store, unless an open store was given."""
-        await self._runner.aclose()
 
     def _run(self, steps: Steps[T], *, creates: bool = False) -> T:
         found: T = self._loop.call(partial(self._runner.run, creates=creates), steps)

@@ -9,20 +9,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from os import PathLike
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from langgraph.store.base import BaseStore, PutOp
 
 from ... import AsyncStore, CollectionsStoreError, Store
 from .items import ItemBatch, TextIndex, item_id
-from .running import AsyncStepRunner, LoopCaller, StepRunner, call, steps_of
+from .running import AsyncFront, AsyncStepRunner, LoopCaller, StepRunner, SyncFront, call, steps_of
 
 LOG: Final = logging.getLogger("collections_store")
 ITEMS: Final = "langgraph_items"
 SWEEP_MINUTES: Final = 5.0
 
 
-class LangGraphStore(BaseStore):  # type: ignore[misc]
+class LangGraphStore(SyncFront, BaseStore):  # type: ignore[misc]
     """A store of LangGraph in a `Store`, or on a URL or the path of an SQLite file with `options` of `Store`.
 
     `index` is LangGraph's `IndexConfig`: with an index, `search(query=…)` compares vectors by cosine similarity.
@@ -56,25 +56,10 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
         self._runner = StepRunner(store, collection, options)
         self._sweeper: threading.Thread | None = None
 
-    @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """Return a store on a URL or an SQLite file, for a `with` statement; `options` as in the class."""
-        return cls(conn_string, **options)
-
-    def setup(self) -> None:
-        """Create the collection, unless the collection exists. The first write calls `setup`, too."""
-        self._runner.setup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def close(self) -> None:
         """Stop the sweeper. Close the `Store`, unless an open store was given."""
         self.stop_ttl_sweeper()
-        self._runner.close()
+        super().close()
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
         """Return the results of operations, in order; the result of a write is None."""
@@ -136,7 +121,7 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
         return self._sweeper is None
 
 
-class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
+class AsyncLangGraphStore(AsyncFront, BaseStore):  # type: ignore[misc]
     """A store of LangGraph in an `AsyncStore`, or on a URL or a path: async counterpart of `LangGraphStore`.
 
     The sync methods work in threads outside of the event loop; in the loop's thread they raise
@@ -168,26 +153,10 @@ class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
         self._loop = LoopCaller()
         self._sweeper: asyncio.Task[None] | None = None
 
-    @classmethod
-    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:
-        """Return a store on a URL or an SQLite file, for an `async with` statement; `options` as in the class."""
-        return cls(conn_string, **options)
-
-    async def setup(self) -> None:
-        """Async counterpart of `LangGraphStore.setup`."""
-        await self._runner.setup()
-
-    async def __aenter__(self) -> Self:
-        self._loop.note()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
     async def aclose(self) -> None:
         """Stop the sweeper. Close the `AsyncStore`, unless an open store was given."""
         await self.stop_ttl_sweeper()
-        await self._runner.aclose()
+        await super().aclose()
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
         """Sync counterpart of `abatch`, for other threads."""

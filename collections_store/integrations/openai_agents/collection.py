@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from ... import AsyncStore, AsyncTransaction, CollectionExists, Page
+from ..stores import time_before
 from .records import COLLECTION, HEADERS, Json, under
 
 BATCH: Final = 100
@@ -48,7 +48,7 @@ async def delete_idle_sessions(
     >>> asyncio.run(main())
     0
     """
-    idle: Json = {"$updated_at": {"$lt": datetime.now(UTC) - timedelta(seconds=seconds)}}
+    idle: Json = {"$updated_at": {"$lt": time_before(seconds)}}
     count = 0
     while found := await store[collection].find(HEADERS | idle, limit=BATCH, projection=["last"]):
         for each in found:

@@ -71,8 +71,8 @@ def test_a_fork_stops_waiting_after_a_timeout(monkeypatch: pytest.MonkeyPatch) -
 def test_an_unreferenced_store_stops_its_sweeper() -> None:
     store = Store("sqlite://", sweep_interval=0.001)
     store["things"].put("a", 1)
-    assert store._sweeper is not None
-    thread = store._sweeper.thread._thread
+    assert store.core._sweeper is not None
+    thread = store.core._sweeper.thread._thread
     del store
     gc.collect()
     thread.join(LONG)

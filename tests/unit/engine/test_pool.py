@@ -22,8 +22,8 @@ from collections_store.sql.dialects.postgresql import connections
 
 def pool_of(store: Store, number: int = 0) -> ConnectionPool:
     store["things"].put("a", 1)
-    assert store._backend is not None
-    pool = store._backend._pools[number]
+    assert store.core.opened is not None
+    pool = store.core.opened._pools[number]
     assert isinstance(pool, ConnectionPool)
     return pool
 

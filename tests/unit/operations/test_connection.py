@@ -20,8 +20,8 @@ def connection() -> Iterator[DriverSession]:
     with Store("sqlite://") as store:
         store.create_collection("things", changes=True)
         store["things"].put("a", 1)
-        assert store._backend is not None
-        pool: Any = store._backend._pools[0]
+        assert store.core.opened is not None
+        pool: Any = store.core.opened._pools[0]
         lease = pool.acquire()
         yield lease.connection
         pool.release(lease)

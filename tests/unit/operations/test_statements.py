@@ -21,8 +21,8 @@ def store() -> Iterator[Store]:
 @pytest.fixture
 def statements(store: Store) -> Statements:
     """Return the first words of the statements that a function executes, the second time."""
-    assert store._backend is not None
-    pool: Any = store._backend._pools[0]
+    assert store.core.opened is not None
+    pool: Any = store.core.opened._pools[0]
     lease = pool.acquire()
     driver = lease.connection.driver
     pool.release(lease)

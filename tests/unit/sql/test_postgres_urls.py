@@ -60,9 +60,9 @@ def test_what_cannot_be_read_is_named_at_once(url: str, problem: str) -> None:
 
 def test_the_pooler_is_an_option_and_a_parameter() -> None:
     url = "postgresql://h/db?pooler=transaction"
-    assert Store(url)._options.pooler == "transaction"
-    assert Store(url, pooler="session")._options.pooler == "session"
-    assert Store("postgresql://h/db")._options.pooler is None
+    assert Store(url).core.options.pooler == "transaction"
+    assert Store(url, pooler="session").core.options.pooler == "session"
+    assert Store("postgresql://h/db").core.options.pooler is None
     with pytest.raises(InvalidOption, match="pooler: must be None or 'transaction' or 'session'"):
         Store("postgresql://h/db?pooler=statement")
     with pytest.raises(InvalidOption, match="pooler: sqlite has no server"):
@@ -74,9 +74,9 @@ def test_the_pooler_is_an_option_and_a_parameter() -> None:
 def test_the_sharding_is_an_option_and_a_parameter() -> None:
     url = "postgresql://h/db?sharding=schema"
     store = Store(url, schema="agents")
-    assert store._options.sharding == "schema"
-    assert store._database.is_remote
-    assert not Store("postgresql://h/db", schema="agents")._database.is_remote
+    assert store.core.options.sharding == "schema"
+    assert store.core.database.is_remote
+    assert not Store("postgresql://h/db", schema="agents").core.database.is_remote
     with pytest.raises(InvalidOption, match="sharding: must be None or 'schema' or"):
         Store("postgresql://h/db?sharding=rows", schema="agents")
     for schema in (None, "public"):

@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any, Final, cast
 
-from .database_file import identity, is_open_here
+from ..database_file import identity, is_open_here
 
 try:
     from fcntl import F_OFD_SETLK, F_WRLCK, fcntl

@@ -15,9 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, TypeAlias, cast
 
-from ..codec import Codec, decode, is_larger
-from ..document import MAX_TTL, CopiedCollection, check_id, check_name, now
-from ..errors import (
+from ...codec import Codec, decode, is_larger
+from ...document import MAX_TTL, CopiedCollection, check_id, check_name, now
+from ...errors import (
     CollectionNotFound,
     CollectionsStoreError,
     InvalidBackup,
@@ -25,10 +25,10 @@ from ..errors import (
     check_format,
     shortened,
 )
-from ..operations.bulk import MAX_ROWS
-from ..operations.copying import StoredCollection, StoredRow
-from ..operations.read import BATCH_CHARACTERS
-from .database_file import open_to_read
+from ...operations.bulk import MAX_ROWS
+from ...operations.copying import StoredCollection, StoredRow
+from ...operations.read import BATCH_CHARACTERS
+from ..database_file import open_to_read
 
 Sections: TypeAlias = "Generator[tuple[StoredCollection, Iterator[list[StoredRow]]]]"
 

@@ -1,4 +1,4 @@
-"""An opened database: its connections, and who writes on which.
+"""An open database: its connections, and who writes on which.
 
 Rules:
 
@@ -7,9 +7,7 @@ Rules:
 2. In memory all share one connection. Nobody uses it while a transaction is open.
 3. On PostgreSQL every connection writes. Atomic writes of tasks go through a write queue of their own, as groups.
 4. With replicas, the reads of collections run on one of these: see `replicas`.
-5. An operation that would wait for a transaction of its own caller, or for the operation that calls it, is refused at
-   once.
-6. A transaction that only reads waits for no writer: on an SQLite file it has a permit and a connection of the readers'.
+5. A transaction that only reads waits for no writer: on an SQLite file it has a permit and a connection of the readers'.
 """
 
 from __future__ import annotations
@@ -20,20 +18,13 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 import sqlalchemy as sa
 
-from ..errors import (
-    DatabaseBusy,
-    DatabaseUnavailable,
-    InvalidOption,
-    TransactionConflict,
-    shortened,
-)
+from ..errors import DatabaseBusy, DatabaseUnavailable, TransactionConflict
 from ..operations.catalogue import Catalogue
-from ..operations.operation import Operation
-from ..options import Consistency, Options, read_url
+from ..options import Consistency, Options
 from ..sql.dialects.protocols import Database
 from ..sql.dialects.support import reconnects_for
 from .database_file import DatabaseFile
@@ -42,7 +33,7 @@ from .group_commit import GroupCommit, run_group
 from .inherited import protect
 from .jobs import Job
 from .lifecycle import make_ready
-from .permits import NESTED, OWN, TransactionPermits, running_here
+from .permits import TransactionPermits
 from .pool import (
     ConnectionPool,
     EnginePool,
@@ -57,46 +48,15 @@ from .retry import Retries
 from .transactions import TransactionManager
 from .workers import pause_at_forks
 
-
-def check_engine(engine: sa.Engine, options: Options, database: Database) -> None:
-    """Raise `InvalidOption` for an engine that cannot be used, or not with these options."""
-    options.check_for_engine()
-    if database.urls.is_private(engine.url) and not isinstance(engine.pool, sa.StaticPool):
-        raise InvalidOption(
-            "engine", "each of its connections is a database of its own: use poolclass=StaticPool"
-        )
-
-
-def read_target(
-    url: str | sa.URL | None, engine: sa.Engine | None
-) -> tuple[sa.URL, sa.Engine | None]:
-    """Return the URL that is meant, and the caller's engine if there is one; raises `InvalidOption` and
-    `InvalidUrl`.
-    """
-    if (url is None) == (engine is None):
-        raise InvalidOption("url", "give a store either a URL or an engine")
-    if engine is not None:
-        if not isinstance(engine, sa.Engine):
-            raise InvalidOption(
-                "engine", f"{shortened(engine)} is not a (synchronous) sqlalchemy.Engine"
-            )
-        return engine.url, engine
-    assert url is not None
-    return read_url(url), None
-
-
-T = TypeVar("T")
-
 ROW_LOCK_TIMEOUT: Final = 0.1
 """Seconds for which a group waits for a row that a transaction has locked, before each of its jobs runs alone."""
 OPENING: Final = 1.0
 """Seconds for which the first use tries to reach a server."""
 
 
-class Backend:
-    """Runs operations. It makes the database ready for reads when it is created, and before the first write for writes.
-
-    `hand_over` runs the jobs that PostgreSQL's write queue could not run as a group; without it, that runs them alone.
+class OpenDatabase:
+    """The connections of a store, and what runs operations on them. The database is ready for reads when this is created, and
+    for writes before the first write. `hand_over` is `Core.hand_over`.
     """
 
     executor: Executor
@@ -104,6 +64,11 @@ class Backend:
     read_transactions: TransactionManager
     """Begins the transactions that only read."""
     write_queue: GroupCommit | None = None
+    """The queue of the store's own connections; a caller's engine has none."""
+    writer: GroupCommit | None = None
+    """The queue through which every write goes, where the database has one writer."""
+    is_writable: bool = False
+    """Whether the database has the tables that a write needs."""
     readers: Mapping[Consistency, Executor] = MappingProxyType({})
     """What runs reads on replicas."""
     _pools: list[Pool]
@@ -125,7 +90,6 @@ class Backend:
         self._single_writer = self.database.single_writer
         url = where.url if isinstance(where, sa.Engine) else where
         self._is_private = self.database.urls.is_private(url)
-        self._has_one_connection = connection_limit(url, options, self.database) == 1
         self._own: sa.Engine | None = None
         self._replicas: Replicas | None = None
         self._file: DatabaseFile | None = None
@@ -141,7 +105,7 @@ class Backend:
         )
         if self._file is not None:
             pause_at_forks(self)
-        self._is_writable, self._preparing = False, threading.Lock()
+        self._preparing = threading.Lock()
         try:
             self._make_ready(write=write)
         except BaseException:
@@ -176,6 +140,7 @@ class Backend:
         self.executor, writer = self._new_executor(main), self._new_executor(writing)
         run = partial(run_group, writer, self._hand_over)
         self.write_queue = GroupCommit(writer.run, run, busy_timeout)
+        self.writer = self.write_queue if self._single_writer else None
         begins = writer if self._single_writer else self.executor
         self.transactions = TransactionManager(
             begins, self.write_queue, self._permits, self.prepare
@@ -211,59 +176,19 @@ class Backend:
         for pool in self._pools:
             pool.discard_idle()
 
-    def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
-        """Run an operation in this thread."""
-        if operation.writes or self._has_one_connection:
-            self._refuse_to_wait(operation, takes_the_only=self._has_one_connection)
-        if not self._is_writable:
-            self.prepare(write=operation.writes)
-        try:
-            if operation.writes and self._single_writer and self.write_queue is not None:
-                result: T = self.write_queue.run(operation)
-                return result
-            if consistency == "strong":  # the usual one, sooner
-                return self.executor.run(operation)
-            return self.readers.get(consistency, self.executor).run(operation)
-        except DatabaseBusy as error:
-            self.note_own_transaction(error)
-            raise
-
-    def _refuse_to_wait(self, operation: Operation[object], *, takes_the_only: bool) -> None:
-        """Raise `DatabaseBusy` by rule 5. `takes_the_only`: the operation needs the only connection of the pool."""
-        if running_here.catalogue is self._catalogue:
-            raise DatabaseBusy(NESTED, is_final=True)
-        permits = self._permits if operation.writes else self._read_permits
-        waits = takes_the_only or (self._single_writer and operation.writes)
-        if waits and (permits.granted or permits.callers):
-            permits.refuse_own_transaction()
-
-    def note_own_transaction(self, error: DatabaseBusy) -> None:
-        """Add to the error that the caller has a transaction open itself, if that is so."""
-        if self._permits.has_own_transaction():
-            error.args = (f"{error} ({OWN})",)
-
-    def queue_of(self, operation: Operation[object]) -> GroupCommit | None:
-        """Return the write queue if a task's operation goes through it. Raise `DatabaseBusy` if the operation would wait
-        for a transaction of its own caller's.
-        """
-        is_queued = operation.writes and (self._single_writer or operation.atomic)
-        takes_the_only = self._has_one_connection and not is_queued
-        self._refuse_to_wait(operation, takes_the_only=takes_the_only)
-        return self.write_queue if is_queued else None
-
     def run_job(self, job: Job) -> None:
         """Run a claimed job in this thread, and report the outcome."""
-        if self.write_queue is not None and self._single_writer and job.operation.writes:
+        if self.writer is not None and job.operation.writes:
             job.unclaim()
-            self.write_queue.waiting.append(job)
-            while not job.done and self.write_queue.waiting:
-                self.write_queue.advance()
+            self.writer.waiting.append(job)
+            while not job.done and self.writer.waiting:
+                self.writer.advance()
         else:
             self.readers.get(job.consistency, self.executor).run_job(job)
 
     def is_ready(self, *, write: bool) -> bool:
         """Return whether the database is known to have what a read needs, or a `write`."""
-        return self._is_writable or (self._catalogue.exists and not write)
+        return self.is_writable or (self._catalogue.exists and not write)
 
     def prepare(self, *, write: bool) -> None:
         """Make the database ready for a read, or for a `write`, unless it is."""
@@ -333,7 +258,7 @@ class Backend:
                 try:
                     with nullcontext() if self._own is not None else pooled.sa.begin():
                         make_ready(pooled, self._options, write=write)
-                    self._is_writable = self._is_writable or write
+                    self.is_writable = self.is_writable or write
                     return
                 except DatabaseUnavailable:
                     lost = True
@@ -350,14 +275,3 @@ class Backend:
 def connection_limit(url: sa.URL, options: Options, database: Database) -> int:
     """Return how many operations run at a time, besides the write queue."""
     return 1 if database.urls.is_private(url) else options.pool_size or database.pool_size
-
-
-def transaction_limit(
-    url: sa.URL, options: Options, database: Database, *, write: bool = True
-) -> int:
-    """Return how many transactions may be open at a time, so that single operations find a connection; how many that do not
-    `write`, where only one writes.
-    """
-    if write and database.single_writer:
-        return 1
-    return max(1, connection_limit(url, options, database) - 1)

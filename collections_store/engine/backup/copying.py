@@ -1,4 +1,4 @@
-"""Copying collections from a source to a target: stores, and the files of `engine.archive`.
+"""Copying collections from a source to a target: stores, and the files of `archive`.
 
 Rules:
 
@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Protocol
 
-from ..codec import Codec
-from ..document import CopiedCollection, CopyProgress, now
-from ..errors import CollectionsStoreError, DatabaseError
-from ..operations.collections import STAGED
-from ..operations.copying import (
+from ...codec import Codec
+from ...document import CopiedCollection, CopyProgress, check_names, now
+from ...errors import CollectionsStoreError, DatabaseError, InvalidOption
+from ...operations.collections import STAGED
+from ...operations.copying import (
     BeginCopy,
     Counts,
     CountStored,
@@ -38,10 +39,13 @@ from ..operations.copying import (
     WriteStored,
     check_counts,
 )
-from ..operations.indexes import CreateIndex
-from ..operations.operation import Work
-from ..operations.read import BEFORE_ALL, FIRST_BATCH, next_limit
-from ..options import check_function
+from ...operations.indexes import CreateIndex
+from ...operations.operation import Work
+from ...operations.read import BEFORE_ALL, FIRST_BATCH, next_limit
+from ...options import check_function
+from ..core import Core
+from ..database_file import identity
+from ..permits import between_operations
 
 Run = Callable[[Any], Any]
 """Runs an operation, and returns its result."""
@@ -51,6 +55,39 @@ Report = Callable[[CopyProgress], object]
 def check_report(progress: object) -> Report:
     """Return the caller's function, or one that does nothing; raise `InvalidOption`."""
     return check_function("progress", (lambda _: None) if progress is None else progress)
+
+
+def report_of(core: Core, progress: object) -> Report:
+    """Return the caller's function, which may use the store `core` between two batches unless there is one connection."""
+    report = check_report(progress)
+    return report if core.limit == 1 else between_operations(report)
+
+
+def is_own_file(core: Core, path: Path) -> bool:
+    """Return whether a path leads to the file of a store's database."""
+    own = core.database.urls.file_of(core.url)
+    return own is not None and identity(path) is not None and identity(path) == identity(own)
+
+
+def _have_same_tables(core: Core, other: Core) -> bool:
+    """Return whether two stores have the same tables, as far as their URLs show."""
+    if core.options.names() != other.options.names():
+        return False
+    file = other.database.urls.file_of(other.url)
+    if file is not None:
+        return is_own_file(core, Path(file))
+    return core.url == other.url and not core.is_private
+
+
+def copy_to(
+    source: Core, target: Core, collections: Iterable[str] | None, progress: object
+) -> tuple[CopiedCollection, ...]:
+    """Copy collections of a store to another store: `Store.copy_to`."""
+    if _have_same_tables(source, target):
+        problem = f"must have other tables than this store, got {target.shown!r}"
+        raise InvalidOption("other", problem)
+    names, report = check_names(collections), report_of(source, progress)
+    return copy_store(source.run, names, StoreTarget(target.run, target.codec), report)
 
 
 class CopySource(Protocol):

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from ..codec import Codec
-from ..document import CopiedCollection, CopyProgress, now
-from ..errors import (
+from ...codec import Codec
+from ...document import CopiedCollection, CopyProgress, check_names, now
+from ...errors import (
     CollectionNotFound,
     CollectionsStoreError,
     DatabaseBusy,
@@ -27,30 +27,41 @@ from ..errors import (
     TransactionConflict,
     shortened,
 )
-from ..operations.catalogue import Catalogue
-from ..operations.copying import (
+from ...operations.catalogue import Catalogue
+from ...operations.copying import (
     BEGINNING,
     BackUp,
     Checksum,
     FindDamage,
     ListStored,
     ReadChecksums,
+    Restoring,
     Seal,
     StoredCollection,
     StoredRow,
 )
-from ..operations.operation import Work
-from ..operations.session import DriverSession
-from ..options import Options
-from ..sql.catalogue import CatalogueStatements
-from ..sql.dialects import backup_url, is_sealed, named
-from ..sql.dialects.protocols import Database
-from .archive import NO_BACKUP, UNPARSED, ArchiveTarget, check_row
+from ...operations.operation import Work
+from ...operations.session import DriverSession
+from ...options import Options, check_flag
+from ...sql.catalogue import CatalogueStatements
+from ...sql.dialects import backup_url, is_sealed, named
+from ..core import Core
+from ..database_file import START, locked_start, opening
+from ..executor import translated
+from ..pool import open_engine
+from .archive import NO_BACKUP, UNPARSED, ArchiveSource, ArchiveTarget, check_row
 from .atomic_file import compressed, replacing
-from .copying import Report, Run, StoreSource, StoreTarget, copy, copy_store
-from .database_file import START, identity, locked_start, opening
-from .executor import translated
-from .pool import open_engine
+from .copying import (
+    Report,
+    Run,
+    StoreSource,
+    StoreTarget,
+    check_report,
+    copy,
+    copy_store,
+    is_own_file,
+    report_of,
+)
 
 CHANGED: Final = (
     "the documents are not those of the backup: they were changed, or the file is damaged"
@@ -58,6 +69,37 @@ CHANGED: Final = (
 TEXT: Final = (".jsonl", ".jsonl.gz")
 """The endings of backups as text."""
 _LOGS: Final = ("-wal", "-shm", "-journal")
+
+
+def back_up(core: Core, path: Any, collections: Iterable[str] | None, progress: object) -> None:
+    """Write a backup of a store: `Store.backup`."""
+    file, names, report = read_path(path), check_names(collections), report_of(core, progress)
+    if is_own_file(core, file):
+        raise InvalidOption("path", "is the store's own file: name another")
+    if is_text(file):
+        write_text(core.run, names, file, report)
+    elif names is not None:
+        raise InvalidOption("collections", "a database file has all collections: name a .jsonl")
+    else:
+        write_database(core.run, core.url, core.catalogue.statements, file, report)
+
+
+def restore(
+    core: Core, path: Any, collections: Iterable[str] | None, progress: object, *, replace: bool
+) -> tuple[CopiedCollection, ...]:
+    """Restore a backup into a store: `Store.restore`."""
+    file, names, report = read_path(path), check_names(collections), check_report(progress)
+    restoring = Restoring(check_flag("replace", replace), names is None)
+    if is_own_file(core, file):
+        raise InvalidOption("path", "is the store's own file: name a backup")
+    target = StoreTarget(core.run, core.codec, restoring)
+    database = database_backup(file)
+    if database is None:
+        with closing(ArchiveSource(str(file), core.codec, names)) as source:
+            return copy(source, target, report)
+    prefix = core.options.prefix
+    with closing(Core(database.url, None, {"prefix": prefix, "upgrade": "manual"})) as backup:
+        return database.restore(backup.run, prefix, names, target, report)
 
 
 def is_text(path: Path) -> bool:
@@ -219,12 +261,6 @@ def _check_target(path: Path) -> None:
 
 def _has_log(path: Path) -> bool:
     return any(path.with_name(f"{path.name}{end}").exists() for end in _LOGS)
-
-
-def own_file(url: sa.URL, database: Database, path: Path) -> bool:
-    """Return whether a path leads to the file of a store's database."""
-    own = database.urls.file_of(url)
-    return own is not None and identity(path) is not None and identity(path) == identity(own)
 
 
 def database_backup(path: Path) -> DatabaseBackup | None:
