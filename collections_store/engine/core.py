@@ -74,18 +74,18 @@ class Core:
     ) -> None:
         parsed = Options.parse(options)
         self.codec: Codec = parsed.codec()
-        url, self._engine = _target(url, engine)
+        url, self.engine = _target(url, engine)
         self.options: Options = parsed.for_url(url)
         self.shown: str = safe_url(url)
         """The URL without its password."""
         with working():  # a fork during the import would leave its lock held in the child
             self.database: Database = named(url.get_backend_name(), self.options.sharding)
         check_supported(self.options, self.database)
-        if self._engine is None:
+        if self.engine is None:
             url = self.database.urls.normal_url(url)
         else:
-            check_driver("engine", self._engine.dialect, self.database)
-            _check_engine(self._engine, self.options, self.database)
+            check_driver("engine", self.engine.dialect, self.database)
+            _check_engine(self.engine, self.options, self.database)
         self.url: sa.URL = url
         self.is_private: bool = self.database.urls.is_private(url)
         self.limit: int = connection_limit(url, self.options, self.database)
@@ -148,20 +148,22 @@ class Core:
         if self.permits.has_own_transaction():
             error.args = (f"{error} ({OWN})",)
 
-    def queue_of(self, operation: Operation[object]) -> GroupCommit | None:
-        """Return the write queue if a task's operation goes through the queue, and the database is open. Raise
-        `DatabaseBusy` if the operation would wait for a transaction of its own caller.
+    def way_of(
+        self, operation: Operation[object]
+    ) -> tuple[Callable[[Job], None], GroupCommit | None]:
+        """Return the function by which a worker thread runs a task's operation, and the write queue if the operation goes
+        through the queue. Raise `StoreClosed`, and `DatabaseBusy` if the operation would wait for a transaction of its own
+        caller.
         """
         opened = self.opened
         if opened is None:
-            return None
+            self.refuse_if_closed()
+            return self.open_and_run_job, None
         is_queued = operation.writes and (self.database.single_writer or operation.atomic)
         self._refuse_to_wait(operation, takes_the_only=self.limit == 1 and not is_queued)
-        return opened.write_queue if is_queued and opened.is_ready(write=True) else None
-
-    def is_ready(self, *, write: bool) -> bool:
-        """Return whether the database is open, and known to have the tables that a read needs, or a `write`."""
-        return self.opened is not None and self.opened.is_ready(write=write)
+        if not opened.is_writable and not opened.is_ready(write=operation.writes):
+            return self.open_and_run_job, None
+        return self.run_job, opened.write_queue if is_queued else None
 
     def run_job(self, job: Job) -> None:
         """Run a claimed job in this thread, and report the outcome."""
@@ -204,7 +206,7 @@ class Core:
         try:
             with working():
                 return OpenDatabase(
-                    self.url if self._engine is None else self._engine,
+                    self.url if self.engine is None else self.engine,
                     self.catalogue,
                     self.options,
                     self.permits,

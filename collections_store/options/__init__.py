@@ -15,6 +15,7 @@ from .checks import (
     check_function,
     check_integer,
     check_iterable,
+    check_seconds,
     check_version,
 )
 from .collections import FORMAT, CollectionOptions, Feed
@@ -39,4 +40,4 @@ from .stores import (
 )
 from .urls import read_url, safe_url
 
-__all__ = ["FORMAT", "URL_OPTIONS", "ChangeSettings", "CollectionOptions", "CollectionSettings", "Consistency", "Feed", "Isolation", "ModelSettings", "Names", "Options", "ReadSettings", "Settings", "Sharding", "StoreOptions", "Ttl", "VersionSettings", "check_awaitable", "check_choice", "check_count", "check_flag", "check_function", "check_integer", "check_iterable", "check_version", "option_types", "read_url", "safe_url"]  # fmt: skip
+__all__ = ["FORMAT", "URL_OPTIONS", "ChangeSettings", "CollectionOptions", "CollectionSettings", "Consistency", "Feed", "Isolation", "ModelSettings", "Names", "Options", "ReadSettings", "Settings", "Sharding", "StoreOptions", "Ttl", "VersionSettings", "check_awaitable", "check_choice", "check_count", "check_flag", "check_function", "check_integer", "check_iterable", "check_seconds", "check_version", "option_types", "read_url", "safe_url"]  # fmt: skip
