@@ -41,8 +41,8 @@ class Changes:
 
 @value_class
 class FindPosition(Operation[ChangePosition]):
-    """Return the position of a token, that before the "oldest" change, or, for None, that of the last one; check that the
-    feed records what is wanted.
+    """Return the position of a token, the position before the "oldest" change, or, for None, the position of the last
+    change; check that the feed records the wanted bodies.
     """
 
     collection: str

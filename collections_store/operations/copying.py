@@ -66,7 +66,7 @@ class StoredRows(NamedTuple):
 
 @value_class
 class StoredCollection:
-    """The entry of a collection that is copied. `source` identifies it, so that a copy that was interrupted is known."""
+    """The entry of a collection that is copied. `source` identifies the original of an interrupted copy."""
 
     name: str
     options: Mapping[str, Any] = field(repr=False)

@@ -12,7 +12,8 @@ from .session import Session
 def read_revision(session: Session) -> str | None:
     """Return the revision of the store's own tables; None: there are none. Raises `SchemaError` where they are incomplete.
 
-    The catalogue is looked for first. One commit creates both tables, so a reader that sees it sees the revision too.
+    The catalogue is looked for first. One commit creates both tables: a reader that sees the catalogue sees the
+    revision too.
     """
     _check_database(session)
     store = session.store

@@ -242,8 +242,8 @@ class ModifyOne(_Update):
 class ModifyMany(_Update):
     """Change the documents that match, all or none.
 
-    Each is changed as it is when it is reached, not as it was when the first one was read: with one moment for all, a
-    concurrent change of any of them would make the operation begin again.
+    Each document is read when its batch is reached: with one snapshot for all, a concurrent change of any document
+    would make the operation begin again.
     """
 
     collection: str

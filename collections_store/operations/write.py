@@ -246,7 +246,7 @@ def _portions(changed: Iterable[Rewritten]) -> Iterator[list[Rewritten]]:
 
 
 def _identity(document: Document) -> dict[str, Any]:
-    """Return the parameters of a statement for a document as it was read: one that was put under its id since is another,
-    even if it has the same version.
+    """Return the parameters of a statement for a document as read. A later document under the same id is different,
+    even with the same version.
     """
     return {"id": document.id, "expected": document.version, "created": document.created_us}

@@ -62,7 +62,7 @@ def check_seconds(option: str, value: Any, *, least: float = MIN_TIMEOUT) -> flo
 
 
 def check_choice(option: str, value: Any, choices: tuple[Any, ...]) -> Any:
-    """Return one of some strings, or None if that is one of the choices."""
+    """Return one of the choices: a string, or None."""
     if isinstance(value, str | None) and value in choices:
         return value
     known = " or ".join(map(repr, choices))

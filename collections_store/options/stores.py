@@ -32,13 +32,13 @@ Consistency: TypeAlias = Literal["session", "strong", "eventual"]
 class StoreOptions(TypedDict, total=False):
     """The options of `Store` and `AsyncStore`.
 
-    * `pool_size`: the maximum number of connections. Default: 4 that read and 1 that writes on an SQLite file, 10 on
-      PostgreSQL, where an `AsyncStore` has one more that writes. PostgreSQL ends those that are idle for 5 minutes. Not
-      with `engine`.
+    * `pool_size`: the maximum number of connections. Default: 4 readers and 1 writer on an SQLite file, 10 on
+      PostgreSQL, where an `AsyncStore` has one more writer. PostgreSQL ends connections that are idle for 5 minutes.
+      Not with `engine`.
     * `busy_timeout`: seconds to wait for a lock or a connection before `DatabaseBusy`; 30.
-    * `reconnect_for`: seconds for which an operation that has written nothing tries to reach a server that went away, or
-      one that can write; then `DatabaseUnavailable` or `ReadOnlyDatabase`. 0: not at all. Default: 30 on PostgreSQL, 1 on
-      SQLite. The first use tries for 1 second at most.
+    * `reconnect_for`: seconds for which an operation that has written nothing tries to reach a lost or a writable
+      server; then `DatabaseUnavailable` or `ReadOnlyDatabase`. 0: not at all. Default: 30 on PostgreSQL, 1 on SQLite.
+      The first use tries for 1 second at most.
     * `reply_timeout`: seconds for which PostgreSQL may be silent during a statement; then its connection is closed with
       `DatabaseUnavailable`, for a write `in_doubt`. Choose more than your slowest query takes; schema changes have no
       limit. Default: none. Not on SQLite, and not with `engine`.
@@ -49,8 +49,7 @@ class StoreOptions(TypedDict, total=False):
       created, upgraded or swept. On PostgreSQL, and not with `engine`.
     * `max_body`: the maximum size of a body in bytes of JSON; 16 MiB.
     * `nul`: "error", the default, rejects NUL characters in bodies; "replace" stores U+FFFD in their place.
-    * `default`: a function that is called with each value that is not JSON and returns one that is, as in
-      `json.dumps`.
+    * `default`: a function that converts a value to JSON where JSON lacks its type, as in `json.dumps`.
     * `prefix`: the beginning of the tables' names; "cs_".
     * `schema`: the PostgreSQL schema of the tables. Default: the connection's own.
     * `upgrade`: "auto" upgrades an older database when it is opened, the default on SQLite; "manual" raises

@@ -55,7 +55,7 @@ def _with_hosts_as_options(url: str) -> sa.URL | str:
 
 
 def safe_url(url: sa.URL) -> str:
-    """Return a URL without its passwords: the one before the host, those of its options, and of its replicas.
+    """Return a URL without passwords: before the host, in options, and in the URL of replicas.
 
     >>> import sqlalchemy as sa
     >>> safe_url(sa.make_url("postgresql://me:secret@host/db?sslpassword=secret&sslmode=require"))

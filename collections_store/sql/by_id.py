@@ -1,7 +1,7 @@
 """Statements over documents by their ids, the same for every filter.
 
-None of them sees an expired row. Those that return a body for one id also return when it expires, which is faster than
-a test in SQL; the others take `:now`. A write that meets an expired row writes nothing: it is purged first.
+None of them sees an expired row. Statements that return a body for one id also return the expiry time, which is
+faster than a test in SQL; the rest take `:now`. A write that meets an expired row writes nothing: it is purged first.
 
 The parameters are `:id` and `:ids`, `:body`, `:now`, `:ttl` with its end `:expires`, `:expected` (a version) and
 `:created`, which with the version identifies a document: a later one of the same id is another.
@@ -344,7 +344,9 @@ class IdStatements:
 
     @Statement
     def slide(self) -> Any:
-        """Let `:id` live from `:now` for `:ttl`, which is that of its session, but no longer than its own."""
+        """Let `:id` live from `:now` for `:ttl`, the time to live of the session, but no longer than the document's
+        `ttl`.
+        """
         c, until = self.c, integer("now") + _TTL
         ends: Any = sa.type_coerce(c.updated_at, sa.BigInteger) + c.ttl
         own: Any = sa.case((c.expires_at > ends, c.expires_at), else_=ends)  # later after a touch

@@ -1,8 +1,8 @@
 """The statements of the catalogue, and those that create and drop the tables and indexes of collections.
 
-An index is several of the database's: one over the fields' `SortPart`s, which serves equality, ranges and orders, and
-for each prefix of a field's path a small one of the documents that have an array there. The columns do not see into
-arrays; the array guard reads the small ones, and costs next to nothing where they are empty.
+An index consists of several database indexes: an index over the fields' `SortPart`s for equality, ranges and orders,
+and a small index of the documents with an array at a prefix of a field's path, for each prefix. The columns do not
+see into arrays; the array guard reads the small ones, and costs next to nothing where they are empty.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Statements over filters and sorts, compiled once per shape.
 
-`Statements` are those of one collection's table. A filter's statement is cached under the filter's shape, so that
-filters that differ in their values share one; the caches are bounded.
+`Statements` are those of one collection's table. A statement is cached under the filter's shape: filters with
+different values share a statement. The caches are bounded.
 
 The array guard: a statement in the indexed form reports in its first column whether a *matching* document has an array
 where the form expects none. If so, its result is discarded and another statement, right for every document, is run.
@@ -435,8 +435,8 @@ class Statements:
         return Query(self._sql(both), bindings, where.residual, guard="column")
 
     def _number(self, where: Where) -> sa.ColumnElement[int]:
-        """Return the number of documents: all rows, which SQLite counts in an index without reading them, less those
-        that have expired, which the index of expiry times has.
+        """Return the number of documents: all rows less the expired rows. SQLite counts both in indexes, without
+        reading rows.
         """
         rows = sa.select(sa.func.count()).select_from(self.table)
         if not self.database.takes_subqueries or (
@@ -453,8 +453,8 @@ class Statements:
     def _apart(
         self, statement: sa.Select[Any], where: Where, shape: Condition, prefixes: Prefixes
     ) -> Query:
-        """Return a statement whose array guard, if there are any prefixes, is another one: in a subquery, the guard would
-        be executed on all servers, and its result sent to them again, before the rest (measured: 12 ms, not 3).
+        """Return a statement with a separate array guard for the prefixes. In a subquery, all servers would execute
+        the guard and receive the result before the rest (measured: 12 ms, not 3).
         """
         query = self._query(statement, where)
         if not prefixes:

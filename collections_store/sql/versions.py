@@ -18,9 +18,10 @@ from .statement import ONE, ZERO, Statement
 
 
 def has_other_version(table: sa.Table, version: int) -> sa.ColumnElement[bool]:
-    """Return the condition of the documents that do not have a schema version. It is the condition of the index: a
-    planner uses that only if a query repeats it with its literals. It is an equality, since PostgreSQL expects that few
-    rows pass one; of an inequality it expects nearly all to pass, and reads the table.
+    """Return the condition of the documents that do not have a schema version. The index has the same condition: a
+    planner uses the index only if a query repeats the condition with its literals. PostgreSQL expects few rows to
+    pass an equality, but nearly all rows to pass an inequality: for an inequality, PostgreSQL would read the whole
+    table.
     """
     stored = ValueText(table.c.body, (SCHEMA_VERSION,))
     has_it: sa.ColumnElement[bool] = stored == sa.literal_column(f"'{version:d}'")

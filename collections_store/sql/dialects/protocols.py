@@ -69,7 +69,7 @@ class UniqueViolated(DatabaseError):
 
 
 def inner_tests(node: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Condition | Test]]:
-    """Yield each test of a condition, those that contain it first, behind the keys of all paths to it; and metadata."""
+    """Yield each test of a condition, outer tests first, with the keys of all paths to the test; and metadata."""
     inner: tuple[Any, ...] = ()
     match node:
         case Field(path, test):

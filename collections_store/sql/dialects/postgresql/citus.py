@@ -1,12 +1,13 @@
 """PostgreSQL with Citus: what differs from one server.
 
-`SCHEMAS`: the tables of a schema are on one worker, those of other schemas on others. The coordinator sends each statement
-to the worker as it is, and passes on what that returns.
+`SCHEMAS`: all tables of a schema are on one worker; each schema may have a different worker. The coordinator sends
+each statement to the worker as it is, and passes on what that returns.
 
-`COLLECTIONS`: the store's tables are on the coordinator, those of collections too unless they are `DISTRIBUTED`: these have
-a part of the rows, called shard, for each range of the ids' hashes, on all workers. The coordinator sends a statement
-over one id to one shard, others to all of them, and merges what they return. Citus manages the tables on the coordinator
-too: only then is a transaction over both kinds, or over documents and recorded changes, atomic (two-phase commit).
+`COLLECTIONS`: the store's tables are on the coordinator, those of collections too unless they are `DISTRIBUTED`:
+these have a part of the rows, called shard, for each range of the ids' hashes, on all workers. The coordinator sends
+a statement over one id to one shard, any other statement to all shards, and merges the results. Citus manages the
+tables on the coordinator too: only then is a transaction over both kinds, or over documents and recorded changes,
+atomic (two-phase commit).
 """
 
 from __future__ import annotations
