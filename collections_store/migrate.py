@@ -43,6 +43,7 @@ from .options import Names, Options, VersionSettings, read_url
 from .results import UpgradeResult
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
+from .sql.dialects.support import check_supported
 from .sql.schema import REVISION, catalogue_table, documents_table, feed_table
 
 T = TypeVar("T")
@@ -162,7 +163,7 @@ def _within(connection: Any, options: Options) -> PooledConnection:
         raise InvalidOption("connection", problem)
     database = named(connection.dialect.name)
     check_driver("connection", connection.dialect, database)
-    options.check_for(database)
+    check_supported(options, database)
     catalogue = Catalogue(catalogue_statements(options.names(), database), caches=False)
     return PooledConnection(connection, SharedSession(connection, catalogue))
 
@@ -258,8 +259,7 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
     if found is not None:
         refuse_unknown(found)
     elif names.schema is not None:
-        creating = database.ddl.create_schema(names.schema)
-        output.writelines(f"{statement};\n\n" for statement in creating)
+        output.writelines(f"{statement};\n\n" for statement in store.create_schema())
     config = _config(names)
     tables = _tables(pooled) if found else []
     config.attributes.update(
@@ -267,7 +267,7 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
     )
     command.upgrade(config, f"{found or 'base'}:head", sql=True)
     for table in () if found else (store.catalogue, store.revisions):
-        output.writelines(f"{statement};\n\n" for statement in database.ddl.place(table))
+        output.writelines(f"{statement};\n\n" for statement in database.placement.place(table))
     return output.getvalue()
 
 

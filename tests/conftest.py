@@ -309,7 +309,7 @@ if CITUS_WAY == "distributed":
 
     def _create(connection: Any, name: str, options: CollectionOptions, created: int) -> bool:
         """Create a collection, distributed where that is possible, whoever creates it."""
-        is_possible = connection.database.distributed is not None
+        is_possible = connection.database.placement.distributed is not None
         options = replace(options, distributed=options.distributed or is_possible)
         return create(connection, name, options, created)
 

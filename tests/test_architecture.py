@@ -99,19 +99,11 @@ class Module:
         return (node for node in self.every_node if isinstance(node, kinds))
 
     @cached_property
-    def imports(self) -> dict[str, bool]:
-        """Return the imports by absolute names, and whether they are only for the type checker."""
-        typing = {
-            id(inner)
-            for outer in self.nodes(ast.If)
-            if isinstance(outer, ast.If) and ast.unparse(outer.test) == "TYPE_CHECKING"
-            for inner in ast.walk(outer)
+    def imports(self) -> set[str]:
+        """Return the imports by absolute names, imports for the type checker included."""
+        return {
+            name for node in self.nodes(ast.Import, ast.ImportFrom) for name in self._names(node)
         }
-        found: dict[str, bool] = {}
-        for node in self.nodes(ast.Import, ast.ImportFrom):
-            for name in self._names(node):
-                found[name] = found.get(name, True) and id(node) in typing
-        return found
 
     def _names(self, node: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Import):
@@ -125,13 +117,15 @@ class Module:
                 )
             yield from (f"{module}.{alias.name}" for alias in node.names)
 
-    def ours(self) -> Iterator[tuple[str, bool]]:
+    def ours(self) -> Iterator[str]:
         """Yield the modules of this package that are imported."""
-        for name, typing in self.imports.items():
+        for name in self.imports:
             if name.startswith("collections_store"):
                 short = name.removeprefix("collections_store").removeprefix(".")
-                known = short if short in BY_NAME else short.rpartition(".")[0]
-                yield known or "collections_store", typing
+                known = (
+                    short if short in BY_NAME else short.rpartition(".")[0]
+                ) or "collections_store"
+                yield known
 
 
 def _modules() -> dict[str, Module]:
@@ -162,14 +156,14 @@ def test_a_package_imports_only_packages_below_it() -> None:
     wrong = [
         f"{module.name} imports {target}"
         for module in MODULES
-        for target, typing in module.ours()
-        if not typing and _layer(target) > _layer(module.name)
+        for target in module.ours()
+        if _layer(target) > _layer(module.name)
     ]
     assert not wrong
 
 
 def test_no_modules_import_each_other() -> None:
-    left = {m.name: {t for t, typing in m.ours() if not typing and t != m.name} for m in MODULES}
+    left = {module.name: {*module.ours()} - {module.name} for module in MODULES}
     while free := [name for name, targets in left.items() if not targets & left.keys()]:
         for name in free:
             del left[name]
@@ -254,8 +248,8 @@ def test_sql_text_is_in_the_dialects_only() -> None:
 def test_only_dialects_distinguish_databases() -> None:
     names = {"sqlite", "postgresql"}
     for module in MODULES:
-        # options reads the alias postgres:// of a URL
-        if module.within("sql.dialects", "integrations.sqlite_files", "options"):
+        # options.urls reads the alias postgres:// of a URL
+        if module.within("sql.dialects", "integrations.sqlite_files", "options.urls"):
             continue
         assert not names & set(_strings(module)), module.name
         keywords = {node.arg for node in module.nodes(ast.keyword) if isinstance(node, ast.keyword)}

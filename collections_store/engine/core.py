@@ -38,6 +38,7 @@ from ..query.change import ChangePosition
 from ..sql.catalogue import catalogue_statements
 from ..sql.dialects import named
 from ..sql.dialects.protocols import Database
+from ..sql.dialects.support import check_supported
 from .database_file import leak
 from .executor import raise_if_abandoned
 from .group_commit import GroupCommit
@@ -84,7 +85,7 @@ class Core:
         """The URL without its password."""
         with working():  # a fork during the import would leave its lock held in the child
             self.database: Database = named(url.get_backend_name(), self.options.sharding)
-        self.options.check_for(self.database)
+        check_supported(self.options, self.database)
         if self.engine is None:
             url = self.database.urls.normal_url(url)
         else:

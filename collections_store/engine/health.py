@@ -22,6 +22,7 @@ from ..options import Options, check_seconds, safe_url
 from ..results import Health
 from ..sql.dialects import named
 from ..sql.dialects.protocols import Database
+from ..sql.dialects.support import replica_url
 from ..sql.schema import REVISION
 from .core import Core
 from .executor import execute, translated
@@ -106,7 +107,7 @@ def diagnose(url: sa.URL, options: Options) -> list[Finding]:
 
 
 def _of_replicas(url: sa.URL, options: Options, database: Database) -> list[Finding]:
-    replicas = options.replica_url(database)
+    replicas = replica_url(options, database)
     if replicas is None:
         return []
     alone = replace(options, replicas=None, consistency=None)

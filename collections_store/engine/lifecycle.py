@@ -20,6 +20,7 @@ from ..operations.schema import create_or_find, read_revision
 from ..operations.session import DriverSession, SharedSession
 from ..options import Options
 from ..sql.dialects.protocols import Database
+from ..sql.dialects.support import upgrades
 from ..sql.schema import REVISION
 from .pool import PooledConnection, translate
 
@@ -158,7 +159,7 @@ def check_revision(revision: str | None, options: Options, database: Database) -
     from .. import migrate
 
     migrate.refuse_unknown(revision)
-    if not options.upgrades(database):
+    if not upgrades(options, database):
         raise SchemaOutdated(
             f"the database is at schema {revision}, this version of collections_store needs "
             f"{REVISION}: run `collections-store db upgrade`, or open it with upgrade='auto'",

@@ -20,13 +20,13 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, Final
 
-from ..document import BulkWriteResult, DeleteResult, Page, PutManyResult, UpdateResult
 from ..observation import OperationRecord, OperationStats
 from ..operations.by_id import BodyWrite, Get
 from ..operations.find import Explain
 from ..operations.operation import Operation
 from ..options import Consistency, Options
 from ..query.filter import Filter
+from ..results import BulkWriteResult, DeleteResult, Page, PutManyResult, UpdateResult
 from .permits import running_here
 
 LOG: Final = logging.getLogger("collections_store")

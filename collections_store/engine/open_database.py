@@ -26,6 +26,7 @@ from ..errors import DatabaseBusy, DatabaseUnavailable, TransactionConflict
 from ..operations.catalogue import Catalogue
 from ..options import Consistency, Options
 from ..sql.dialects.protocols import Database
+from ..sql.dialects.support import reconnects_for
 from .database_file import DatabaseFile
 from .executor import Executor
 from .group_commit import GroupCommit, run_group
@@ -285,7 +286,7 @@ class OpenDatabase:
         """Make the database ready, also while other processes do so, or while a server starts. A server that does not
         answer is soon given up: the URL may be wrong.
         """
-        reconnect_for = min(OPENING, self._options.reconnects_for(self.database))
+        reconnect_for = min(OPENING, reconnects_for(self._options, self.database))
         until = time.monotonic() + reconnect_for
         retries = Retries(self._options.busy_timeout, reconnect_for)
         while True:

@@ -34,6 +34,7 @@ from ..operations.operation import Operation
 from ..operations.servers import HasReplayed, IdentifyServer, LogPosition, ReadPosition
 from ..options import Consistency, Options
 from ..sql.dialects.protocols import TableVanished
+from ..sql.dialects.support import replica_url
 from .executor import Executor, execute, raise_if_abandoned, translated
 from .jobs import Job
 from .pool import ConnectionPool, Pool, PooledConnection, open_driver_connection, open_engine
@@ -304,7 +305,7 @@ class Replicas:
     ) -> None:
         self._session = session
         database, timeout = primary.database, options.busy_timeout
-        url = options.replica_url(database)
+        url = replica_url(options, database)
         assert url is not None
         own = options.of_replicas(url)
         self._engine = open_engine(url, database, own)

@@ -26,6 +26,7 @@ from ..errors import (
 )
 from ..options import Options
 from ..sql.dialects.protocols import Database
+from ..sql.dialects.support import reconnects_for
 
 LONGEST_PAUSE: Final = 4.0
 """Seconds between two attempts of a long operation, at most."""
@@ -67,7 +68,7 @@ class Retries:
         attempts: int | None = None,
     ) -> Self:
         """Return the attempts of an operation that began at `started`, in a store with these options."""
-        reconnect_for, is_read_only = options.reconnects_for(database), options.read_only
+        reconnect_for, is_read_only = reconnects_for(options, database), options.read_only
         return cls(
             options.busy_timeout,
             reconnect_for,

@@ -14,6 +14,7 @@ from ..operations.catalogue import Catalogue
 from ..options import Options
 from ..sql.catalogue import catalogue_statements
 from ..sql.dialects import named
+from ..sql.dialects.support import check_supported
 from .database_file import DatabaseFile
 from .executor import translated
 from .pool import PooledConnection, file_of, open_driver_connection, open_engine
@@ -49,7 +50,7 @@ def _connection(
 ) -> Iterator[PooledConnection]:
     options = options.for_url(url)
     database = named(url.get_backend_name(), options.sharding)
-    options.check_for(database)
+    check_supported(options, database)
     engine = open_engine(url, database, options)
     catalogue = Catalogue(catalogue_statements(options.names(), database))
     opened = file or file_of(url, database)

@@ -27,7 +27,6 @@ from ..operations.procedures import ATTEMPTS, Writing, change
 from ..operations.requests import put_of
 from ..operations.update import DeleteMatching, FindAndDelete
 from ..options import (
-    MAX_COUNT,
     ChangeSettings,
     Settings,
     Ttl,
@@ -35,6 +34,7 @@ from ..options import (
     check_function,
     check_integer,
 )
+from ..options.checks import MAX_COUNT
 from ..query.change import Change, ChangeFilter
 from ..query.filter import Filter
 from ..query.parser import check_equals

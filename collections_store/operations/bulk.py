@@ -67,8 +67,8 @@ class PutBatch(Operation[PutManyResult]):
     def _put_lists(
         self, session: Session, writer: Writer
     ) -> tuple[PutManyResult, tuple[Given, ...]]:
-        """Write all documents by one statement; return also those that are left, usually none or, where one that is replaced
-        has expired, all.
+        """Write all documents by one statement; return also the unwritten documents: usually none, but all if an
+        expired document is in the way.
         """
         self._remember(self.given)
         life = lifetime(self.ttl, writer.statements.options.ttl)

@@ -360,8 +360,8 @@ def written_body(collection: str, id: str, body: Any, decode: Decode) -> Any:
 
 
 def raise_unless_skipped(collection: str, id: str, error: ValueError) -> None:
-    """Raise the error of a body that cannot be decoded, with the name of the document: `InvalidBody` if it is not what its
-    codec wants, `DatabaseError` if it is not JSON. Log a `BodySkipped` instead.
+    """Raise the error of a body that cannot be decoded, with the name of the document: `InvalidBody` from the codec,
+    `DatabaseError` for damaged JSON. Log a `BodySkipped` instead.
     """
     if isinstance(error, BodySkipped):
         LOG.warning("left out: %s", error.of(collection, id))

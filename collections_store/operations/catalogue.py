@@ -64,7 +64,7 @@ REFRESHED_AFTER: Final = 5.0
 class Catalogue:
     """A cache of which table is whose. It may be out of date for `REFRESHED_AFTER` seconds: see `forget`.
 
-    Statements that were compiled are cached apart, by table and options, for a lookup alone makes them no worse.
+    Compiled statements have their own cache, by table and options: a lookup never makes a compiled statement wrong.
     """
 
     statements: CatalogueStatements

@@ -19,7 +19,7 @@ from ..errors import (
 from ..expressions.classes import value_class
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
 from ..results import Invalid
-from ..sql.by_id import PRUNED, FeedStatements
+from ..sql.feed import PRUNED, FeedStatements
 from .connection import Row
 from .operation import Operation
 from .recorder import last_surplus, prune
@@ -42,8 +42,8 @@ class Changes:
 
 @value_class
 class FindPosition(Operation[ChangePosition]):
-    """Return the position of a token, that before the "oldest" change, or, for None, that of the last one; check that the
-    feed records what is wanted.
+    """Return the position of a token, the position before the "oldest" change, or, for None, the position of the last
+    change; check that the feed records the wanted bodies.
     """
 
     collection: str

@@ -176,7 +176,7 @@ class DriverConnection(Connection):
         self._execute = self._begin = driver.execute
         self._local: LocalSettings | None = None
         if settings:
-            kind = RemoteSettings if database.is_sharded else LocalSettings
+            kind = RemoteSettings if database.is_remote else LocalSettings
             self._local = local = kind(driver, database, settings, is_pooled=is_pooled)
             self._execute, self._begin = local.execute, local.begin
         self.before_commit: list[Callable[[], None]] = []

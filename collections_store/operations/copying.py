@@ -66,7 +66,7 @@ class StoredRows(NamedTuple):
 
 @value_class
 class StoredCollection:
-    """The entry of a collection that is copied. `source` identifies it, so that a copy that was interrupted is known."""
+    """The entry of a collection that is copied. `source` identifies the original of an interrupted copy."""
 
     name: str
     options: Mapping[str, Any] = field(repr=False)
@@ -267,7 +267,7 @@ class BeginCopy(Copies):
 
 def _create_copy(session: Session, name: str, entry: StoredCollection) -> None:
     options = replace(entry.parsed(), indexes=(), copy_of=entry.source)
-    if session.database.distributed is None:
+    if session.database.placement.distributed is None:
         options = replace(options, distributed=False)
     if not create(session, name, options, entry.created_at):
         raise CollectionExists(name, COPY_ADVICE)

@@ -153,8 +153,8 @@ class DeclareVersion(Operation[None]):
 
 @value_class
 class FindDuplicate(Operation[DuplicateKey | None]):
-    """Return the duplicate that a unique index refused. `refused` returns the ids and texts that were to be written; without
-    it, the duplicate is among the documents that are there. None: it, or the other document, no longer exists.
+    """Return the duplicate that a unique index refused. `refused` returns the ids and texts of the refused write;
+    without `refused`, two stored documents are duplicates. None: it, or the other document, no longer exists.
     """
 
     collection: str

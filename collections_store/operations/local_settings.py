@@ -30,9 +30,9 @@ class LocalSettings:
     def execute(self, sql: str, parameters: Parameters = NONE) -> Any:
         """Execute a statement, behind the settings if it is a transaction of its own.
 
-        A read goes in one trip with them, which takes three times as long as a statement alone: so connections without a
-        pooler keep their settings. A write follows in a second trip, once the pooler has a connection of the server: nobody
-        could tell its caller whether the pooler will pass on what was sent before.
+        A read and the settings are one trip, which takes three times as long as a statement alone: so connections
+        without a pooler keep their settings. A write follows in a second trip, once the pooler has a connection of
+        the server: nobody could tell its caller whether the pooler will pass on what was sent before.
         """
         if self._state(self._driver) != "none":
             return self._driver.execute(sql, parameters)
@@ -66,8 +66,8 @@ class LocalSettings:
 
 
 class RemoteSettings(LocalSettings):
-    """Executes settings for a server behind the connected one, which passes on those of a transaction alone, each as a
-    statement of its own.
+    """Executes settings for a remote server: the connected server passes on the settings of a transaction only, each
+    as a statement.
     """
 
     __slots__ = ()

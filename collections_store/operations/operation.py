@@ -63,12 +63,12 @@ class Operation(Generic[T_co]):
         return type(self).empty()  # type: ignore[no-any-return]
 
     def written(self, session: Session) -> Written:  # noqa: ARG002
-        """Return what it was to write when a unique index refused it: the error names the duplicate by that."""
+        """Return the write that a unique index refused: the error names the duplicate by these texts."""
         return ()
 
     def missed(self) -> Operation[list[Any]] | None:
-        """Return the query that finds the document which an upsert did not see before it inserted one, None if it
-        inserted none. If a unique index refuses the new one and the query finds another, the operation runs again.
+        """Return the query for a document that an upsert may have missed before its insert; None without an insert.
+        If a unique index refuses the new one and the query finds another, the operation runs again.
         """
         return None
 
@@ -80,8 +80,8 @@ Steps: TypeAlias = Generator[Any, Any, T]
 
 @value_class
 class Work(Operation[Any]):
-    """Call a function in one transaction, with a function that runs operations there. It may be called again, and ends with
-    the first operation that fails.
+    """Call `function(run)` in one transaction; `run` executes an operation in the transaction. `function` may be called
+    again, and ends with the first operation that fails.
     """
 
     names: tuple[str, ...]
@@ -114,7 +114,7 @@ def _run(session: Session, operation: Any) -> Any:
 
 
 def follow(run: Callable[[Any], Any], steps: Steps[T]) -> T:
-    """Run the operations that steps yield, one after the other; return what they return."""
+    """Run the operations that steps yield, in sequence; return the result of the steps."""
     try:
         operation = next(steps)
         while True:

@@ -3,9 +3,9 @@
 A procedure is a generator: it yields operations, receives their results, and returns what the method returns. It may also
 yield a `Pause` or a `CallFunction`, which sync and async each do in their own way.
 
-An iterable of the caller's may do anything, even use the store that its documents are for. So no lock is held and no
-transaction is open while it is read, and a `CallFunction` reads some of it (`Chunks`). For a single transaction all of
-it is read first: what is much waits in a temporary file (`Spool`), and can be read again if the transaction is repeated.
+An iterable of the caller's may do anything, even use the store that its documents are for. While a `CallFunction`
+reads a chunk (`Chunks`), no lock is held and no transaction is open. For a single transaction all of it is read
+first: what is much waits in a temporary file (`Spool`), and can be read again if the transaction is repeated.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ class Chunks(Generic[T]):
     """An iterable of the caller's, which is read and converted some values at a time: up to `most`, and about `CHUNK` bytes
     of values that are not in memory yet.
 
-    An iterable may change what it has yielded, such as one body that it fills again and again. So each value is converted
-    before the next one is read; a list, a tuple or a dict changes nothing.
+    An iterable may change yielded values, such as a body that is filled repeatedly. So each value is converted before
+    the next one is read; a list, a tuple or a dict changes nothing.
     """
 
     def __init__(self, values: Any, most: int, convert: Callable[[int, Any], T]) -> None:
@@ -461,7 +461,7 @@ def purge(collection: str) -> Steps[int]:
 def declare(
     collection: str, settings: Settings, version: int | None, indexes: Sequence[Index]
 ) -> Steps[None]:
-    """Store the options of a collection that are given, and create those of the declared indexes that it lacks."""
+    """Store the given options of a collection, and create the missing indexes."""
     if (yield IsDeclared(collection, settings, version, (*indexes,))):
         return  # without waiting for a writer
     if settings != AS_IT_IS:

@@ -10,8 +10,8 @@ in that beginning, also from the neighbours just outside the window.
 There are three ways, each a fallback of the one before:
 
 1. The window of SQL's order, if it is exact (`SortedReader.window`, `.page`).
-2. If documents have arrays on the way: those without arrays from SQL in order, merged with those that have some, which
-   Python sorts (`heapq.merge`).
+2. If documents have arrays on the path: SQL orders the documents without arrays, Python sorts the rest, and
+   `heapq.merge` merges both.
 3. If rows are unorderable, or SQL cannot express the order: Python sorts all that matches; with a limit it holds no more
    than that many (`heapq.nsmallest`).
 """
@@ -74,7 +74,7 @@ class ReadsDocuments(Protocol):
 
 
 def popped(rows: list[Any]) -> Iterator[Any]:
-    """Yield the rows of a list, which is emptied: only one is in memory together with what is made of it."""
+    """Yield the rows of a list, and empty the list: memory holds a row and its document together only once."""
     rows.reverse()
     while rows:
         yield rows.pop()
@@ -388,8 +388,8 @@ class SortedReader:
         return [in_body and is_truncated(key) for key, in_body in pairs]
 
     def _walk(self, select: Select, after: Position | None, limit: int) -> Iterator[Positioned]:
-        """Yield what comes after a position, level by level, batch by batch. What the matcher must decide may take many
-        batches, so that is for orders that an index has.
+        """Yield what comes after a position, level by level, batch by batch. A filter that the matcher decides may
+        take many batches: read in batches only if an index has the order.
         """
         if not self._in_sql:
             raise Unorderable

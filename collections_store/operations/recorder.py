@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from ..document import now
 from ..expressions.classes import value_class
-from ..sql.by_id import PRUNED, FeedStatements
 from ..sql.catalogue import CatalogueStatements
+from ..sql.feed import PRUNED, FeedStatements
 from .connection import Connection
 
 PRUNE_EVERY: Final = 1000
@@ -114,15 +114,15 @@ class Recorder:
 
 
 def prunable(feeds: Iterable[FeedStatements]) -> list[FeedStatements]:
-    """Return the feeds in which so much was recorded that there may be surplus changes."""
+    """Return the feeds with enough recorded changes to look for surplus changes."""
     return [each for each in feeds if each.counted >= min(PRUNE_EVERY, 1 + each.feed.limit // 10)]
 
 
 def prune(connection: Connection, feed: FeedStatements) -> bool:
     """Delete the changes that are too many or too old; returns whether there were any.
 
-    One process does at a time, and another that finds it at work leaves it alone. Each statement must see what was
-    committed before it.
+    One process prunes at a time; a second process returns at once. Each statement must see what was committed before
+    it.
     """
     feed.counted = 0
     if not connection.rows(feed.lock_first):

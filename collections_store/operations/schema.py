@@ -12,7 +12,8 @@ from .session import Session
 def read_revision(session: Session) -> str | None:
     """Return the revision of the store's own tables; None: there are none. Raises `SchemaError` where they are incomplete.
 
-    The catalogue is looked for first. One commit creates both tables, so a reader that sees it sees the revision too.
+    The catalogue is looked for first. One commit creates both tables: a reader that sees the catalogue sees the
+    revision too.
     """
     _check_database(session)
     store = session.store
@@ -61,12 +62,12 @@ def _check_database(session: Session) -> None:
             f"the database's encoding must be UTF8, got {encoding}: use another database, made by "
             "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
         )
-    found = None
-    if database.ddl.distributes(version):
+    found, placement = None, database.placement
+    if placement.distributes(version):
         catalogue = database.ddl.reference(session.store.catalogue)
         where = {"schema": schema, "catalogue": catalogue}
-        found = next(iter(session.rows(database.ddl.sharding_probe, where)), None)
-    problem = database.ddl.sharding_problem(schema, version, found)
+        found = next(iter(session.rows(placement.probe, where)), None)
+    problem = placement.problem(schema, version, found)
     if problem is not None:
         raise InvalidOption("sharding", problem)
 

@@ -1,4 +1,4 @@
-"""Questions to the servers of a database: which one it is, and how far its log and its replicas are."""
+"""Queries to the servers of a database: identity of a server, position of the log, progress of replicas."""
 
 from __future__ import annotations
 

@@ -241,8 +241,8 @@ class ModifyOne(_Update):
 class ModifyMany(_Update):
     """Change the documents that match, all or none.
 
-    Each is changed as it is when it is reached, not as it was when the first one was read: with one moment for all, a
-    concurrent change of any of them would make the operation begin again.
+    Each document is read when its batch is reached: with one snapshot for all, a concurrent change of any document
+    would make the operation begin again.
     """
 
     collection: str
@@ -474,7 +474,7 @@ class DeleteMatching(Operation[DeleteResult]):
         writer = Writer(session, self.collection)
         query = writer.statements.delete(self.filter, indexed=not self._has_arrays(session))
         has_feed = writer.statements.feed is not None
-        if query.residual or (has_feed and writer.statements.database.is_distributed):
+        if query.residual or (has_feed and not writer.statements.database.takes_subqueries):
             return DeleteResult(self._by_ids(session, writer))
         if has_feed:
             return DeleteResult(self._recorded(session, writer, query))

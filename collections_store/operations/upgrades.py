@@ -2,9 +2,9 @@
 
 Rules:
 
-1. What was upgraded is marked by its version, so a call that was interrupted goes on where the last one ended.
-2. Documents are read without a lock, and the functions are called outside of a transaction. A batch is written in one,
-   each document only if it is still the version that was read; one that was changed meanwhile is read again.
+1. The version marks upgraded documents: an interrupted call continues where the last call ended.
+2. Documents are read without a lock, and the functions are called outside of a transaction. A batch is written in one
+   transaction, each document only in the version that was read; a changed document is read again.
 3. A document that cannot be upgraded stays as it is, or moves to the quarantine. The others go on.
 """
 
@@ -221,7 +221,9 @@ def versioned_steps(operation: Operation[Any], codec: VersionedCodec) -> Steps[A
 
 
 def _read_and_write(collection: str, id: str, codec: VersionedCodec) -> Steps[Document | None]:
-    """Read a document, and write it if it was upgraded, unless it was changed meanwhile or a unique index refuses it."""
+    """Read a document, and write the upgraded body, unless the document changed meanwhile or a unique index refuses
+    the body.
+    """
     document: Document | None = yield GetDocument(collection, id, partial(codec.decode_noting, id))
     if document is None or not isinstance(document.body, UpgradedBody):
         return document

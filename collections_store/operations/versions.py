@@ -1,7 +1,7 @@
-"""Documents of other schema versions: whether there are any, reading them, and writing them upgraded.
+"""Documents of other schema versions: checking, reading, and writing the upgraded documents.
 
-An operation by filter compares fields of the declared version. So it runs in one transaction behind the question whether
-there are documents of another version, and both see the same moment. The index of `DeclareVersion` answers that.
+An operation by filter compares fields of the declared version. The operation and the check for documents of another
+version run in one transaction, and see the same snapshot. The index of `DeclareVersion` answers that.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ Refused = tuple[str, CollectionsStoreError]
 
 @value_class
 class WriteUpgraded(Operation[list[Refused]]):
-    """Write upgraded documents, each only if it is as it was read; returns those that were not written."""
+    """Write upgraded documents, each only in the state that was read; return the unwritten documents."""
 
     collection: str
     upgraded: tuple[Upgraded, ...] = field(repr=False)

@@ -53,7 +53,7 @@ class Writer:
     def may_put_lists(self) -> bool:
         """Whether one statement can write many documents: no change is recorded, and no unique index checks each in turn."""
         database = self._connection.database
-        is_one_table = database.takes_lists and not database.is_sharded
+        is_one_table = database.takes_lists and not database.is_remote
         return is_one_table and self._feed is None and not self.statements.has_unique
 
     def atomically(self, work: Callable[[], T], *, always: bool = False) -> T:
@@ -82,7 +82,7 @@ class Writer:
     def insert(self, id: str, text: str, ttl: int | None, beside: Beside | None = None) -> bool:
         """Write a body where there is none, and only if the document `beside` exists."""
         sql, row = self._sql.insert, self._row(id, text, ttl)
-        if beside is not None and self._connection.database.is_sharded:
+        if beside is not None and self._connection.database.is_remote:
             return self._insert_beside(id, text, ttl, *beside)
         if beside is not None:
             sql = self._sql.insert_if_exists(self._connection.collection(beside[0]).table)
@@ -187,7 +187,7 @@ class Writer:
     def purge_some(self) -> int:
         """Delete up to `PURGE_BATCH` documents that have expired; returns how many."""
         parameters = {"limit": PURGE_BATCH, "now": now()}
-        if self.statements.database.is_distributed:
+        if not self.statements.database.takes_subqueries:
             ids = [id for (id,) in self._connection.rows(self._sql.expired, parameters)]
             return self.purge(ids) if ids else 0
         return self.removed(self._connection.rows(self._sql.purge_some, parameters), "expire")
@@ -246,7 +246,7 @@ def _portions(changed: Iterable[Rewritten]) -> Iterator[list[Rewritten]]:
 
 
 def _identity(document: Document) -> dict[str, Any]:
-    """Return the parameters of a statement for a document as it was read: one that was put under its id since is another,
-    even if it has the same version.
+    """Return the parameters of a statement for a document as read. A later document under the same id is different,
+    even with the same version.
     """
     return {"id": document.id, "expected": document.version, "created": document.created_us}

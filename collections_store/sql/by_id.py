@@ -1,7 +1,7 @@
-"""Statements that are the same for every filter: over documents by their ids, and over recorded changes.
+"""Statements over documents by their ids, the same for every filter.
 
-None of them sees an expired row. Those that return a body for one id also return when it expires, which is faster than
-a test in SQL; the others take `:now`. A write that meets an expired row writes nothing: it is purged first.
+None of them sees an expired row. Statements that return a body for one id also return the expiry time, which is
+faster than a test in SQL; the rest take `:now`. A write that meets an expired row writes nothing: it is purged first.
 
 The parameters are `:id` and `:ids`, `:body`, `:now`, `:ttl` with its end `:expires`, `:expected` (a version) and
 `:created`, which with the version identifies a document: a later one of the same id is another.
@@ -9,20 +9,16 @@ The parameters are `:id` and `:ids`, `:body`, `:now`, `:ttl` with its end `:expi
 
 from __future__ import annotations
 
-import random
-import secrets
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
 import sqlalchemy as sa
 
-from ..options import CollectionOptions, Feed, Names
+from ..options import CollectionOptions
 from .dialects.protocols import Database
 from .elements import (
     AnyOf,
-    BodyFromText,
-    BodyText,
     HasInteger,
     Increased,
     Keys,
@@ -36,70 +32,19 @@ from .schema import (
     body_text,
     deleted_columns,
     document_columns,
-    feed_table,
     integer,
     is_expired,
     is_live,
     listed,
     string,
 )
+from .statement import ONE, ZERO, Statement, compiled
 
-ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
-ZERO: Final[sa.ColumnElement[Any]] = sa.literal_column("0")
-"""As an offset: SQLAlchemy binds one of its own where SQLite has a limit alone."""
 _TTL: Final = sa.cast(integer("ttl"), sa.BigInteger)
 PATHS_CACHED: Final = 256
 TABLES_CACHED: Final = 8
-PRUNED: Final = "pruned"
-"""The kind of the last row that was pruned: it stays, so that a token can be checked for deleted changes after it."""
-TEMPLATE: Final = f"<{secrets.token_hex(8)}>"
-"""The table of templates; every dialect quotes such a name. It is random, for paths of users are in templates."""
-COUNT_START: Final = 1000
-"""A count begins at random below that, so that many processes that record little prune too."""
-_CHANGE: Final[dict[str, type[sa.types.TypeEngine[Any]]]] = {
-    "kind": sa.Text,
-    "id": sa.Text,
-    "version": sa.BigInteger,
-    "time": sa.BigInteger,
-    "before": sa.Text,
-    "after": sa.Text,
-}
 _COPIED: Final = ("version", "created_at", "updated_at", "expires_at", "ttl")
 """The columns of a copied row besides id and body."""
-
-
-def compiled(statement: Any, database: Database) -> str:
-    """Return the statement's text, as the database's driver takes it."""
-    return str(statement.compile(dialect=database.compiler.dialect))
-
-
-def on_table(template: str, table: sa.Table, database: Database) -> str:
-    """Return a template's text over a table."""
-    preparer = database.compiler.dialect.identifier_preparer
-    return template.replace(preparer.quote(TEMPLATE), preparer.format_table(table))
-
-
-class Statement:
-    """A statement of a class that has a `database`: the function builds it, and it is compiled at its first use; of a
-    class that has a `template`, which is the same over the table `TEMPLATE`, once for all tables. Compiling takes 0.3 ms.
-    """
-
-    def __init__(
-        self, build: Callable[[Any], sa.Executable | sa.schema.ExecutableDDLElement]
-    ) -> None:
-        self._build = build
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, statements: Any, owner: type) -> str:
-        template = getattr(statements, "template", None)
-        if template is None:
-            text = compiled(self._build(statements), statements.database)
-        else:
-            text = on_table(getattr(template, self._name), statements.table, statements.database)
-        statements.__dict__[self._name] = text  # found there from now on
-        return text
 
 
 class IdStatements:
@@ -143,41 +88,37 @@ class IdStatements:
 
     # -- reading ----------------------------------------------------------------------------------
 
-    get: Statement = Statement(lambda s: s.select(s.body, s.c.expires_at))
+    get = Statement(lambda s: s.select(s.body, s.c.expires_at))
     """Select the body of `:id`, and when it expires."""
-    document: Statement = Statement(lambda s: s.select(*s.columns))
+    document = Statement(lambda s: s.select(*s.columns))
     """Select the document of `:id`."""
-    exists: Statement = Statement(lambda s: s.select(s.c.expires_at))
+    exists = Statement(lambda s: s.select(s.c.expires_at))
     """Select when `:id` expires."""
-    documents: Statement = Statement(lambda s: s.select_many(s.c.seq, *s.columns).order_by(s.c.seq))
+    documents = Statement(lambda s: s.select_many(s.c.seq, *s.columns).order_by(s.c.seq))
     """Select position and document of `:ids`, in natural order."""
-    get_many: Statement = Statement(lambda s: s.select_many(s.c.id, s.body))
+    get_many = Statement(lambda s: s.select_many(s.c.id, s.body))
     """Select id and body of `:ids`."""
-    present: Statement = Statement(lambda s: s.select_many(s.c.id))
+    present = Statement(lambda s: s.select_many(s.c.id))
     """Select those of `:ids` that exist."""
-    versions: Statement = Statement(lambda s: s.locked(s.c.id, s.c.version, sa.null()))
+    versions = Statement(lambda s: s.locked(s.c.id, s.c.version, sa.null()))
     """Select and lock id, version and null of `:ids`, in order."""
-    bodies: Statement = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body))
+    bodies = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body))
     """Select and lock id, version and body of `:ids`, in order."""
-    share: Statement = Statement(
+    share = Statement(
         lambda s: s.select(ONE).where(s.is_live).with_for_update(read=True, key_share=True)
     )
     """Lock `:id` against deletion; returns a row if it is there."""
-    lock: Statement = Statement(lambda s: s.select(*s.columns).where(s.is_live).with_for_update())
+    lock = Statement(lambda s: s.select(*s.columns).where(s.is_live).with_for_update())
     """Select and lock the document of `:id`."""
-    lock_many: Statement = Statement(lambda s: s.locked(*s.columns))
+    lock_many = Statement(lambda s: s.locked(*s.columns))
     """Select and lock the documents of `:ids`, in order."""
-    copies: Statement = Statement(lambda s: s.select_copies())
+    copies = Statement(lambda s: s.select_copies())
     """Select position and stored columns of the rows past `:seq` that have not expired at `:now`, `:limit` at most."""
-    counts: Statement = Statement(
-        lambda s: sa.select(sa.func.count(s.c.seq), sa.func.count(s.c.expires_at))
-    )
+    counts = Statement(lambda s: sa.select(sa.func.count(s.c.seq), sa.func.count(s.c.expires_at)))
     """Count the rows, and those that expire some time."""
-    last_position: Statement = Statement(
-        lambda s: sa.select(sa.func.coalesce(sa.func.max(s.c.seq), ZERO))
-    )
+    last_position = Statement(lambda s: sa.select(sa.func.coalesce(sa.func.max(s.c.seq), ZERO)))
     """Select the last position in natural order, 0 if there is none."""
-    count_after: Statement = Statement(
+    count_after = Statement(
         lambda s: sa.select(sa.func.count(s.c.seq)).where(s.c.seq > integer("seq"))
     )
     """Count the rows past the position `:seq`."""
@@ -201,7 +142,7 @@ class IdStatements:
         looked up in the index, once for each group.
         """
         within = self.c.id >= string("first"), self.c.id < string("end"), self.is_live
-        if self.database.is_distributed:  # which takes no recursion
+        if not self.database.takes_subqueries:  # which takes no recursion
             least: Any = sa.func.min(self.c.id)
             ends = sa.select(least).where(*within).group_by(_after_group(self.c.id))
             return ends.order_by(least).limit(integer("limit")).offset(ZERO)
@@ -214,7 +155,7 @@ class IdStatements:
         chosen = sa.select(found.c.id).where(found.c.id.is_not(None))
         return chosen.limit(integer("limit")).offset(ZERO)
 
-    expired: Statement = Statement(lambda s: s.some_expired(s.c.id))
+    expired = Statement(lambda s: s.some_expired(s.c.id))
     """Select the ids of expired rows, `:limit` at most, the first expired first."""
 
     def select(self, *columns: sa.ColumnElement[Any]) -> Any:
@@ -235,15 +176,11 @@ class IdStatements:
 
     # -- inserting and upserting ------------------------------------------------------------------
 
-    put: Statement = Statement(lambda s: s.or_update(s.row()).returning(s.c.version))
+    put = Statement(lambda s: s.or_update(s.row()).returning(s.c.version))
     """Upsert `:id`; returns the version, or nothing where an expired row is in the way."""
-    put_batch: Statement = Statement(
-        lambda s: s.or_update(s.lists() if s.database.takes_lists else s.row())
-    )
+    put_batch = Statement(lambda s: s.or_update(s.lists() if s.database.takes_lists else s.row()))
     """Upsert each `:id` and `:body`, in their order; returns nothing."""
-    put_lists: Statement = Statement(
-        lambda s: s.or_update(s.lists()).returning(s.c.id, s.c.version)
-    )
+    put_lists = Statement(lambda s: s.or_update(s.lists()).returning(s.c.id, s.c.version))
     """Upsert the lists `:id` and `:body`; returns id and version of those where no expired row is in the way."""
 
     @Statement
@@ -259,11 +196,11 @@ class IdStatements:
         insert = self._from_lists(rows, self._new_values(), none_expired)
         return self.or_update(insert).returning(self.c.id, self.c.version)
 
-    insert: Statement = Statement(lambda s: s.or_nothing(s.row()).returning(s.c.version))
+    insert = Statement(lambda s: s.or_nothing(s.row()).returning(s.c.version))
     """Insert `:id` where it is absent; returns the version, or nothing."""
-    insert_batch: Statement = Statement(lambda s: s.or_nothing(s.row()))
+    insert_batch = Statement(lambda s: s.or_nothing(s.row()))
     """Insert each `:id` and `:body` where it is absent; returns nothing."""
-    insert_lists: Statement = Statement(lambda s: s.or_nothing(s.lists()).returning(s.c.id))
+    insert_lists = Statement(lambda s: s.or_nothing(s.lists()).returning(s.c.id))
     """Insert the lists `:id` and `:body`; returns the ids of those that were absent."""
 
     def _compile_insert_if_exists(self, other: sa.Table) -> str:
@@ -334,15 +271,13 @@ class IdStatements:
 
     # -- updating ---------------------------------------------------------------------------------
 
-    replace: Statement = Statement(
+    replace = Statement(
         lambda s: s.rewritten(expires_at=integer("expires"), ttl=integer("ttl")).returning(
             s.c.version
         )
     )
     """Write `:body`, `:expires` and `:ttl` where `:id` has the version `:expected`; returns the version."""
-    rewrite: Statement = Statement(
-        lambda s: s.rewritten(**s.slides(integer("now"))).where(s.is_same)
-    )
+    rewrite = Statement(lambda s: s.rewritten(**s.slides(integer("now"))).where(s.is_same))
     """Write `:body` where `:id` has the version `:expected` and `:created`; the time to live stays, or begins again where
     the collection is sliding.
     """
@@ -393,13 +328,11 @@ class IdStatements:
 
     # -- time to live -----------------------------------------------------------------------------
 
-    touch_many: Statement = Statement(
+    touch_many = Statement(
         lambda s: s.live(s.update(s.in_ids), ttl=_TTL, expires_at=integer("now") + _TTL)
     )
     """Let `:ids` live from `:now` for `:ttl`."""
-    persist: Statement = Statement(
-        lambda s: s.live(s.update(s.is_id), ttl=sa.null(), expires_at=sa.null())
-    )
+    persist = Statement(lambda s: s.live(s.update(s.is_id), ttl=sa.null(), expires_at=sa.null()))
     """Let `:id` never expire."""
 
     @Statement
@@ -411,7 +344,9 @@ class IdStatements:
 
     @Statement
     def slide(self) -> Any:
-        """Let `:id` live from `:now` for `:ttl`, which is that of its session, but no longer than its own."""
+        """Let `:id` live from `:now` for `:ttl`, the time to live of the session, but no longer than the document's
+        `ttl`.
+        """
         c, until = self.c, integer("now") + _TTL
         ends: Any = sa.type_coerce(c.updated_at, sa.BigInteger) + c.ttl
         own: Any = sa.case((c.expires_at > ends, c.expires_at), else_=ends)  # later after a touch
@@ -427,26 +362,22 @@ class IdStatements:
 
     # -- deleting: each but `remove` and `remove_many` returns `deleted_columns` -----------------------
 
-    remove: Statement = Statement(lambda s: sa.delete(s.table).where(s.is_id, s.is_live))
+    remove = Statement(lambda s: sa.delete(s.table).where(s.is_id, s.is_live))
     """Delete `:id`."""
-    remove_returning: Statement = Statement(lambda s: s.deleted(s.is_id, s.is_live))
+    remove_returning = Statement(lambda s: s.deleted(s.is_id, s.is_live))
     """Delete `:id`."""
-    remove_version: Statement = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_live))
+    remove_version = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_live))
     """Delete `:id` where it has the version `:expected`."""
-    remove_document: Statement = Statement(
-        lambda s: s.deleted(s.is_id, s.is_version, s.is_same, s.is_live)
-    )
+    remove_document = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_same, s.is_live))
     """Delete `:id` where it has the version `:expected` and `:created`."""
-    remove_many: Statement = Statement(lambda s: sa.delete(s.table).where(s.in_ids, s.is_live))
+    remove_many = Statement(lambda s: sa.delete(s.table).where(s.in_ids, s.is_live))
     """Delete `:ids`."""
-    remove_many_returning: Statement = Statement(lambda s: s.deleted(s.in_ids, s.is_live))
+    remove_many_returning = Statement(lambda s: s.deleted(s.in_ids, s.is_live))
     """Delete `:ids`."""
-    purge: Statement = Statement(lambda s: s.deleted(s.in_ids, s.is_expired))
+    purge = Statement(lambda s: s.deleted(s.in_ids, s.is_expired))
     """Delete those of `:ids` that have expired."""
 
-    remove_after: Statement = Statement(
-        lambda s: sa.delete(s.table).where(s.c.seq > integer("seq"))
-    )
+    remove_after = Statement(lambda s: sa.delete(s.table).where(s.c.seq > integer("seq")))
     """Delete the rows past the position `:seq`."""
 
     @Statement
@@ -477,85 +408,3 @@ def _time(insert: Any) -> sa.ColumnElement[Any]:
     """Return the time at which a row is inserted, where it is in conflict with another."""
     time: sa.ColumnElement[Any] = sa.type_coerce(insert.excluded.updated_at, sa.BigInteger)
     return time
-
-
-class FeedStatements:
-    """The statements of one collection's recorded changes."""
-
-    feed: Feed
-    database: Database
-    table: sa.Table
-    c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
-    counted: int
-
-    def __init__(self, feed: Feed, names: Names, database: Database) -> None:
-        self.feed, self.database = feed, database
-        self.table = feed_table(feed.physical, names, database)
-        self.c = self.table.c
-        self.counted = random.randrange(COUNT_START)
-        """Changes since the last pruning, about."""
-
-    create: Statement = Statement(lambda s: sa.schema.CreateTable(s.table))
-    """Create the table."""
-    drop: Statement = Statement(lambda s: sa.schema.DropTable(s.table, if_exists=True))
-    """Drop it."""
-    last: Statement = Statement(lambda s: sa.select(sa.func.max(s.c.seq)))
-    """Select the position of the last change, or null."""
-    first: Statement = Statement(
-        lambda s: sa.select(s.c.seq, s.c.kind).order_by(s.c.seq).limit(ONE).offset(ZERO)
-    )
-    """Select position and kind of the first row."""
-    over_limit: Statement = Statement(
-        lambda s: sa.select(s.c.seq).order_by(s.c.seq.desc()).limit(ONE).offset(integer("kept"))
-    )
-    """Select the position of the last change past the limit of `:kept`."""
-    delete: Statement = Statement(lambda s: sa.delete(s.table).where(s.c.seq < integer("seq")))
-    """Delete the changes before `:seq`."""
-
-    @Statement
-    def append(self) -> Any:
-        """Record each change: `:kind`, `:id`, `:version`, `:time`, `:before` and `:after`."""
-        if self.database.takes_lists:
-            given = listed(**_CHANGE)
-            chosen = sa.select(*_recorded(given.c).values()).order_by(given.c.position)
-            return sa.insert(self.table).from_select(list(_CHANGE), chosen)
-        parameters = {name: sa.bindparam(name, type_=kind) for name, kind in _CHANGE.items()}
-        return sa.insert(self.table).values(**_recorded(parameters))
-
-    @Statement
-    def after(self) -> Any:
-        """Select the changes past the position `:seq`, `:limit` at most, and the pruned row."""
-        c = self.c
-        untyped = [sa.type_coerce(each, sa.types.NULLTYPE) for each in (c.before, c.after)]
-        bodies = [BodyText(each, sa.Text()) for each in untyped]
-        chosen = sa.select(c.seq, c.kind, c.id, c.version, c.time, *bodies)
-        limited = chosen.where(c.seq > integer("seq")).order_by(c.seq)
-        return limited.limit(integer("limit")).offset(ZERO)
-
-    @Statement
-    def lock_first(self) -> Any:
-        """Lock the first row, unless another has locked or just deleted it."""
-        first = sa.select(sa.func.min(self.c.seq)).scalar_subquery()
-        return sa.select(self.c.seq).where(self.c.seq == first).with_for_update(skip_locked=True)
-
-    @Statement
-    def older_than(self) -> Any:
-        """Select the position up to which all changes are from before `:since`, or null."""
-        seq, time = self.c.seq, sa.type_coerce(self.c.time, sa.BigInteger)
-        young = sa.select(seq).where(time >= integer("since")).order_by(seq)
-        first = young.limit(ONE).offset(ZERO).scalar_subquery()
-        end = sa.func.coalesce(first, sa.literal_column(str(2**62)))
-        return sa.select(sa.func.max(seq)).where(seq < end)
-
-    @Statement
-    def mark_pruned(self) -> Any:
-        """Mark the change at `:seq` as the pruned row."""
-        update = sa.update(self.table).where(self.c.seq == integer("seq"))
-        kind: Any = sa.literal_column(f"'{PRUNED}'")
-        return update.values(kind=kind, before=sa.null(), after=sa.null())
-
-
-def _recorded(given: Any) -> dict[str, Any]:
-    """Return the columns of a change."""
-    bodies = {name: BodyFromText(given[name]) for name in ("before", "after")}
-    return {name: bodies.get(name, given[name]) for name in _CHANGE}

@@ -1,8 +1,8 @@
 """The statements of the catalogue, and those that create and drop the tables and indexes of collections.
 
-An index is several of the database's: one over the fields' `SortPart`s, which serves equality, ranges and orders, and
-for each prefix of a field's path a small one of the documents that have an array there. The columns do not see into
-arrays; the array guard reads the small ones, and costs next to nothing where they are empty.
+An index consists of several database indexes: an index over the fields' `SortPart`s for equality, ranges and orders,
+and a small index of the documents with an array at a prefix of a field's path, for each prefix. The columns do not
+see into arrays; the array guard reads the small ones, and costs next to nothing where they are empty.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import sqlalchemy as sa
 
 from ..options import CollectionOptions, Feed, Names
 from ..query.index import Index
-from .by_id import TEMPLATE, FeedStatements, Statement, compiled, on_table
 from .clauses import metadata_column, partial_condition
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, SortPart, TypeAt
+from .feed import FeedStatements
 from .schema import (
     catalogue_table,
     checksums_table,
@@ -27,6 +27,7 @@ from .schema import (
     revision_table,
 )
 from .select import Statements
+from .statement import TEMPLATE, Statement, compiled, on_table
 from .versions import has_other_version
 
 NAMES_CACHED: Final = 16
@@ -49,33 +50,27 @@ class CatalogueStatements:
         self.c = self.catalogue.c
         self.is_named = self.c.name == _text("name")
 
-    has_table: Statement = Statement(lambda s: s.database.ddl.has_table)
+    has_table = Statement(lambda s: s.database.ddl.has_table)
     """Select a row if there is a table `:reference`."""
-    revision: Statement = Statement(lambda s: sa.select(s.revisions.c.version_num))
+    revision = Statement(lambda s: sa.select(s.revisions.c.version_num))
     """Select the schema's revision."""
-    stamp: Statement = Statement(
-        lambda s: sa.insert(s.revisions).values(version_num=_text("revision"))
-    )
+    stamp = Statement(lambda s: sa.insert(s.revisions).values(version_num=_text("revision")))
     """Record the revision `:revision`."""
-    resolve: Statement = Statement(
-        lambda s: sa.select(s.c.table_name, s.c.options).where(s.is_named)
-    )
+    resolve = Statement(lambda s: sa.select(s.c.table_name, s.c.options).where(s.is_named))
     """Select the table and the options of the collection `:name`."""
-    tables: Statement = Statement(lambda s: sa.select(s.c.table_name).order_by(s.c.name))
+    tables = Statement(lambda s: sa.select(s.c.table_name).order_by(s.c.name))
     """Select the table of every collection, by name; every revision of the schema has them."""
-    listing: Statement = Statement(
+    listing = Statement(
         lambda s: sa.select(s.c.name, s.c.table_name, s.c.created_at, s.c.options).order_by(
             s.c.name
         )
     )
     """Select name, table, time and options of every collection, by name."""
-    create_checksums: Statement = Statement(
-        lambda s: sa.schema.CreateTable(s.checksums, if_not_exists=True)
-    )
+    create_checksums = Statement(lambda s: sa.schema.CreateTable(s.checksums, if_not_exists=True))
     """Create the table of checksums, unless it is there."""
-    clear_checksums: Statement = Statement(lambda s: sa.delete(s.checksums))
+    clear_checksums = Statement(lambda s: sa.delete(s.checksums))
     """Delete the checksums."""
-    insert_checksum: Statement = Statement(
+    insert_checksum = Statement(
         lambda s: sa.insert(s.checksums).values(
             name=_text("name"),
             entry=_text("entry"),
@@ -84,9 +79,9 @@ class CatalogueStatements:
         )
     )
     """Insert the checksums of the collection `:name`."""
-    select_checksums: Statement = Statement(lambda s: sa.select(s.checksums))
+    select_checksums = Statement(lambda s: sa.select(s.checksums))
     """Select the checksums."""
-    set_table: Statement = Statement(
+    set_table = Statement(
         lambda s: (
             sa.update(s.catalogue)
             .where(s.c.number == integer("number"))
@@ -94,13 +89,11 @@ class CatalogueStatements:
         )
     )
     """Set the table of the collection `:number`."""
-    lock: Statement = Statement(
-        lambda s: sa.update(s.catalogue).where(s.is_named).values(options=s.c.options)
-    )
+    lock = Statement(lambda s: sa.update(s.catalogue).where(s.is_named).values(options=s.c.options))
     """Lock the entry of `:name` against changes until the transaction ends."""
-    hold: Statement = Statement(lambda s: sa.select(s.c.number).where(s.is_named).with_for_update())
+    hold = Statement(lambda s: sa.select(s.c.number).where(s.is_named).with_for_update())
     """Lock the entry of `:name` against other `hold`s, until the transaction ends."""
-    set_options: Statement = Statement(
+    set_options = Statement(
         lambda s: sa.update(s.catalogue).where(s.is_named).values(options=_text("options"))
     )
     """Set the options of `:name`."""
@@ -140,20 +133,29 @@ class CatalogueStatements:
 
     def create_all(self) -> Sequence[str]:
         """Create the store's own tables."""
-        tables, ddl = (self.catalogue, self.revisions), self.database.ddl
-        schema = ddl.create_schema(self.names.schema) if self.names.schema else ()
+        tables, place = (self.catalogue, self.revisions), self.database.placement.place
         creating = [compiled(sa.schema.CreateTable(each), self.database) for each in tables]
-        return [*schema, *creating, *(sql for each in tables for sql in ddl.place(each))]
+        return [*self.create_schema(), *creating, *(sql for each in tables for sql in place(each))]
+
+    def create_schema(self) -> Sequence[str]:
+        """Create the schema of the tables, unless it exists or is the connection's own."""
+        if not self.names.schema:
+            return ()
+        database = self.database
+        return [
+            *database.placement.schema_settings,
+            *database.ddl.create_schema(self.names.schema),
+        ]
 
     def create_table(self, table: str, *, distributed: bool = False) -> Sequence[str]:
         """Create a collection's table."""
         database = self.dialect_of(distributed=distributed)
         named = self._table(table)
-        return [on_table(_creating(database), named, database), *database.ddl.place(named)]
+        return [on_table(_creating(database), named, database), *database.placement.place(named)]
 
     def dialect_of(self, *, distributed: bool) -> Database:
         """Return the dialect of the statements of a collection."""
-        found = self.database.distributed if distributed else self.database
+        found = self.database.placement.distributed if distributed else self.database
         assert found is not None
         return found
 

@@ -5,9 +5,9 @@ which is right where no array is on the path: MongoDB tests the elements of an a
 value for a document. A statement in the indexed form carries an *array guard* (`select`), which reports whether a
 matching document has an array there. What SQL cannot express is left to the matcher.
 
-A field is ordered by a few columns that are never null (`Ordering.parts`): its rank, and its value as the database
-compares it. So a position in an order is a row of values. They order scalars exactly; `Ordering.is_unorderable` knows
-the values that they do not. `Order.prefixes` are the positions at which the array guard must look for an array.
+A field is ordered by a few columns that are never null (`Ordering.parts`): the rank, and the value as the database
+compares values. So a position in an order is a row of values. They order scalars exactly; `Ordering.is_unorderable`
+knows the values that they do not. `Order.prefixes` are the positions at which the array guard must look for an array.
 """
 
 from __future__ import annotations
@@ -295,7 +295,7 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]]] = {
 
 
 def _numbered(shape: Condition) -> Condition:
-    """Return the shape with its slots numbered, so that each part of it knows the positions of its values."""
+    """Return the shape with numbered slots: each part knows the positions of its values."""
     numbers = count()
     return with_sql(shape, lambda _: (str(next(numbers)),))
 
@@ -425,8 +425,8 @@ def any_array(body: Any, prefixes: Iterable[Keys]) -> sa.ColumnElement[bool]:
 
 
 def partial_condition(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
-    """Return the condition of a partial index. It holds documents with an array on the path of one of its fields,
-    whatever the array holds; a unique one never holds them.
+    """Return the condition of a partial index. The index holds documents with an array on the path of a field,
+    whatever the array holds; a unique index never holds such documents.
     """
     body, limits = table.c.body, []
     for field in partial_conditions(index.where):

@@ -88,20 +88,6 @@ class ListOf(_Element):
         self.parameter, self.texts = name, texts
 
 
-class TableSize(_Element):
-    """The bytes of a table and its indexes on disk."""
-
-    table: sa.Table
-    is_sharded: bool
-    is_distributed: bool
-
-    type: sa.types.TypeEngine[Any] = sa.BigInteger()
-
-    def __init__(self, table: sa.Table, *, is_sharded: bool, is_distributed: bool) -> None:
-        super().__init__()
-        self.table, self.is_sharded, self.is_distributed = table, is_sharded, is_distributed
-
-
 class SortPart(_Element):
     """A column by which a field of the body is ordered: one of `Ordering.parts`, never null."""
 

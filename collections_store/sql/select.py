@@ -1,7 +1,7 @@
 """Statements over filters and sorts, compiled once per shape.
 
-`Statements` are those of one collection's table. A filter's statement is cached under the filter's shape, so that
-filters that differ in their values share one; the caches are bounded.
+`Statements` are those of one collection's table. A statement is cached under the filter's shape: filters with
+different values share a statement. The caches are bounded.
 
 The array guard: a statement in the indexed form reports in its first column whether a *matching* document has an array
 where the form expects none. If so, its result is discarded and another statement, right for every document, is run.
@@ -32,19 +32,11 @@ from ..query.index import (
     plan_order,
 )
 from ..query.sort import NATURAL, Sort
-from .by_id import (
-    ONE,
-    TEMPLATE,
-    ZERO,
-    FeedStatements,
-    IdStatements,
-    Statement,
-    compiled,
-    on_table,
-)
+from .by_id import IdStatements
 from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
-from .elements import ArrayAt, IsNot, Keys, TableSize, ValueText
+from .elements import ArrayAt, IsNot, Keys, ValueText
+from .feed import FeedStatements
 from .schema import (
     body_text,
     deleted_columns,
@@ -53,6 +45,7 @@ from .schema import (
     integer,
     is_expired,
 )
+from .statement import ONE, TEMPLATE, ZERO, Statement, compiled, on_table
 from .versions import VersionStatements
 
 P = ParamSpec("P")
@@ -236,7 +229,7 @@ class Statements:
     def count(self, shape: Condition, implied: Implied, *, indexed: bool = True) -> Query:
         """Count rows."""
         where = self._where(shape, implied, indexed)
-        if self.database.is_distributed:
+        if not self.database.takes_subqueries:
             counted = sa.select(sa.func.count()).select_from(self.table).where(*where.clauses)
             return self._apart(counted, where, shape, where.prefixes)
         number, guard = self._number(where), self._array_guard(shape, where.prefixes)
@@ -324,14 +317,10 @@ class Statements:
         prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys)[:-1])
         return self._guarded(shape, where, statement, prefixes)
 
-    statistics: Statement = Statement(
+    statistics = Statement(
         lambda s: sa.select(
             s._number(s._conditions.where(EVERYTHING)),
-            TableSize(
-                s.table,
-                is_sharded=s.database.is_sharded,
-                is_distributed=s.database.is_distributed,
-            ),
+            sa.literal_column(s.database.placement.size(s.table), sa.BigInteger),
         )
     )
     """Select the number of documents and the bytes on disk."""
@@ -428,7 +417,7 @@ class Statements:
         An outer join of the guard's one row keeps the rows on its right in their order. SQLite copies the rows of such a
         join, and keeps their order in a UNION ALL too.
         """
-        if self.database.is_distributed:
+        if not self.database.takes_subqueries:
             return self._apart(statement, where, shape, where.prefixes | prefixes)
         guard = self._array_guard(shape, where.prefixes | prefixes)
         if guard is None:
@@ -446,11 +435,13 @@ class Statements:
         return Query(self._sql(both), bindings, where.residual, guard="column")
 
     def _number(self, where: Where) -> sa.ColumnElement[int]:
-        """Return the number of documents: all rows, which SQLite counts in an index without reading them, less those
-        that have expired, which the index of expiry times has.
+        """Return the number of documents: all rows less the expired rows. SQLite counts both in indexes, without
+        reading rows.
         """
         rows = sa.select(sa.func.count()).select_from(self.table)
-        if self.database.is_distributed or (where.tests and not self.database.counts_in_index):
+        if not self.database.takes_subqueries or (
+            where.tests and not self.database.counts_in_index
+        ):
             return rows.where(*where.clauses).scalar_subquery()
         expired: sa.Select[Any] = sa.select(self.table.c.seq).where(is_expired(self.table))
         expired = expired.correlate(None)
@@ -462,8 +453,8 @@ class Statements:
     def _apart(
         self, statement: sa.Select[Any], where: Where, shape: Condition, prefixes: Prefixes
     ) -> Query:
-        """Return a statement whose array guard, if there are any prefixes, is another one: in a subquery, the guard would
-        be executed on all servers, and its result sent to them again, before the rest (measured: 12 ms, not 3).
+        """Return a statement with a separate array guard for the prefixes. In a subquery, all servers would execute
+        the guard and receive the result before the rest (measured: 12 ms, not 3).
         """
         query = self._query(statement, where)
         if not prefixes:
@@ -473,7 +464,7 @@ class Statements:
     def _arrays(self, shape: Condition, prefixes: Iterable[Keys]) -> Query:
         """Select whether a matching row has an array at one of the positions; no row: none has."""
         where = self._conditions.where(shape)
-        if self.database.is_distributed:
+        if not self.database.takes_subqueries:
             some = sa.select(ONE).select_from(self.table)
             some = some.where(any_array(self.table.c.body, prefixes), *where.clauses)
             return self._query(some.limit(ONE).offset(ZERO), where)

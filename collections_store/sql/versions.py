@@ -11,16 +11,17 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..document import SCHEMA_VERSION
-from .by_id import ONE, ZERO, Statement
 from .dialects.protocols import Database
 from .elements import ValueText
 from .schema import document_columns, integer, is_live
+from .statement import ONE, ZERO, Statement
 
 
 def has_other_version(table: sa.Table, version: int) -> sa.ColumnElement[bool]:
-    """Return the condition of the documents that do not have a schema version. It is the condition of the index: a
-    planner uses that only if a query repeats it with its literals. It is an equality, since PostgreSQL expects that few
-    rows pass one; of an inequality it expects nearly all to pass, and reads the table.
+    """Return the condition of the documents that do not have a schema version. The index has the same condition: a
+    planner uses the index only if a query repeats the condition with its literals. PostgreSQL expects few rows to
+    pass an equality, but nearly all rows to pass an inequality: for an inequality, PostgreSQL would read the whole
+    table.
     """
     stored = ValueText(table.c.body, (SCHEMA_VERSION,))
     has_it: sa.ColumnElement[bool] = stored == sa.literal_column(f"'{version:d}'")
@@ -46,15 +47,15 @@ class VersionStatements:
         """
         found = ValueText(self.table.c.body, (SCHEMA_VERSION,)).label("found")
         rows = sa.select(self.table.c.id, found).where(*self.where)
-        if self.database.is_distributed:
+        if not self.database.takes_subqueries:
             # The coordinator would read the whole CTE. The index has this order.
             return rows.order_by(self.table.c.seq).limit(ONE).offset(ZERO)
         others = rows.cte("others").prefix_with("MATERIALIZED")
         return sa.select(others.c.id, others.c.found).limit(ONE).offset(ZERO)
 
-    count: Statement = Statement(lambda s: sa.select(sa.func.count(s.table.c.seq)).where(*s.where))
+    count = Statement(lambda s: sa.select(sa.func.count(s.table.c.seq)).where(*s.where))
     """Count the documents with other versions."""
-    some: Statement = Statement(
+    some = Statement(
         lambda s: (
             sa.select(s.table.c.seq, *document_columns(s.table))
             .where(*s.where, s.table.c.seq > integer("seq"))

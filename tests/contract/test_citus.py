@@ -26,7 +26,7 @@ from collections_store import (
     Store,
     migrate,
 )
-from collections_store.sql.dialects.postgresql.citus import CitusErrors, SchemaDDL
+from collections_store.sql.dialects.postgresql.citus import CitusErrors, SchemaPlacement
 
 URL = os.environ.get(CITUS_VARIABLE, "")
 needs_citus = pytest.mark.skipif(not URL, reason=f"{CITUS_VARIABLE} is not set")
@@ -71,9 +71,9 @@ def test_sharding_needs_citus_and_creates_nothing(postgres_backend: Backend) -> 
 
 
 def test_older_versions_of_citus_are_refused() -> None:
-    problem = SchemaDDL().sharding_problem("agents", "11.3-1", None)
+    problem = SchemaPlacement().problem("agents", "11.3-1", None)
     assert problem == "Citus 12 or newer distributes tables, got 11.3-1"
-    assert SchemaDDL().sharding_problem("agents", "12.0-1", None) is None
+    assert SchemaPlacement().problem("agents", "12.0-1", None) is None
 
 
 def test_a_distributed_collection_needs_a_cluster(open_store: Any) -> None:

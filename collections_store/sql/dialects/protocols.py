@@ -69,7 +69,7 @@ class UniqueViolated(DatabaseError):
 
 
 def inner_tests(node: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Condition | Test]]:
-    """Yield each test of a condition, those that contain it first, behind the keys of all paths to it; and metadata."""
+    """Yield each test of a condition, outer tests first, with the keys of all paths to the test; and metadata."""
     inner: tuple[Any, ...] = ()
     match node:
         case Field(path, test):
@@ -281,7 +281,7 @@ class Transactions(Protocol):
         """Return the state of the transaction of a driver's connection."""
 
     def waits_remotely(self, sql: str) -> bool:
-        """Return whether a statement may wait for locks of a server behind the one that a sharded store is connected to."""
+        """Return whether a statement may wait for locks of a server behind the connected one."""
         return False
 
     def lock_schema(self, table: sa.Table) -> str | None:
@@ -368,11 +368,6 @@ class DDL(Protocol):
     jsonb_probe: str | None = None
     """The query for the version of a database that may lack JSONB; None: none lacks it."""
 
-    sharding_probe: str = ""
-    """The query for the `sharding` of the tables in `:schema`, null is the default one, and whether there is the table
-    `:catalogue`; no row: there is no such schema.
-    """
-
     def reference(self, table: sa.Table) -> str:
         """Return the table's name as `has_table` takes it."""
 
@@ -382,20 +377,6 @@ class DDL(Protocol):
     def jsonb_problem(self, version: str) -> str | None:
         """Return why this version has no JSONB; None: it has."""
         return None
-
-    def distributes(self, version: str | None) -> bool:
-        """Return whether what has this version, `Connections.probe` returns it, distributes schemas."""
-        return False
-
-    def sharding_problem(
-        self, schema: str | None, version: str | None, found: tuple[str | None, bool] | None
-    ) -> str | None:
-        """Return why a store cannot use a schema, of which `sharding_probe` found this row; None: it can."""
-        return None
-
-    def place(self, table: sa.Table) -> Sequence[str]:
-        """Return the statements that give a new table its servers."""
-        return ()
 
     def create_schema(self, name: str) -> Sequence[str]:
         """Return the statements that create a schema, unless it exists."""
@@ -412,6 +393,36 @@ class DDL(Protocol):
     def drop_array_index(self, physical: str) -> Sequence[str]:
         """Return the statements that drop it."""
         return ()
+
+
+class Placement(Protocol):
+    """The servers of tables, which a cluster shares. The defaults are those of a database on one server."""
+
+    probe: str = ""
+    """The query for the `sharding` of the tables in `:schema`, null for one server, and whether the table `:catalogue`
+    exists; no row: the schema does not exist.
+    """
+    schema_settings: Sequence[str] = ()
+    """The statements that prepare the creation of a schema."""
+    distributed: Database | None = None
+    """The dialect of distributed collections; None: the database has none."""
+
+    def distributes(self, version: str | None) -> bool:
+        """Return whether an extension of this version, from `Connections.probe`, distributes schemas."""
+        return False
+
+    def problem(
+        self, schema: str | None, version: str | None, found: tuple[str | None, bool] | None
+    ) -> str | None:
+        """Return why a store cannot use a schema for which `probe` found this row; None: a store can."""
+        return None
+
+    def place(self, table: sa.Table) -> Sequence[str]:
+        """Return the statements that give a new table its servers."""
+        return ()
+
+    def size(self, table: sa.Table) -> str:
+        """Return the expression for the bytes of a table and its indexes on disk."""
 
 
 class Filters(Protocol):
@@ -451,6 +462,7 @@ class Database:
     errors: Errors
     compiler: StatementCompiler
     ddl: DDL
+    placement: Placement
     filters: Filters
     ordering: Ordering
     indexed_form: IndexedForm[Any]
@@ -475,14 +487,12 @@ class Database:
     """A row of an index ends in the natural order without naming it."""
     counts_in_index: bool = False
     """Counting the entries of indexes, those of expired documents too, is faster than reading the rows."""
-    is_sharded: bool = False
-    """Tables are on other servers than the one that a store is connected to, and may be on several."""
-    is_distributed: bool = False
-    """The rows of a collection are on several servers, each of which has a snapshot of its own within a transaction. A
-    statement over several of them locks no rows it selects, and has no subquery over other rows.
+    is_remote: bool = False
+    """Statements run on other servers than the connected one, and on several of them."""
+    takes_subqueries: bool = True
+    """A statement may have subqueries over other rows, and lock the rows that it selects. False where the rows of a table are
+    on several servers, each of which has its own snapshot within a transaction.
     """
-    distributed: Database | None = None
-    """The dialect of distributed collections; None: there are none."""
     orders_union_all: bool = False
     """UNION ALL returns the rows of its first part, then those of its second part in their order."""
 

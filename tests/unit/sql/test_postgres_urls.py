@@ -75,8 +75,8 @@ def test_the_sharding_is_an_option_and_a_parameter() -> None:
     url = "postgresql://h/db?sharding=schema"
     store = Store(url, schema="agents")
     assert store.core.options.sharding == "schema"
-    assert store.core.database.is_sharded
-    assert not Store("postgresql://h/db", schema="agents").core.database.is_sharded
+    assert store.core.database.is_remote
+    assert not Store("postgresql://h/db", schema="agents").core.database.is_remote
     with pytest.raises(InvalidOption, match="sharding: must be None or 'schema' or"):
         Store("postgresql://h/db?sharding=rows", schema="agents")
     for schema in (None, "public"):

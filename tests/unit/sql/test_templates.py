@@ -7,11 +7,12 @@ import sqlalchemy as sa
 
 from collections_store import Filter, Index, Sort
 from collections_store.options import CollectionOptions, Feed, Names
-from collections_store.sql.by_id import TEMPLATE, IdStatements, Statement
+from collections_store.sql.by_id import IdStatements
 from collections_store.sql.dialects import named
 from collections_store.sql.dialects.protocols import Database
 from collections_store.sql.schema import documents_table
 from collections_store.sql.select import Statements
+from collections_store.sql.statement import TEMPLATE, Statement
 
 OPTIONS = (
     CollectionOptions(),

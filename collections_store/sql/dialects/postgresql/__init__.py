@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..protocols import Database
-from .compiler import PostgresCompiler, PostgresDDL
+from .compiler import PostgresCompiler, PostgresDDL, PostgresPlacement
 from .connections import (
     PostgresBackups,
     PostgresConnections,
@@ -34,6 +34,7 @@ DATABASE: Final = Database(
     errors=PostgresErrors(),
     compiler=PostgresCompiler(),
     ddl=PostgresDDL(),
+    placement=PostgresPlacement(),
     filters=PostgresFilters(),
     ordering=PostgresOrdering(),
     indexed_form=PostgresIndexedForm(),

@@ -1,19 +1,20 @@
 """PostgreSQL with Citus: what differs from one server.
 
-`SCHEMAS`: the tables of a schema are on one worker, those of other schemas on others. The coordinator sends each statement
-to the worker as it is, and passes on what that returns.
+`SCHEMAS`: all tables of a schema are on one worker; each schema may have a different worker. The coordinator sends
+each statement to the worker as it is, and passes on what that returns.
 
-`COLLECTIONS`: the store's tables are on the coordinator, those of collections too unless they are `DISTRIBUTED`: these have
-a part of the rows, called shard, for each range of the ids' hashes, on all workers. The coordinator sends a statement
-over one id to one shard, others to all of them, and merges what they return. Citus manages the tables on the coordinator
-too: only then is a transaction over both kinds, or over documents and recorded changes, atomic (two-phase commit).
+`COLLECTIONS`: the store's tables are on the coordinator, those of collections too unless they are `DISTRIBUTED`:
+these have a part of the rows, called shard, for each range of the ids' hashes, on all workers. The coordinator sends
+a statement over one id to one shard, any other statement to all shards, and merges the results. Citus manages the
+tables on the coordinator too: only then is a transaction over both kinds, or over documents and recorded changes,
+atomic (two-phase commit).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -21,8 +22,17 @@ from ....errors import CollectionsStoreError, DatabaseError, DatabaseUnavailable
 from ....options import Options
 from ....query.conditions import And, Condition, Field, Not, OneOf, Or
 from ....query.filter import leaves
+from ..protocols import Database
 from . import DATABASE as POSTGRESQL
-from .compiler import OLDEST_CITUS, PostgresDDL, regclass, table_name
+from .compiler import (
+    OLDEST_CITUS,
+    PostgresCompiler,
+    PostgresDDL,
+    PostgresPlacement,
+    regclass,
+    steps_below,
+    table_name,
+)
 from .connections import (
     PostgresConnections,
     PostgresErrors,
@@ -32,6 +42,7 @@ from .connections import (
 from .filters import PostgresFilters, is_composite
 
 _NO_KEYS: Final = "citus.enable_local_reference_table_foreign_keys = off"
+_SHARD_NAMES: Final = ("Index Name", "Relation Name")
 _WORKER_LOST: Final = (
     "server closed the connection unexpectedly",
     "failure on connection marked as essential",
@@ -118,12 +129,29 @@ class DistributedFilters(PostgresFilters):
         return condition
 
 
-class CitusDDL(PostgresDDL):
-    """The base class of tables that a cluster has."""
+class CitusCompiler(PostgresCompiler):
+    """Plans: Citus shows the worker's plan, of one shard, below the steps of the coordinator."""
+
+    def root(self, plan: Any) -> Any:
+        for _, step in steps_below(plan, 0):
+            if "Distributed Query" in step:
+                task, *_ = step["Distributed Query"]["Job"]["Tasks"]
+                return _without_shard(task["Remote Plan"][0][0]["Plan"])
+        return plan
+
+
+def _without_shard(step: Any) -> Any:
+    """Return a step with the names of its table and index without the shard's number at their ends."""
+    names = {name: step[name].rpartition("_")[0] for name in _SHARD_NAMES if name in step}
+    return {**step, **names, "Plans": list(map(_without_shard, step.get("Plans", ())))}
+
+
+class CitusPlacement(PostgresPlacement):
+    """The base class of the placements in a cluster."""
 
     sharding: str
 
-    def sharding_problem(
+    def problem(
         self, schema: str | None, version: str | None, found: tuple[str | None, bool] | None
     ) -> str | None:
         if version is None:
@@ -134,18 +162,24 @@ class CitusDDL(PostgresDDL):
         if sharding == self.sharding:
             return None
         if sharding is not None:
-            return super().sharding_problem(schema, version, found)
+            return super().problem(schema, version, found)
         return self.problem_of_existing(schema, has_tables=has_tables)
 
     def problem_of_existing(self, schema: str | None, *, has_tables: bool) -> str | None:
         """Return why a schema cannot be used that is not sharded; None: it can."""
         raise NotImplementedError
 
+    def size(self, table: sa.Table) -> str:
+        """The table of the coordinator is empty: a row of the worker's table names that table."""
+        size = f"SELECT pg_total_relation_size(tableoid) FROM {table_name(table)} LIMIT 1"
+        return f"coalesce(({size}), 0)"
 
-class SchemaDDL(CitusDDL):
+
+class SchemaPlacement(CitusPlacement):
     """Schemas that are distributed when they are created."""
 
     sharding = "schema"
+    schema_settings = ("SET LOCAL citus.enable_schema_based_sharding = on",)
 
     def problem_of_existing(self, schema: str | None, *, has_tables: bool) -> str:
         return (
@@ -153,15 +187,15 @@ class SchemaDDL(CitusDDL):
             f"SELECT citus_schema_distribute('{schema}')"
         )
 
-    def create_schema(self, name: str) -> Sequence[str]:
-        enabled = "SET LOCAL citus.enable_schema_based_sharding = on"
-        return [enabled, *super().create_schema(name)]
 
-
-class CollectionsDDL(CitusDDL):
+class CollectionsPlacement(CitusPlacement):
     """Tables of the coordinator that Citus manages."""
 
     sharding = "collections"
+
+    @property
+    def distributed(self) -> Database:  # type: ignore[override]
+        return DISTRIBUTED
 
     def problem_of_existing(self, schema: str | None, *, has_tables: bool) -> str | None:
         if not has_tables:
@@ -175,13 +209,17 @@ class CollectionsDDL(CitusDDL):
         return [f"SELECT citus_add_local_table_to_metadata({regclass(table)})"]
 
 
-class DistributedDDL(CollectionsDDL):
-    """Tables with a shard for each range of the ids' hashes. No index but that of the ids can be unique."""
+class DistributedDDL(PostgresDDL):
+    """No index but the index of the ids can be unique."""
 
     def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
         seq, id = super().document_columns()
         seq.unique = None
         return seq, id
+
+
+class DistributedPlacement(CollectionsPlacement):
+    """Tables with a shard for each range of the ids' hashes."""
 
     def place(self, table: sa.Table) -> Sequence[str]:
         """No other collection has the same servers: creating one would lock the others. The index of the natural order has
@@ -193,25 +231,29 @@ class DistributedDDL(CollectionsDDL):
             f"CREATE INDEX {table_name(natural)} ON {table_name(table)} (seq)",
         ]
 
+    def size(self, table: sa.Table) -> str:
+        """`citus_total_relation_size` refuses transactions that have written."""
+        shards = "citus_shard_sizes() AS s JOIN pg_dist_shard AS d ON d.shardid = s.shard_id"
+        return f"(SELECT sum(size)::BIGINT FROM {shards} WHERE logicalrelid = {regclass(table)})"
+
 
 SCHEMAS: Final = replace(
     POSTGRESQL,
     connections=CitusConnections(),
     transactions=CitusTransactions(),
-    ddl=SchemaDDL(),
+    compiler=CitusCompiler(),
+    placement=SchemaPlacement(),
     errors=CitusErrors(),
-    is_sharded=True,
+    is_remote=True,
 )
 DISTRIBUTED: Final = replace(
     SCHEMAS,
     transactions=DistributedTransactions(),
     ddl=DistributedDDL(),
+    placement=DistributedPlacement(),
     filters=DistributedFilters(),
-    is_distributed=True,
+    takes_subqueries=False,
 )
 COLLECTIONS: Final = replace(
-    SCHEMAS,
-    connections=CollectionsConnections(),
-    ddl=CollectionsDDL(),
-    distributed=DISTRIBUTED,
+    SCHEMAS, connections=CollectionsConnections(), placement=CollectionsPlacement()
 )

@@ -24,17 +24,15 @@ from ...elements import (
     JsonbText,
     ListOf,
     PositionIn,
-    TableSize,
     TextFits,
     ValueText,
 )
-from ..protocols import DDL, StatementCompiler
+from ..protocols import DDL, Placement, StatementCompiler
 from .filters import rendered
 from .ordering import literal, value_at
 
 OLDEST_CITUS: Final = 12
 """The first version that distributes schemas."""
-_SHARD_NAMES: Final = ("Index Name", "Relation Name")
 _DIALECT: Final[sa.Dialect] = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 
 
@@ -74,17 +72,6 @@ def _list_of(element: ListOf) -> str:
     return f"CAST(%({element.parameter})b AS {'TEXT' if element.texts else 'BIGINT'}[])"
 
 
-def _table_size(element: TableSize) -> str:
-    name = table_name(element.table)
-    if element.is_distributed:  # citus_total_relation_size refuses transactions that have written
-        shards = "citus_shard_sizes() AS s JOIN pg_dist_shard AS d ON d.shardid = s.shard_id"
-        return f"(SELECT sum(size)::BIGINT FROM {shards} WHERE logicalrelid = {regclass(element.table)})"
-    if element.is_sharded:  # the table here is empty: a row of the worker's names that one
-        size = f"SELECT pg_total_relation_size(tableoid) FROM {name} LIMIT 1"
-        return f"coalesce(({size}), 0)"
-    return f"pg_total_relation_size({regclass(element.table)})"
-
-
 class PostgresCompiler(StatementCompiler):
     """SQLAlchemy's dialect for psycopg, and EXPLAIN."""
 
@@ -103,7 +90,6 @@ class PostgresCompiler(StatementCompiler):
         Increased: _increased,
         PositionIn: lambda _, text, part: f"strpos({text}, {part})",
         TextFits: lambda _, body, size: f"octet_length(CAST({body} AS TEXT)) <= {size}",
-        TableSize: _table_size,
     }
 
     def insert(self, table: sa.Table) -> Any:
@@ -115,9 +101,9 @@ class PostgresCompiler(StatementCompiler):
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a tree of steps. Those of the array guard use indexes of their own."""
-        root = _root(rows[0][0][0]["Plan"])
-        steps = list(_steps(root, 0))
-        main = [step for _, step in _steps(root, 0, guard=False)]
+        root = self.root(rows[0][0][0]["Plan"])
+        steps = list(steps_below(root, 0))
+        main = [step for _, step in steps_below(root, 0, guard=False)]
         used = [step["Index Name"] for step in main if "Index Name" in step]
         natural = f"{table.name}_seq_key"
         return Plan(
@@ -132,27 +118,17 @@ class PostgresCompiler(StatementCompiler):
             sorts=any(step["Node Type"] == "Sort" for step in main),
         )
 
-
-def _root(plan: Any) -> Any:
-    """Return the plan of the server that has the table: Citus shows the worker's, of one shard, below its own steps."""
-    for _, step in _steps(plan, 0):
-        if "Distributed Query" in step:
-            task, *_ = step["Distributed Query"]["Job"]["Tasks"]
-            return _without_shard(task["Remote Plan"][0][0]["Plan"])
-    return plan
+    def root(self, plan: Any) -> Any:
+        """Return the plan of the server that has the table."""
+        return plan
 
 
-def _without_shard(step: Any) -> Any:
-    """Return a step with the names of its table and index without the shard's number at their ends."""
-    names = {name: step[name].rpartition("_")[0] for name in _SHARD_NAMES if name in step}
-    return {**step, **names, "Plans": list(map(_without_shard, step.get("Plans", ())))}
-
-
-def _steps(step: Any, depth: int, *, guard: bool = True) -> Iterator[tuple[int, Any]]:
+def steps_below(step: Any, depth: int, *, guard: bool = True) -> Iterator[tuple[int, Any]]:
+    """Yield a step of a plan and the steps below, each with its depth."""
     if guard or step.get("Parent Relationship") != "InitPlan":
         yield depth, step
         for below in step.get("Plans", ()):
-            yield from _steps(below, depth + 1, guard=guard)
+            yield from steps_below(below, depth + 1, guard=guard)
 
 
 def _reads_all(step: Any, table: str, natural: str) -> bool:
@@ -180,25 +156,6 @@ class PostgresDDL(DDL):
     name_type = sa.Text(collation="C")
     body_type = JSONB()
     has_table = sa.text("SELECT 1 WHERE to_regclass(:reference) IS NOT NULL")
-    sharding_probe = (
-        "SELECT CASE WHEN EXISTS (SELECT FROM pg_dist_schema WHERE schemaid = oid) THEN 'schema' "
-        "WHEN EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(%(catalogue)s)) "
-        "THEN 'collections' END, to_regclass(%(catalogue)s) IS NOT NULL FROM pg_namespace "
-        "WHERE nspname = coalesce(CAST(%(schema)s AS TEXT), current_schema())"
-    )
-
-    def distributes(self, version: str | None) -> bool:
-        return version is not None and int(version.split("-")[0].split(".")[0]) >= OLDEST_CITUS
-
-    def sharding_problem(
-        self, schema: str | None, version: str | None, found: tuple[str | None, bool] | None
-    ) -> str | None:
-        sharding = found and found[0]
-        if sharding is None:
-            return None
-        return (
-            f"must be {sharding!r}, as it was when {schema or 'the default schema'!r} was created"
-        )
 
     def reference(self, table: sa.Table) -> str:
         return table_name(table)
@@ -220,3 +177,30 @@ class PostgresDDL(DDL):
         options = {f"postgresql_{name}": value for name, value in gin.items()}
         index = sa.Index(physical, table.c.body, **options)
         return [str(sa.schema.CreateIndex(index).compile(dialect=_DIALECT))]
+
+
+class PostgresPlacement(Placement):
+    """Tables on one server, which may have the extension Citus."""
+
+    probe = (
+        "SELECT CASE WHEN EXISTS (SELECT FROM pg_dist_schema WHERE schemaid = oid) THEN 'schema' "
+        "WHEN EXISTS (SELECT FROM pg_dist_partition WHERE logicalrelid = to_regclass(%(catalogue)s)) "
+        "THEN 'collections' END, to_regclass(%(catalogue)s) IS NOT NULL FROM pg_namespace "
+        "WHERE nspname = coalesce(CAST(%(schema)s AS TEXT), current_schema())"
+    )
+
+    def distributes(self, version: str | None) -> bool:
+        return version is not None and int(version.split("-")[0].split(".")[0]) >= OLDEST_CITUS
+
+    def problem(
+        self, schema: str | None, version: str | None, found: tuple[str | None, bool] | None
+    ) -> str | None:
+        sharding = found and found[0]
+        if sharding is None:
+            return None
+        return (
+            f"must be {sharding!r}, as it was when {schema or 'the default schema'!r} was created"
+        )
+
+    def size(self, table: sa.Table) -> str:
+        return f"pg_total_relation_size({regclass(table)})"

@@ -209,9 +209,9 @@ class PostgresConnections(Connections):
         return bool(connection.info.backend_pid != process)
 
     def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool | None) -> None:
-        """Prepare nothing where a pooler is between, unless the URL says so. Elsewhere the names of prepared statements
-        are of this connection alone: behind a pooler that was not noticed, psycopg's own, `_pg3_0` and so on, are those of
-        other clients' statements, and a query would return the rows of another one.
+        """Prepare nothing where a pooler is between, unless the URL says so. Elsewhere the names of prepared
+        statements belong to this connection alone. Behind an unnoticed pooler, clients share psycopg's names
+        (`_pg3_0`), and a query would return the rows of another client's query.
         """
         connection.is_ready = True
         connection._prepared._prepared_idx = secrets.randbits(62)
@@ -301,9 +301,8 @@ class PostgresReplication(Replication):
 class PostgresTransactions(Transactions):
     """REPEATABLE READ for what reads and then writes.
 
-    A writer that meets a change made since its snapshot fails with 40001 and is run again: under READ COMMITTED, two
-    that read and then write would lose one update. READ WRITE is never set: the server decides whether a session may
-    write.
+    A writer that meets a change made since its snapshot fails with 40001 and runs again: under READ COMMITTED, two
+    read-modify-writes would lose an update. READ WRITE is never set: the server decides whether a session may write.
     """
 
     shared_options = MappingProxyType({"isolation_level": "READ COMMITTED"})

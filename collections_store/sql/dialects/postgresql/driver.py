@@ -4,8 +4,8 @@ Rules:
 
 1. A hung server accepts connections and never answers. TCP does not notice, nor does the driver: so each wait has a limit.
 2. The limits end the connection. What a statement did by then is unknown.
-3. A full pooler makes a transaction wait before its first statement reaches a server. That wait has a limit of its own, and
-   no statement that writes is sent before it is over: a pooler executes also what a client sent that has gone.
+3. A full pooler makes a transaction wait before its first statement reaches a server. The wait has a limit, and no
+   writing statement is sent before its end: a pooler executes the statements of absent clients too.
 4. A commit whose wait for a synchronous standby was cancelled is not on the standby, though the server reports success: it
    is in doubt, too.
 """

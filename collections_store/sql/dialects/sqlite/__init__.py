@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ..protocols import Database
-from .compiler import SqliteCompiler, SqliteDDL
+from .compiler import SqliteCompiler, SqliteDDL, SqlitePlacement
 from .connections import (
     SqliteBackups,
     SqliteConnections,
@@ -34,6 +34,7 @@ DATABASE: Final = Database(
     errors=SqliteErrors(),
     compiler=SqliteCompiler(),
     ddl=SqliteDDL(),
+    placement=SqlitePlacement(),
     filters=SqliteFilters(),
     ordering=SqliteOrdering(),
     indexed_form=SqliteIndexedForm(),

@@ -33,11 +33,10 @@ from ...elements import (
     JsonbText,
     Keys,
     PositionIn,
-    TableSize,
     TextFits,
     ValueText,
 )
-from ..protocols import DDL, StatementCompiler
+from ..protocols import DDL, Placement, StatementCompiler
 from .filters import path_literal, rendered
 from .ordering import SqliteIndexedForm
 
@@ -69,11 +68,6 @@ def _increased(element: Increased, body: str, by: str) -> str:
     return f"json_set({body}, {path}, json_extract({body}, {path}) + {by})"
 
 
-def _table_size(element: TableSize) -> str:
-    table = _DIALECT.identifier_preparer.format_table(element.table)
-    return f"(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM {table})"
-
-
 class SqliteCompiler(StatementCompiler):
     """SQLite's dialect of SQLAlchemy, and EXPLAIN QUERY PLAN."""
 
@@ -94,7 +88,6 @@ class SqliteCompiler(StatementCompiler):
         Increased: _increased,
         PositionIn: lambda _, text, part: f"instr({text}, {part})",
         TextFits: lambda _, body, size: f"length(CAST({body} AS BLOB)) <= {size}",
-        TableSize: _table_size,
     }
 
     def insert(self, table: sa.Table) -> Any:
@@ -227,3 +220,11 @@ def _sources(
         elements = (*tables, f"json_each({body}, {prefix}) AS {element}")
         inside = (*conditions, *opened)
         yield from _sources(f"{element}.value", inside, keys[depth:], aliases, elements)
+
+
+class SqlitePlacement(Placement):
+    """Tables in the database's one file."""
+
+    def size(self, table: sa.Table) -> str:
+        name = _DIALECT.identifier_preparer.format_table(table)
+        return f"(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM {name})"

@@ -210,8 +210,8 @@ class SqliteReplication(Replication):
 class SqliteTransactions(Transactions):
     """One writer at a time: BEGIN IMMEDIATE takes the write lock.
 
-    Two deferred transactions that read and then write would lose one of them. A transaction that writes is alone, and
-    one that reads sees one moment: this is serializable at every isolation level.
+    Two deferred transactions that read and then write would lose one of them. A writing transaction is alone, and a
+    reading transaction sees a snapshot: every isolation level is serializable.
     """
 
     def begin(self, *, write: bool, isolation: str) -> str:

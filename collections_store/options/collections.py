@@ -1,0 +1,184 @@
+"""The options of a collection as the catalogue stores them: JSON with a format version."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Self, TypeAlias, get_args
+
+from .. import codec
+from ..document import MAX_TTL
+from ..errors import InvalidOption, check_format, shortened
+from ..query.index import Index, unknown_keys
+from .checks import check_choice, check_flag, check_integer
+
+Bodies: TypeAlias = Literal["none", "after", "both"]
+"""The bodies that a change is recorded with: none, the new one, or the new and the old one."""
+FORMAT: Final = 2
+"""The newest form of a stored entry: that of a distributed collection. The entry of any other has the format 1."""
+CHANGES_KEPT: Final = 100_000
+MAX_CHANGES: Final = 10**9
+_CODEC: Final = codec.Codec()
+_FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
+_KEYS: Final = (
+    "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
+    "versions", "distributed",
+)  # fmt: skip
+_LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
+"""Keys that a copy of the collection does not take over; of a feed and an index these are `_LOCAL_NAMES`."""
+_LOCAL_NAMES: Final = ("physical", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """How a collection's changes are recorded: in the table `physical`, the last `limit` of them, none older than
+    `age` microseconds. Tokens begin with `key`. `unknown` are keys of a newer version.
+    """
+
+    physical: str = ""
+    key: str = field(default_factory=lambda: secrets.token_hex(4))
+    bodies: Bodies = "none"
+    limit: int = CHANGES_KEPT
+    age: int | None = None
+    unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stored form."""
+        return {**{name: getattr(self, name) for name in _FEED_KEYS}, **self.unknown}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Read the stored form."""
+        known = {name: stored[name] for name in _FEED_KEYS if name in stored}
+        return cls(**known, unknown=unknown_keys(stored, _FEED_KEYS))
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionOptions:
+    """What the catalogue stores of a collection besides its name and table.
+
+    `body_index`: PostgreSQL has an index over whole bodies. `cursor_key` seals the cursors of its pages; `counter`
+    numbers its indexes. `array_guards` are the path prefixes whose arrays are indexed, with the names of these indexes. A
+    document expires after `ttl` microseconds unless its write has a `ttl` (None: never), again with each update if
+    `sliding`. `feed`: how changes are recorded; None: they are not. `jsonb`: SQLite stores bodies as JSONB. `copy_of` identifies
+    what is being copied into the collection, until the copy is complete. `versions` are the declared schema versions, with
+    the names of the indexes of the documents that have others. `distributed`: the documents are on several servers.
+
+    The JSON has a format; that of older versions has none and is of format 1. `unknown` are keys of a newer version,
+    which are preserved. A change that older versions must not ignore takes a higher format.
+    """
+
+    cursor_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    body_index: bool = True
+    indexes: tuple[Index, ...] = ()
+    array_guards: tuple[tuple[tuple[str, ...], str], ...] = ()
+    counter: int = 1
+    ttl: int | None = None
+    sliding: bool = False
+    feed: Feed | None = None
+    jsonb: bool = False
+    copy_of: str = ""
+    versions: tuple[tuple[int, str], ...] = ()
+    distributed: bool = False
+    unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
+
+    def to_text(self) -> str:
+        """Return the stored form, JSON."""
+        stored = {
+            **self.unknown,
+            "format": FORMAT if self.distributed else 1,
+            "cursor_key": self.cursor_key or secrets.token_hex(16),
+            "body_index": self.body_index,
+            "indexes": [index.to_json() for index in self.indexes],
+            "ways": self.array_guards,
+            "counter": self.counter,
+            "ttl": self.ttl,
+            "sliding": self.sliding,
+            "feed": None if self.feed is None else self.feed.to_json(),
+            "jsonb": self.jsonb,
+        }
+        if self.copy_of:
+            stored["copy_of"] = self.copy_of
+        if self.versions:
+            stored["versions"] = self.versions
+        if self.distributed:
+            stored["distributed"] = True
+        return _CODEC.encode(_lists(stored))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read the stored form; raises `SchemaTooNew`."""
+        stored = codec.decode(text)
+        check_format("the catalogue's entry of a collection", stored.get("format"), FORMAT)
+        return cls(
+            stored.get("cursor_key", ""),  # none where a version before 0003 created the collection
+            stored.get("body_index", True),
+            tuple(map(Index.from_json, stored.get("indexes", ()))),
+            tuple((tuple(prefix), physical) for prefix, physical in stored.get("ways", ())),
+            stored.get("counter", 1),
+            stored.get("ttl"),
+            stored.get("sliding", False),
+            Feed.from_json(stored["feed"]) if stored.get("feed") else None,
+            stored.get("jsonb", False),
+            stored.get("copy_of", ""),
+            tuple((version, physical) for version, physical in stored.get("versions", ())),
+            stored.get("distributed", False),
+            unknown_keys(stored, _KEYS),
+        )
+
+    def to_portable(self) -> dict[str, Any]:
+        """Return the stored form, without what belongs to this store alone: names of tables, keys, a copy's state."""
+        stored = codec.decode(self.to_text())
+        portable = unknown_keys(stored, _LOCAL)
+        portable["indexes"] = [unknown_keys(each, _LOCAL_NAMES) for each in stored["indexes"]]
+        portable["feed"] = stored["feed"] and unknown_keys(stored["feed"], _LOCAL_NAMES)
+        return portable
+
+    @classmethod
+    def from_portable(cls, portable: Mapping[str, Any]) -> Self:
+        """Read `to_portable`, without what would belong to a store alone. Raises `SchemaTooNew`, `InvalidOption`, and any
+        error for what is not of that form.
+        """
+        check_format("the collection", portable.get("format"), FORMAT)
+        _check_portable(portable)
+        stored = unknown_keys(portable, _LOCAL)
+        stored["indexes"] = [{**each, "physical": ""} for each in portable.get("indexes", ())]
+        stored["feed"] = portable.get("feed") and unknown_keys(portable["feed"], _LOCAL_NAMES)
+        return cls.from_text(_CODEC.encode(stored))
+
+    def find(self, name: str) -> Index | None:
+        """Return the index of that name."""
+        return next((index for index in self.indexes if index.name == name), None)
+
+    def paths(self) -> frozenset[tuple[str, ...]]:
+        """Return the fields of the indexes that cover every document, arrays apart."""
+        whole = (index for index in self.indexes if index.where is None and not index.arrays)
+        return frozenset(path.keys for index in whole for path in index.paths)
+
+
+def _check_portable(portable: Mapping[str, Any]) -> None:
+    """Raise `InvalidOption` for an option that the catalogue cannot have."""
+    for option in ("body_index", "jsonb", "sliding", "distributed"):
+        check_flag(option, portable.get(option, False))
+    check_integer("format", portable.get("format", FORMAT))
+    _check_age("ttl", portable.get("ttl"))
+    feed = portable.get("feed")
+    if feed is not None:
+        if not isinstance(feed, Mapping):
+            raise InvalidOption("feed", f"must be an object or null, got {shortened(feed)}")
+        check_choice("feed.bodies", feed.get("bodies", "none"), get_args(Bodies))
+        check_integer("feed.limit", feed.get("limit", CHANGES_KEPT), most=MAX_CHANGES)
+        _check_age("feed.age", feed.get("age"))
+
+
+def _check_age(option: str, value: Any) -> None:
+    if value is not None:
+        check_integer(option, value, most=MAX_TTL * 1_000_000)
+
+
+def _lists(value: Any) -> Any:
+    """Return a value with lists in place of its tuples."""
+    if isinstance(value, dict):
+        return {key: _lists(each) for key, each in value.items()}
+    return [_lists(each) for each in value] if isinstance(value, list | tuple) else value

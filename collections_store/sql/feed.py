@@ -1,0 +1,109 @@
+"""Statements over the recorded changes of a collection: its change feed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from ..options import Feed, Names
+from .dialects.protocols import Database
+from .elements import BodyFromText, BodyText
+from .schema import feed_table, integer, listed
+from .statement import ONE, ZERO, Statement
+
+PRUNED: Final = "pruned"
+"""The kind of the last row that was pruned: it stays, so that a token can be checked for deleted changes after it."""
+COUNT_START: Final = 1000
+"""A count begins at random below that, so that many processes that record little prune too."""
+_CHANGE: Final[dict[str, type[sa.types.TypeEngine[Any]]]] = {
+    "kind": sa.Text,
+    "id": sa.Text,
+    "version": sa.BigInteger,
+    "time": sa.BigInteger,
+    "before": sa.Text,
+    "after": sa.Text,
+}
+
+
+class FeedStatements:
+    """The statements of one collection's recorded changes."""
+
+    feed: Feed
+    database: Database
+    table: sa.Table
+    c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
+    counted: int
+
+    def __init__(self, feed: Feed, names: Names, database: Database) -> None:
+        self.feed, self.database = feed, database
+        self.table = feed_table(feed.physical, names, database)
+        self.c = self.table.c
+        self.counted = random.randrange(COUNT_START)
+        """Changes since the last pruning, about."""
+
+    create = Statement(lambda s: sa.schema.CreateTable(s.table))
+    """Create the table."""
+    drop = Statement(lambda s: sa.schema.DropTable(s.table, if_exists=True))
+    """Drop it."""
+    last = Statement(lambda s: sa.select(sa.func.max(s.c.seq)))
+    """Select the position of the last change, or null."""
+    first = Statement(
+        lambda s: sa.select(s.c.seq, s.c.kind).order_by(s.c.seq).limit(ONE).offset(ZERO)
+    )
+    """Select position and kind of the first row."""
+    over_limit = Statement(
+        lambda s: sa.select(s.c.seq).order_by(s.c.seq.desc()).limit(ONE).offset(integer("kept"))
+    )
+    """Select the position of the last change past the limit of `:kept`."""
+    delete = Statement(lambda s: sa.delete(s.table).where(s.c.seq < integer("seq")))
+    """Delete the changes before `:seq`."""
+
+    @Statement
+    def append(self) -> Any:
+        """Record each change: `:kind`, `:id`, `:version`, `:time`, `:before` and `:after`."""
+        if self.database.takes_lists:
+            given = listed(**_CHANGE)
+            chosen = sa.select(*_recorded(given.c).values()).order_by(given.c.position)
+            return sa.insert(self.table).from_select(list(_CHANGE), chosen)
+        parameters = {name: sa.bindparam(name, type_=kind) for name, kind in _CHANGE.items()}
+        return sa.insert(self.table).values(**_recorded(parameters))
+
+    @Statement
+    def after(self) -> Any:
+        """Select the changes past the position `:seq`, `:limit` at most, and the pruned row."""
+        c = self.c
+        untyped = [sa.type_coerce(each, sa.types.NULLTYPE) for each in (c.before, c.after)]
+        bodies = [BodyText(each, sa.Text()) for each in untyped]
+        chosen = sa.select(c.seq, c.kind, c.id, c.version, c.time, *bodies)
+        limited = chosen.where(c.seq > integer("seq")).order_by(c.seq)
+        return limited.limit(integer("limit")).offset(ZERO)
+
+    @Statement
+    def lock_first(self) -> Any:
+        """Lock the first row, unless another has locked or just deleted it."""
+        first = sa.select(sa.func.min(self.c.seq)).scalar_subquery()
+        return sa.select(self.c.seq).where(self.c.seq == first).with_for_update(skip_locked=True)
+
+    @Statement
+    def older_than(self) -> Any:
+        """Select the position up to which all changes are from before `:since`, or null."""
+        seq, time = self.c.seq, sa.type_coerce(self.c.time, sa.BigInteger)
+        young = sa.select(seq).where(time >= integer("since")).order_by(seq)
+        first = young.limit(ONE).offset(ZERO).scalar_subquery()
+        end = sa.func.coalesce(first, sa.literal_column(str(2**62)))
+        return sa.select(sa.func.max(seq)).where(seq < end)
+
+    @Statement
+    def mark_pruned(self) -> Any:
+        """Mark the change at `:seq` as the pruned row."""
+        update = sa.update(self.table).where(self.c.seq == integer("seq"))
+        kind: Any = sa.literal_column(f"'{PRUNED}'")
+        return update.values(kind=kind, before=sa.null(), after=sa.null())
+
+
+def _recorded(given: Any) -> dict[str, Any]:
+    """Return the columns of a change."""
+    bodies = {name: BodyFromText(given[name]) for name in ("before", "after")}
+    return {name: bodies.get(name, given[name]) for name in _CHANGE}

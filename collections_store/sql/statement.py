@@ -1,0 +1,51 @@
+"""Statements that are compiled at their first use."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from .dialects.protocols import Database
+
+ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
+ZERO: Final[sa.ColumnElement[Any]] = sa.literal_column("0")
+"""As an offset: SQLAlchemy binds one of its own where SQLite has a limit alone."""
+TEMPLATE: Final = f"<{secrets.token_hex(8)}>"
+"""The table of templates; every dialect quotes such a name. It is random, for paths of users are in templates."""
+
+
+def compiled(statement: Any, database: Database) -> str:
+    """Return the statement's text, as the database's driver takes it."""
+    return str(statement.compile(dialect=database.compiler.dialect))
+
+
+def on_table(template: str, table: sa.Table, database: Database) -> str:
+    """Return a template's text over a table."""
+    preparer = database.compiler.dialect.identifier_preparer
+    return template.replace(preparer.quote(TEMPLATE), preparer.format_table(table))
+
+
+class Statement:
+    """A statement of a class with a `database`. A function builds the statement, and the first use compiles the text.
+    A `template`, an instance over the table `TEMPLATE`, compiles once for all tables. Compiling takes 0.3 ms.
+    """
+
+    def __init__(
+        self, build: Callable[[Any], sa.Executable | sa.schema.ExecutableDDLElement]
+    ) -> None:
+        self._build = build
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, statements: Any, owner: type) -> str:
+        template = getattr(statements, "template", None)
+        if template is None:
+            text = compiled(self._build(statements), statements.database)
+        else:
+            text = on_table(getattr(template, self._name), statements.table, statements.database)
+        statements.__dict__[self._name] = text  # found there from now on
+        return text
