@@ -58,12 +58,12 @@ from .query.index import Index
 from .sql.dialects.protocols import TableVanished
 
 if TYPE_CHECKING:
-    from .integrations.soul_machines import Policy, SkillMemory
     from .memory import Memory
+    from .memory.skills import Policy, SkillMemory
 else:
     Memory = lazy_type("collections_store.memory", "Memory")
-    Policy = lazy_type("collections_store.integrations.soul_machines", "Policy")
-    SkillMemory = lazy_type("collections_store.integrations.soul_machines", "SkillMemory")
+    Policy = lazy_type("collections_store.memory.skills", "Policy")
+    SkillMemory = lazy_type("collections_store.memory.skills", "SkillMemory")
 
 T = TypeVar("T")
 
@@ -200,7 +200,7 @@ class Collections(ABC):
         >>> [each["value"] for each in skills.load("session 1", "weather")]
         ['Bonn']
         """
-        from .integrations.soul_machines import SkillMemory
+        from .memory.skills import SkillMemory
 
         return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 

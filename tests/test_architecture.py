@@ -36,7 +36,6 @@ LAYERS = (
     "aio.bridge aio.runners",
     "collection aio.collection",
     "memory",
-    "integrations.soul_machines integrations.sqlite_files",
     "transaction store aio",
     "collections_store",
     "dialogues",
@@ -49,6 +48,8 @@ PURE = {"errors", "document", "codec", "expressions", "query", "aggregation", "u
 PUBLIC = (
     "collections_store",
     "collections_store.memory",
+    "collections_store.memory.aio",
+    "collections_store.memory.skills",
     "collections_store.options",
     "collections_store.dialogues",
     "collections_store.integrations.soul_machines",
@@ -57,9 +58,7 @@ PUBLIC = (
     "collections_store.integrations.ids",
 )
 FILES = "integrations.sqlite_files"
-"""Uses sqlite3 alone, with its own SQL: the files are of other programs."""
-BELOW_THE_STORE = {"integrations", FILES, "integrations.soul_machines"}
-"""The store provides `skill_memory`, whose rules are operations."""
+"""Reads files of other programs: with sqlite3 and its own SQL, and with the engine's locks of files."""
 FRAMEWORKS = {"google_adk": "google", "mcp_events": "mcp", "openai_agents": "agents"}
 """The top-level package of a host, where it differs from the name of its integration."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools"}
@@ -289,7 +288,7 @@ def test_no_module_has_a_vague_name() -> None:
 
 def test_an_integration_imports_the_public_api_and_its_framework() -> None:
     for module in MODULES:
-        if not module.within("integrations") or module.name in BELOW_THE_STORE:
+        if not module.within("integrations") or module.name in {"integrations", FILES}:
             continue
         own = ".".join(["collections_store", *module.name.split(".")[:2]])
         for name in module.imports:

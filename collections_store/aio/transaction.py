@@ -48,12 +48,12 @@ from .runners import AsyncDeclaringRunner, AsyncRunner, AsyncVersionedRunner
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-    from ..integrations.soul_machines import AsyncSkillMemory, Policy
-    from ..memory import AsyncMemory
+    from ..memory.aio import AsyncMemory, AsyncSkillMemory
+    from ..memory.skills import Policy
 else:
     AsyncMemory = lazy_type("collections_store.memory", "AsyncMemory")
-    AsyncSkillMemory = lazy_type("collections_store.integrations.soul_machines", "AsyncSkillMemory")
-    Policy = lazy_type("collections_store.integrations.soul_machines", "Policy")
+    AsyncSkillMemory = lazy_type("collections_store.memory.aio", "AsyncSkillMemory")
+    Policy = lazy_type("collections_store.memory.skills", "Policy")
 
 
 T = TypeVar("T")
@@ -147,7 +147,7 @@ class AsyncCollections:
         collection: str = SKILL_MEMORY,
     ) -> AsyncSkillMemory:
         """Async counterpart of `Store.skill_memory`."""
-        from ..integrations.soul_machines import AsyncSkillMemory
+        from ..memory.aio import AsyncSkillMemory
 
         return AsyncSkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 

@@ -1,7 +1,12 @@
 """Dialogues of agents, persisted message by message, restored after a restart, offloaded when they have ended.
 
-The package knows AEA's terms, and no framework. Begin with `dialogues`: its methods run procedures of `messaging` and
-`manager`, which work on `repository`, and that on `storage`. `model` has labels, messages, rules and dialogues.
+The package knows AEA's terms, and no framework. Its layers, each of which uses only those below:
+
+3. `dialogues` and `aio` have the public methods, which run the procedures of `manager`. `cache` holds dialogues in memory.
+2. `repository` stores, reads, finds and deletes dialogues, within transactions.
+1. `model` has labels, messages, rules and dialogues, `records` their stored form, `search` the parts of a filter. Pure.
+
+Begin with `create` in `dialogues`.
 
 >>> from collections_store import Store
 >>> from collections_store.dialogues import Dialogues

@@ -1,12 +1,12 @@
 """Dialogues for asyncio: `AsyncDialogues`, `AsyncDialogueStore`, and their locks.
 
-Each method runs the same procedure as its sync counterpart, in a worker thread of the store, and returns when that has
-ended: a cancelled call goes on to its end, and `was_committed` says whether it succeeded.
+Each method runs the same procedure as its sync counterpart, in a worker thread of the store. A cancelled call continues to
+its end, and `was_committed` returns whether the call succeeded.
 
 Rules of the locks:
 
 1. A released lock goes directly to the longest waiter, in any thread or event loop.
-2. A task waits in its event loop, which is never blocked; a thread sleeps.
+2. A task waits without blocking its event loop; a thread sleeps.
 3. A waiter that is cancelled, or whose event loop is closed, passes the lock on.
 """
 
@@ -24,8 +24,9 @@ from ..aio.bridge import compute, follow, nothing_written, run_uncancellably
 from ..aio.store import AsyncStore
 from ..operations.operation import Steps
 from ..operations.operation import follow as follow_sync
-from .dialogues import JOIN_TIMEOUT, PAGE, BaseDialogues, BaseDialogueStore
-from .manager import Restored, StripedLocks
+from .cache import StripedLocks
+from .dialogues import JOIN_TIMEOUT, PAGE, BaseDialogues, BaseDialogueStore, parts_of
+from .manager import Restored
 from .model import ENDED, Dialogue, DialogueLabel, Message
 from .records import Quarantined
 
@@ -73,7 +74,7 @@ class SharedLock:
         self.release()
 
     def release(self) -> None:
-        """Pass the lock to the next waiter, or unlock it."""
+        """Pass the lock to the next waiter, or unlock."""
         while True:
             with self._guard:
                 if not self._waiting:
@@ -98,7 +99,7 @@ class SharedLock:
             if wake in self._waiting:
                 self._waiting.remove(wake)
                 return
-        self.release()  # it was passed on already
+        self.release()  # the lock was passed on already
 
 
 class SharedLocks(StripedLocks[SharedLock]):
@@ -141,16 +142,15 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
 
     async def restore(self, *, terminal: bool = False) -> AsyncIterator[D]:
         """Async counterpart of `DialogueStore.restore`. Iterate with `async for`."""
-        after, more = "", True
-        while more:
+        after: str | None = ""
+        while after is not None:
             found, after = await self._run(self._repository.restore(after, is_terminal=terminal))
             for each in found:
                 yield each
-            more = after != ""
 
     async def get(self, label: DialogueLabel) -> D | None:
         """Async counterpart of `DialogueStore.get`."""
-        return await self._run(self._repository.get([label], note=True))
+        return await self._run(self._lookup.get(label))
 
     async def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
         """Async counterpart of `DialogueStore.remove`."""
@@ -173,12 +173,11 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
         limit: int | None = None,
     ) -> list[D]:
         """Async counterpart of `DialogueStore.find`."""
-        query = await compute(self._repository.query, filter, equals, limit)
-        return await self._run(self._repository.find(*query, is_terminal=terminal))
+        return await self._run(await compute(self._lookup.find, filter, equals, limit, terminal))
 
     async def get_dialogues_with_counterparty(self, address: str) -> list[D]:
         """Async counterpart of `DialogueStore.get_dialogues_with_counterparty`."""
-        return await self._run(self._repository.with_counterparty(address, False, True))
+        return await self._run(self._lookup.with_counterparty(address))
 
     async def messages(
         self, label: DialogueLabel, *, after: int = 0, limit: int = PAGE
@@ -188,7 +187,7 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
 
     async def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
         """Async counterpart of `DialogueStore.purge`."""
-        return sum((await self._run(self._repository.purge(ttl, kept))).values())
+        return sum((await self._run(self._lookup.purge(ttl, kept))).values())
 
     async def restore_quarantined(self) -> list[D]:
         """Async counterpart of `DialogueStore.restore_quarantined`."""
@@ -273,12 +272,11 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
 
     async def get_dialogue_from_label(self, dialogue_label: DialogueLabel) -> Dialogue | None:
         """Async counterpart of `Dialogues.get_dialogue_from_label`."""
-        steps = self._manager.get_dialogue_from_label(dialogue_label)
-        return await self._run(steps, dialogue_label)
+        return await self._run(self._manager.get(dialogue_label), dialogue_label)
 
     async def get_dialogues_with_counterparty(self, counterparty: str) -> list[Dialogue]:
         """Async counterpart of `Dialogues.get_dialogues_with_counterparty`."""
-        return await self._run(self._manager.get_dialogues_with_counterparty(counterparty))
+        return await self._run(self._manager.with_counterparty(counterparty))
 
     async def find(
         self,
@@ -289,7 +287,7 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
         limit: int | None = None,
     ) -> list[Dialogue]:
         """Async counterpart of `Dialogues.find`."""
-        steps = await compute(self._manager.find, filter, equals, terminal, limit)
+        steps = await compute(self._manager.find, filter, equals, limit, *parts_of(terminal))
         if not self._manager.is_flushed():
             async with self._locks:
                 await self._follow(self._manager.flush())
@@ -303,7 +301,8 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
 
     async def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
         """Async counterpart of `Dialogues.purge`."""
-        return await self._run_within(self._locks, self._manager.purge(ttl, kept))
+        purged = await self._run_within(self._locks, self._manager.purge(ttl, kept))
+        return sum(purged.values())
 
     async def restore_quarantined(self) -> list[Dialogue]:
         """Async counterpart of `Dialogues.restore_quarantined`."""

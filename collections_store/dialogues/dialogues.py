@@ -13,9 +13,17 @@ from ..aio.store import AsyncStore
 from ..engine.workers import Background
 from ..operations.operation import Steps, follow
 from ..store import Store
-from .manager import DialogueManager, DialogueOptions, Lock, Restored, StripedLocks, check_store
-from .messaging import MessageManager, RoleOf, Save, starter_or_responder
-from .model import ENDED, Dialogue, DialogueLabel, Message, Rules
+from .cache import Lock, StripedLocks
+from .manager import (
+    DialogueManager,
+    DialogueOptions,
+    MessageManager,
+    Restored,
+    RoleOf,
+    Save,
+    starter_or_responder,
+)
+from .model import ENDED, Dialogue, DialogueLabel, Message, Rules, check_instance
 from .records import DialogueCodec, DialogueNamespace, PlainCodec, Quarantined
 from .repository import LOG, DialogueRepository
 
@@ -36,8 +44,9 @@ class BaseDialogueStore(Generic[S, D]):
     def __init__(
         self, store: S, agent: str, component: str = "dialogues", *, codec: DialogueCodec[D]
     ) -> None:
-        self._store: S = check_store(store, self._STORE)
+        self._store: S = check_instance("store", store, self._STORE)
         self._repository = _repository(store, DialogueNamespace(agent, component), codec)
+        self._lookup: DialogueRepository[D] | DialogueManager[D] = self._repository
         self._lock = self._LOCK()
 
 
@@ -49,10 +58,10 @@ def _repository(
 
 
 class DialogueStore(BaseDialogueStore[Store, D]):
-    """Stores dialogues of any class in collections of a store; `codec` converts them.
+    """Stores dialogues of any class in collections of a store; `codec` converts the dialogues.
 
-    `agent` and `component` name the owner: each pair has collections of its own. Terminal dialogues are stored
-    apart from active ones. A `DialogueStore` holds no dialogue in memory; `Dialogues` and `HostDialogues` do.
+    Each pair of `agent` and `component` has its own collections. Active and terminal dialogues have separate
+    collections. A `DialogueStore` holds no dialogue in memory; `Dialogues` and `HostDialogues` do.
 
     >>> from collections_store import Store
     >>> with Store("sqlite://") as store:
@@ -67,12 +76,12 @@ class DialogueStore(BaseDialogueStore[Store, D]):
     _STORE, _LOCK = Store, threading.Lock
 
     def save(self, *dialogues: D) -> int:
-        """Save the changes of dialogues in one transaction; returns the number of dialogues that had changes.
+        """Save the changes of dialogues in one transaction; return the number of dialogues that had changes.
 
-        Of a dialogue that was saved before, only the new messages are written, and the header if it has changed. A
-        dialogue that has ended moves to the terminal ones. If some cannot be converted or stored, or another process
-        wrote to them (`DialogueConflict`), the others are saved all the same, and `DialoguesNotSaved` is raised with
-        the errors by label.
+        A save writes only the new messages of a stored dialogue, and the header if the header has changed. A dialogue
+        that has ended moves to the terminal dialogues. A dialogue that cannot be converted or stored, or that another
+        process wrote to (`DialogueConflict`), does not prevent the save of the others: then `DialoguesNotSaved` is
+        raised with the errors by label.
         """
         with self._lock:
             self._run(self._repository.settle())
@@ -81,28 +90,27 @@ class DialogueStore(BaseDialogueStore[Store, D]):
     def restore(self, *, terminal: bool = False) -> Iterator[D]:
         """Yield the active dialogues, or the terminal ones, read in batches.
 
-        A record that no dialogue can be restored from moves to the quarantine, with a line in the log of
-        `collections_store`; see `quarantined`.
+        A record that restores no dialogue moves to the quarantine, with a line in the log of `collections_store`; see
+        `quarantined`.
         """
-        after, more = "", True
-        while more:
+        after: str | None = ""
+        while after is not None:
             found, after = self._run(self._repository.restore(after, is_terminal=terminal))
             yield from found
-            more = after != ""
 
     def get(self, label: DialogueLabel) -> D | None:
         """Return the dialogue with a label, complete or not, or None."""
-        return self._run(self._repository.get([label], note=True))
+        return self._run(self._lookup.get(label))
 
     def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
-        """Delete a dialogue; returns whether there was one. With `remember=True` its key stays, and `is_known` remains
-        true.
+        """Delete a dialogue; return whether the dialogue was stored. With `remember=True` its key stays, and `is_known`
+        remains true.
         """
         with self._lock:
             return self._run(self._repository.remove(label, remember=remember))
 
     def is_known(self, label: DialogueLabel) -> bool:
-        """Return whether a label, complete or not, is that of a stored dialogue or of a deleted one that is remembered."""
+        """Return whether a label, complete or not, is of a stored dialogue, or of a deleted dialogue whose key stayed."""
         if not self._repository.is_settled:
             with self._lock:
                 self._run(self._repository.settle())
@@ -121,12 +129,11 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         To the filter a dialogue is its header (`dialogue_label`, `role`, `state`, `metadata` …) with
         `messages`, an array. Raises `InvalidFilter`.
         """
-        query = self._repository.query(filter, equals, limit)
-        return self._run(self._repository.find(*query, is_terminal=terminal))
+        return self._run(self._lookup.find(filter, equals, limit, terminal))
 
     def get_dialogues_with_counterparty(self, address: str) -> list[D]:
         """Return the dialogues with an address: the active ones, then the terminal ones."""
-        return self._run(self._repository.with_counterparty(address, False, True))
+        return self._run(self._lookup.with_counterparty(address))
 
     def messages(self, label: DialogueLabel, *, after: int = 0, limit: int = PAGE) -> list[Any]:
         """Return messages of a dialogue as JSON: up to `limit`, past the first `after`."""
@@ -134,13 +141,13 @@ class DialogueStore(BaseDialogueStore[Store, D]):
 
     def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
         """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest terminal
-        ones beyond the number `kept`; returns how many were deleted.
+        dialogues beyond the number `kept`; return the number of deleted dialogues.
         """
-        return sum(self._run(self._repository.purge(ttl, kept)).values())
+        return sum(self._run(self._lookup.purge(ttl, kept)).values())
 
     def restore_quarantined(self) -> list[D]:
-        """Move records back from the quarantine, and return the dialogues that can be restored, for example after an
-        upgrade. The others return to the quarantine; records whose dialogue has begun again stay there.
+        """Move records back from the quarantine, and return the restored dialogues, for example after an upgrade. Bad
+        records return to the quarantine; records whose dialogue has begun again stay.
         """
         with self._lock:
             return self._run(self._repository.restore_quarantined())
@@ -154,10 +161,12 @@ class DialogueStore(BaseDialogueStore[Store, D]):
 
 
 class HostDialogues(DialogueStore[D]):
-    """The dialogues of a framework whose own classes accept messages: all are persisted, and the active ones in memory.
+    """The dialogues of a framework whose own classes accept messages: all are stored, the active dialogues also in
+    memory.
 
-    The framework calls `add` with its new dialogues, and `accepted` after it has added a message to one. `setup`
-    restores the active dialogues of an earlier process. `options` say what happens to dialogues that have ended.
+    The framework calls `add` with new dialogues, and `accepted` after it has added a message to a dialogue. `setup`
+    restores the active dialogues of an earlier process. Searches return the objects in memory, and `purge` deletes
+    dialogues from memory too. `options` are for dialogues that have ended.
     """
 
     def __init__(
@@ -170,11 +179,11 @@ class HostDialogues(DialogueStore[D]):
         options: DialogueOptions = DialogueOptions(),  # noqa: B008 - it is frozen
     ) -> None:
         super().__init__(store, agent, component, codec=codec)
-        self._manager = DialogueManager(self._repository, options)
+        self._lookup = self._manager = DialogueManager(self._repository, options)
 
     def move_to(self, store: Store) -> None:
         """Use another store from now on."""
-        self._store = check_store(store, Store)
+        self._store = check_instance("store", store, Store)
         self._repository.forget()
 
     @property
@@ -193,11 +202,11 @@ class HostDialogues(DialogueStore[D]):
         self._run(self._manager.restore())
 
     def teardown(self) -> None:
-        """Save what has changed without a message."""
+        """Save changes without a message."""
         self.save(*self._manager.cache.changed(self._manager.is_dirty))
 
     def add(self, dialogue: D) -> D:
-        """Add a dialogue to memory; returns it, or the object that is there already."""
+        """Add a dialogue to memory; return its object, which may be an earlier one."""
         return self._manager.cache.add(dialogue)
 
     def forget(self, label: DialogueLabel) -> None:
@@ -205,46 +214,23 @@ class HostDialogues(DialogueStore[D]):
         self._manager.cache.forget(label.key)
 
     def in_memory(self, label: DialogueLabel) -> D | None:
-        """Return the dialogue with a label, complete or not, if it is in memory; no I/O."""
-        found = self._manager.cache.find(label.key)
-        return found if found is not None and label.names(self._repository.label(found)) else None
+        """Return the dialogue with a label, complete or not, if the dialogue is in memory; no I/O."""
+        return self._manager.in_memory(label)
 
     def accepted(self, dialogue: D, count: int) -> None:
         """Persist a dialogue to which a message was added after the first `count`.
 
-        If this raises, take the message out again: it is not stored, or is undone before the next write.
+        After an error, remove the message from the dialogue: the message is not stored, or will be undone before the
+        next write.
         """
         with self._lock:
             self._run(self._manager.accepted(dialogue, count))
 
-    def get(self, label: DialogueLabel) -> D | None:
-        """Return the dialogue with a label, complete or not, active or terminal."""
-        return self._run(self._manager.get_dialogue_from_label(label))
-
-    def find(
-        self,
-        filter: Any = None,
-        equals: Any = ...,
-        *,
-        terminal: bool = False,
-        limit: int | None = None,
-    ) -> list[D]:
-        """Return the dialogues that match as `DialogueStore.find` does; each is the object in memory."""
-        return self._run(self._manager.find(filter, equals, terminal, limit))
-
-    def get_dialogues_with_counterparty(self, address: str) -> list[D]:
-        """Return the dialogues with an address: the active ones, then the terminal ones."""
-        return self._run(self._manager.get_dialogues_with_counterparty(address))
-
     def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
-        """Delete a dialogue from memory and database; returns whether the database had it."""
+        """Delete a dialogue from memory and database; return whether the database had the dialogue."""
         if self.in_memory(label) is not None:
             self.forget(label)
         return super().remove(label, remember=remember)
-
-    def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
-        """Delete terminal dialogues as `DialogueStore.purge` does, from memory too."""
-        return self._run(self._manager.purge(ttl, kept))
 
 
 class BaseDialogues(Generic[S]):
@@ -268,7 +254,7 @@ class BaseDialogues(Generic[S]):
         terminal_ttl: float | timedelta | None = None,
         terminal_kept: int | None = None,
     ) -> None:
-        self._store: S = check_store(store, self._STORE)
+        self._store: S = check_instance("store", store, self._STORE)
         options = DialogueOptions(
             keep_terminal_state_dialogues, offload, cached, terminal_ttl, terminal_kept
         )
@@ -309,13 +295,18 @@ class BaseDialogues(Generic[S]):
             self._saver = _saver(self._manager.interval, self._save_in_background)
 
     def _save_in_background(self) -> bool:
-        """Save all changes; returns False when the store is closed."""
+        """Save all changes; return False when the store is closed."""
         raise NotImplementedError
 
 
+def parts_of(terminal: bool | None) -> tuple[bool, ...]:
+    """Return the values of `is_terminal` that a search includes."""
+    return (False, True) if terminal is None else (terminal,)
+
+
 def _saver(seconds: float, save: Callable[[], bool]) -> Background:
-    """Return a thread that calls a method periodically, until its object is deleted or it returns False; errors are
-    logged.
+    """Return a thread that calls a method periodically, until its object is deleted or the method returns False; errors
+    are logged.
     """
     method: weakref.WeakMethod[Any] = weakref.WeakMethod(save)
 
@@ -325,7 +316,7 @@ def _saver(seconds: float, save: Callable[[], bool]) -> Background:
             return False
         try:
             return bool(found())
-        except Exception:  # noqa: BLE001 - whatever it is, the next attempt may succeed
+        except Exception:  # noqa: BLE001 - the next attempt may succeed
             LOG.exception("%r could not be saved; the next attempt follows", found.__self__)
             return True
 
@@ -333,10 +324,10 @@ def _saver(seconds: float, save: Callable[[], bool]) -> Background:
 
 
 class Dialogues(BaseDialogues[Store]):
-    """The dialogues of a component of an agent: all are persisted, and the active ones in memory.
+    """The dialogues of a component of an agent: all are stored, the active dialogues also in memory.
 
-    A message is committed before the method that accepts it returns. The next process that creates `Dialogues`
-    with the same `self_address` and `component` restores it. Every other pair has collections of its own. Entering
+    A message is committed before the method that accepts the message returns. The next process that creates `Dialogues`
+    with the same `self_address` and `component` restores the dialogues. Every other pair has its own collections. Entering
     the store, or else the first use, calls `setup`; closing the store calls `teardown`.
 
     Options:
@@ -344,16 +335,16 @@ class Dialogues(BaseDialogues[Store]):
     * `rules`: the protocol. By default every performative is valid, and none ends a dialogue.
     * `role_from_first_message`: a function of the first message and `self_address` that returns the role of this
       agent, by default "starter" or "responder". It must not call methods of these dialogues.
-    * `keep_terminal_state_dialogues`: True keeps dialogues that have ended. False deletes them from memory and
-      database, and remembers only their keys.
-    * `offload`: True removes terminal dialogues from memory, except the `cached` ones used last. False restores all,
-      and keeps them in memory.
-    * `save`: when a message is committed. "message": as above; a number of seconds, or a timedelta: within that time,
+    * `keep_terminal_state_dialogues`: True keeps dialogues that have ended. False deletes ended dialogues from memory
+      and database, and remembers only the keys.
+    * `offload`: True removes terminal dialogues from memory, except the `cached` dialogues used last. False restores all
+      dialogues, and keeps all in memory.
+    * `save`: when a message is committed. "message": as above; a number of seconds, or a timedelta: within this time,
       by a thread; "teardown": when the store is closed. The end of a dialogue is always committed at once.
     * `terminal_ttl`, `terminal_kept`: the maximum age, in seconds or as a timedelta, and number of stored terminal
-      dialogues; None: no limit. `setup` and, periodically, the end of a dialogue delete older ones.
+      dialogues; None: no limit. `setup` and, periodically, the end of a dialogue delete older dialogues.
 
-    Any number of threads may use it. Raises `InvalidOption`; each method also raises the store's errors.
+    Any number of threads may use the object. Raises `InvalidOption`; each method also raises the store's errors.
 
     >>> with Store("sqlite://") as store:
     ...     ada, bob = Dialogues(store, "ada"), Dialogues(store, "bob")
@@ -369,17 +360,17 @@ class Dialogues(BaseDialogues[Store]):
     )  # 3.14 binds a partial
 
     def setup(self) -> Restored:
-        """Restore the active dialogues; returns their number, and the records that cannot be restored, which move to the
-        quarantine. The first call of any other method calls it.
+        """Restore the active dialogues; return their number, and the bad records, which move to the quarantine. The first
+        call of any other method calls `setup`.
         """
         self._refuse_nested()
         with self._locks:
             return self._set_up()
 
     def teardown(self) -> None:
-        """Save all changes in one transaction, and remove the dialogues from memory. Closing the store calls it.
+        """Save all changes in one transaction, and remove the dialogues from memory. Closing the store calls `teardown`.
 
-        Raises `DialoguesNotSaved` if some cannot be saved: the others are saved, and all stay in memory.
+        Raises `DialoguesNotSaved` if some dialogues cannot be saved: the others are saved, and all stay in memory.
         """
         self._refuse_nested()
         with self._locks:
@@ -392,25 +383,25 @@ class Dialogues(BaseDialogues[Store]):
     def create(
         self, counterparty: str, performative: str, body: Any = None
     ) -> tuple[Message, Dialogue]:
-        """Begin a dialogue; returns the message to send, and the dialogue.
+        """Begin a dialogue; return the message to send, and the dialogue.
 
-        Raises `InvalidDialogueMessage`, `InvalidOption` and `InvalidBody`; then there is no dialogue.
+        Raises `InvalidDialogueMessage`, `InvalidOption` and `InvalidBody`; then no dialogue begins.
         """
         label = self._manager.new_label(counterparty)
         return self._run(self._manager.create(label, performative, body), label)
 
     def update(self, message: Message) -> Dialogue:
-        """Accept a message of the counterparty; returns its dialogue, which may be new.
+        """Accept a message of the counterparty; return its dialogue, which may be new.
 
-        Raises `RepeatedMessage` if it was accepted before, `InvalidDialogueMessage` if it is not the next one
-        of its dialogue, `DialogueNotFound` if it belongs to none; then nothing changes.
+        Raises `RepeatedMessage` for a message that was accepted before, `InvalidDialogueMessage` for a message that is
+        not the next of its dialogue, `DialogueNotFound` for a message of no known dialogue; then nothing changes.
         """
         return self._run(self._manager.update(message), message)
 
     def reply(
         self, dialogue: Dialogue, performative: str, body: Any = None, *, target: int | None = None
     ) -> Message:
-        """Add a message of this agent; returns the message to send. It answers the last message, or the one with
+        """Add a message of this agent; return the message to send. It answers the last message, or the message with
         the id `target`. Raises as `create` does.
         """
         return self._run(self._manager.reply(dialogue, performative, body, target), dialogue)
@@ -420,23 +411,23 @@ class Dialogues(BaseDialogues[Store]):
         self._run(self._manager.finish(dialogue, state), dialogue)
 
     def save(self, dialogue: Dialogue) -> None:
-        """Save a dialogue's metadata, and messages that `save=` has not saved yet.
+        """Save a dialogue's metadata, and the messages that `save=` has not saved yet.
 
         Raises `DialoguesNotSaved`; then the dialogue stays in memory unchanged.
         """
         self._run(self._manager.save(dialogue), dialogue)
 
     def reload(self, dialogue_label: DialogueLabel) -> Dialogue | None:
-        """Discard a dialogue's state in memory, with unsaved changes, and return the stored dialogue, or None. This
-        resolves a `DialogueConflict`. Older objects of the dialogue are no longer valid.
+        """Discard a dialogue's state in memory, with unsaved changes, and return the stored dialogue, or None, to resolve a
+        `DialogueConflict`. Older objects of the dialogue are no longer valid.
 
-        It is not necessary after an error that leaves in doubt whether a message was written: the next write to the
-        dialogue reads it again, and undoes a write that was not acknowledged.
+        After an error that leaves a write in doubt, `reload` is not necessary: the next write to the dialogue reads the
+        stored state, and undoes a write that was not acknowledged.
         """
         return self._run(self._manager.reload(dialogue_label), dialogue_label)
 
     def remove(self, dialogue_label: DialogueLabel) -> bool:
-        """Delete a dialogue from memory and database; returns whether there was one."""
+        """Delete a dialogue from memory and database; return whether the dialogue existed."""
         return self._run_within(self._locks, self._manager.remove(dialogue_label))
 
     def get_dialogue(self, message: Message) -> Dialogue | None:
@@ -445,11 +436,11 @@ class Dialogues(BaseDialogues[Store]):
 
     def get_dialogue_from_label(self, dialogue_label: DialogueLabel) -> Dialogue | None:
         """Return the dialogue with a label, complete or not, active or terminal, or None."""
-        return self._run(self._manager.get_dialogue_from_label(dialogue_label), dialogue_label)
+        return self._run(self._manager.get(dialogue_label), dialogue_label)
 
     def get_dialogues_with_counterparty(self, counterparty: str) -> list[Dialogue]:
         """Return the dialogues with an address: the active ones, then the terminal ones."""
-        return self._run(self._manager.get_dialogues_with_counterparty(counterparty))
+        return self._run(self._manager.with_counterparty(counterparty))
 
     def find(
         self,
@@ -459,8 +450,8 @@ class Dialogues(BaseDialogues[Store]):
         terminal: bool | None = None,
         limit: int | None = None,
     ) -> list[Dialogue]:
-        """Return the dialogues that match: the active ones in the order in which they began, then the terminal ones in
-        the order in which they ended. `terminal` limits the search to one of the two.
+        """Return the dialogues that match: the active ones in the order of their beginning, then the terminal ones in
+        the order of their end. `terminal=False` searches only active, `terminal=True` only terminal dialogues.
 
         To the filter a dialogue is an object with `dialogue_label`, `self_address`, `role`, `state`,
         `is_terminal`, `metadata` and `messages`, an array. Raises `InvalidFilter`.
@@ -471,7 +462,7 @@ class Dialogues(BaseDialogues[Store]):
         ...     [each.role for each in dialogues.find({"messages.body.intent": "time"})]
         ['starter']
         """
-        steps = self._manager.find(filter, equals, terminal, limit)
+        steps = self._manager.find(filter, equals, limit, *parts_of(terminal))
         self._refuse_nested()
         self._flush()
         return self._run(steps)
@@ -484,13 +475,13 @@ class Dialogues(BaseDialogues[Store]):
 
     def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
         """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest terminal
-        ones beyond the number `kept`; returns how many were deleted.
+        dialogues beyond the number `kept`; return the number of deleted dialogues.
         """
-        return self._run_within(self._locks, self._manager.purge(ttl, kept))
+        return sum(self._run_within(self._locks, self._manager.purge(ttl, kept)).values())
 
     def restore_quarantined(self) -> list[Dialogue]:
-        """Move records back from the quarantine, and return the dialogues that can be restored, for example after an
-        upgrade. The others return to the quarantine; records whose dialogue has begun again stay there.
+        """Move records back from the quarantine, and return the restored dialogues, for example after an upgrade. Bad
+        records return to the quarantine; records whose dialogue has begun again stay.
         """
         return self._run_within(self._locks, self._manager.restore_quarantined())
 

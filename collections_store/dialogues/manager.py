@@ -1,83 +1,71 @@
-"""The manager of a component's dialogues: options, locks, cache, recovery, purge. It works with any class of dialogue;
-`messaging` adds the methods for `Dialogue`.
+"""The manager of a component's dialogues: each method of `Dialogues` as a procedure that yields operations, for sync and
+async. `DialogueManager` works with any class of dialogue, `MessageManager` with `Dialogue`.
 
-Each method is a procedure that yields operations, for sync and async. Rules:
+Rules:
 
-1. Locks: a procedure about one dialogue runs while nothing else writes to that dialogue, so it holds the lock of the
-   dialogue's stripe. A search holds one of the search locks: it writes to no dialogue, but adds terminal ones to memory.
+1. Locks: a procedure about one dialogue holds the lock of the dialogue's stripe, so nothing else writes to that dialogue.
+   A search holds one of the search locks: it writes to no dialogue, but adds terminal dialogues to memory.
    `setup`, `teardown`, `flush`, `evict`, `remove` and `purge` hold all locks.
-2. Order: all locks are taken in the order of their list, search locks first. So nobody holds up writers while it waits
+2. Order: all locks are taken in the order of their list, search locks first. So nobody holds up writers while waiting
    for a search.
 3. The database comes first: memory changes when the database has acknowledged. An error, a full disk or a
    cancellation leaves both as they were.
-4. A crash leaves what was acknowledged, and at most the one write per dialogue that was not. The next process restores
-   it, and a message that is delivered again is a `RepeatedMessage`.
+4. A crash leaves the acknowledged writes, and at most one other write per dialogue. The next process restores that
+   write, and rejects the message as a `RepeatedMessage` when it is delivered again.
 5. A write in doubt (interrupted thread, lost connection) is undone before the next write to its dialogue
    (`DialogueRepository.settle`).
-6. There is one object for a dialogue. Another one would lose messages.
+6. A dialogue has one object. A second object would lose messages.
 """
 
 from __future__ import annotations
 
-import threading
-import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
-from contextlib import AbstractContextManager, ExitStack, suppress
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from itertools import cycle
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
+from ..codec import decode
 from ..document import now, read_ttl
-from ..errors import CollectionsStoreError, DialoguesNotSaved, InvalidOption, StoreClosed, shortened
+from ..errors import (
+    CollectionsStoreError,
+    DialogueConflict,
+    DialogueNotFound,
+    DialoguesNotSaved,
+    InvalidDialogueMessage,
+    InvalidOption,
+    StoreClosed,
+    shortened,
+)
 from ..operations.operation import Steps
 from ..options import check_count, check_flag
-from ..query.filter import Filter
-from .model import DialogueLabel, check_label, check_string
-from .records import DialogueCodec, Quarantined
-from .repository import LOG, DialogueRepository
+from .cache import DialogueCache
+from .model import (
+    UNASSIGNED,
+    Dialogue,
+    DialogueLabel,
+    Message,
+    Rules,
+    Transition,
+    check_instance,
+    check_label,
+    check_string,
+)
+from .records import NOTHING, Quarantined
+from .repository import COUNTERPARTY, LOG, DialogueRepository
 
 D = TypeVar("D")
-S = TypeVar("S")
+Save: TypeAlias = Literal["message", "teardown"] | float | timedelta
+RoleOf: TypeAlias = Callable[[Message, str], str]
 PURGE_EVERY: Final = 1000
 """Dialogues that end between two purges, at most."""
-STRIPES: Final = 64
-"""The number of dialogues that can be written to at the same time."""
-SEARCHES: Final = 16
-"""The number of searches that can run at the same time."""
-
-Lock: TypeAlias = AbstractContextManager[Any]
-L = TypeVar("L", bound=Lock)
-
-
-class StripedLocks(Generic[L]):
-    """Locks for groups of dialogues, and for searches. Entering takes them all."""
-
-    def __init__(self, make: Callable[[], L]) -> None:
-        self._locks = [make() for _ in range(SEARCHES + STRIPES)]
-        self._searches = cycle(range(SEARCHES))
-
-    def of(self, group: Hashable) -> L:
-        """Return the lock of a group of dialogues; None: of a search."""
-        if group is None:
-            return self._locks[next(self._searches)]
-        return self._locks[SEARCHES + hash(group) % STRIPES]
-
-    def __enter__(self) -> None:
-        with ExitStack() as taken:
-            for lock in self._locks:
-                taken.enter_context(lock)
-            taken.pop_all()
-
-    def __exit__(self, *_: object) -> None:
-        for lock in reversed(self._locks):
-            lock.__exit__(None, None, None)
+_MAX_INTERVAL: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """How many active dialogues were restored, and the records that could not be."""
+    """The number of restored active dialogues, and the records that could not be restored."""
 
     active: int
     quarantined: tuple[Quarantined, ...] = ()
@@ -106,356 +94,97 @@ class DialogueOptions:
             check_count("terminal_kept", self.terminal_kept)
 
 
-class DialogueCache(Generic[D]):
-    """The active dialogues, and the `cached` terminal ones that were used last (None: all), by their keys.
-
-    There is one object for a dialogue: an evicted one is found for as long as anybody has a reference to it. Any
-    number of threads may use it.
-    """
-
-    def __init__(
-        self, codec: DialogueCodec[D], cached: int | None, is_dirty: Callable[[D], bool]
-    ) -> None:
-        self.unsaved: set[str] = set()
-        """The keys of dialogues with messages that are not stored."""
-        self.new: set[str] = set()
-        """The keys of dialogues of which nothing is stored."""
-        self._codec, self._cached, self._is_dirty = codec, cached, is_dirty
-        self._active: dict[str, D] = {}
-        self._terminal: OrderedDict[str, D] = OrderedDict()
-        self._evicted: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
-        self._by_counterparty: dict[str, dict[str, D]] = {}
-        self._lock = threading.Lock()
-
-    @property
-    def active(self) -> tuple[D, ...]:
-        """The active dialogues, in the order in which they were added."""
-        with self._lock:
-            return tuple(self._active.values())
-
-    def find(self, key: str) -> D | None:
-        """Return the dialogue with a key."""
-        with self._lock:
-            return self._find(key)
-
-    def add(self, dialogue: D) -> D:
-        """Add a dialogue; returns it, or the object that is there already."""
-        label = self._codec.label(dialogue)
-        with self._lock:
-            known = self._find(label.key)
-            if known is not None:
-                return known
-            if self._codec.is_terminal(dialogue):
-                self._terminal[label.key] = dialogue
-                self._evict()
-            else:
-                self._active[label.key] = dialogue
-                same = self._by_counterparty.setdefault(label.dialogue_opponent_addr, {})
-                same[label.key] = dialogue
-        return dialogue
-
-    def forget(self, *keys: str) -> None:
-        """Remove dialogues."""
-        with self._lock:
-            for key in keys:
-                self._forget(key)
-
-    def clear(self) -> None:
-        """Remove all dialogues."""
-        with self._lock:
-            for each in (self._active, self._terminal, self._evicted, self._by_counterparty):
-                each.clear()
-            self.unsaved.clear()
-            self.new.clear()
-
-    def with_counterparty(self, address: str) -> list[D]:
-        """Return the active dialogues with an address."""
-        with self._lock:
-            return list(self._by_counterparty.get(address, {}).values())
-
-    def changed(self, is_changed: Callable[[D], bool]) -> list[D]:
-        """Return the dialogues that may not be stored as they are."""
-        with self._lock:
-            parts: Iterable[Any] = (self._active, self._terminal, self._evicted)
-            items = [item for part in parts for item in part.items()]
-        return [each for key, each in items if key in self.unsaved or is_changed(each)]
-
-    def excess(self) -> list[D]:
-        """Return the terminal dialogues beyond `cached`, which stay only because they are dirty."""
-        with self._lock:
-            return [self._terminal[key] for key in self._excess()]
-
-    def evict(self) -> None:
-        """Evict terminal dialogues beyond `cached`."""
-        with self._lock:
-            self._evict()
-
-    def _find(self, key: str) -> D | None:
-        if key in self._active:
-            return self._active[key]
-        found: D | None = self._terminal.get(key)
-        if found is not None:
-            self._terminal.move_to_end(key)
-        elif (found := self._evicted.pop(key, None)) is not None:
-            self._terminal[key] = found
-            self._evict()
-        return found
-
-    def _evict(self) -> None:
-        for key in self._excess():
-            if not self._is_dirty(self._terminal[key]):
-                self._evicted[key] = self._terminal.pop(key)
-
-    def _excess(self) -> list[str]:
-        if self._cached is None or len(self._terminal) <= self._cached:
-            return []
-        return list(self._terminal)[: len(self._terminal) - self._cached]
-
-    def _forget(self, key: str) -> None:
-        for some in (self._terminal, self._evicted):
-            some.pop(key, None)
-        self.unsaved.discard(key)
-        self.new.discard(key)
-        dialogue = self._active.pop(key, None)
-        if dialogue is not None:
-            address = self._codec.label(dialogue).dialogue_opponent_addr
-            del self._by_counterparty[address][key]
-            if not self._by_counterparty[address]:
-                del self._by_counterparty[address]
-
-
 class DialogueManager(Generic[D]):
-    """The dialogues of one component: the active ones and the terminal ones used last in memory, all persisted."""
+    """The dialogues of one component: the active and the last used terminal dialogues in memory, all stored."""
 
     repository: DialogueRepository[D]
     options: DialogueOptions
-    codec: DialogueCodec[D]
     cache: DialogueCache[D]
-    is_set_up: bool
-    is_torn_down: bool
 
     def __init__(self, repository: DialogueRepository[D], options: DialogueOptions) -> None:
         self.repository, self.options = repository, options
-        self.codec = repository.codec.dialogues
+        self.codec, self.label = repository.codec.dialogues, repository.label
         cached = options.cached if options.offload else None
         self.cache = DialogueCache(self.codec, cached, self.is_dirty)
         self._ended = self._purged = 0
-        self._last_error = ""
-        self.is_set_up = self.is_torn_down = False
-
-    # -- methods that a subclass overrides ---------------------------------------------------------
 
     def is_dirty(self, dialogue: D) -> bool:
-        """Return whether a dialogue may have changed since it was saved: a host's active ones at any time."""
+        """Return whether a dialogue may have changed since it was saved: a host's active dialogues at any time."""
         return not self.codec.is_terminal(dialogue) and self.codec.message_count(dialogue) > 0
-
-    def is_borrowed(self, dialogue: D) -> bool:
-        """Return whether a dialogue may still change without notice."""
-        return self.is_dirty(dialogue)
-
-    def mark(self, dialogue: D, *, dirty: bool) -> None:
-        """Record whether a dialogue is dirty."""
-
-    # -- recovery ---------------------------------------------------------------------------------
-
-    def setup(self) -> Steps[Restored]:
-        """Restore the active dialogues."""
-        if not self.is_set_up:
-            self.cache.clear()  # of an attempt that failed
-            self.repository.forget()
-            yield from self.restore()
-            self.is_set_up, self.is_torn_down = True, False
-            yield from self.purge_now_and_then(force=True)
-            return Restored(len(self.cache.active), tuple(self.repository.reported))
-        return Restored(len(self.cache.active))
 
     def restore(self) -> Steps[None]:
         """Add the stored dialogues to memory: the active ones, and all without `offload`."""
         self.repository.reported.clear()
         for is_terminal in (False,) if self.options.offload else (False, True):
-            after, more = "", True
-            while more:
+            after: str | None = ""
+            while after is not None:
                 found, after = yield from self.repository.restore(after, is_terminal=is_terminal)
                 for dialogue in found:
                     self.cache.add(dialogue)
-                more = after != ""
-
-    def check_open(self, closed: str | None) -> None:
-        """Raise `StoreClosed` after the teardown, and after the store was closed for a reason: a message would
-        be lost.
-        """
-        if self.is_torn_down:
-            raise StoreClosed(
-                "the dialogues are torn down, because the store was closed: call setup()"
-            )
-        if closed is not None:  # without a teardown, where not everything could be saved
-            raise StoreClosed(closed)
-
-    def teardown(self) -> Steps[None]:
-        """Save all changes, and remove the dialogues from memory, unless some cannot be saved."""
-        if not self.is_set_up:
-            return
-        yield from self._save(self.cache.changed(self.is_borrowed))
-        yield from self.repository.settle()
-        self.cache.clear()
-        self.repository.forget()
-        self.is_set_up, self.is_torn_down = False, True
-
-    # -- saving -----------------------------------------------------------------------------------
-
-    def is_flushed(self) -> bool:
-        """Return whether `flush` has nothing to do."""
-        return not self.is_set_up or not self.cache.changed(self.is_dirty)
-
-    def flush(self) -> Steps[None]:
-        """Save all changes in one transaction. Dialogues that cannot be saved stay in memory, and are logged."""
-        try:
-            yield from self._save(self.cache.changed(self.is_dirty) if self.is_set_up else [])
-        except DialoguesNotSaved:
-            LOG.exception(
-                "%s: not all dialogues could be saved; they stay in memory", self.repository.names
-            )
-
-    def evict(self) -> Steps[None]:
-        """Evict excess terminal dialogues from memory; dirty ones are saved first."""
-        try:
-            yield from self._save(self.cache.excess())
-        except CollectionsStoreError as error:
-            if str(error) != self._last_error:  # once, not with every method
-                LOG.exception("terminal dialogues could not be saved; each stays in memory")
-            self._last_error = str(error)
-        self.cache.evict()
-
-    def _save(self, dialogues: list[D], *, strict: bool = False) -> Steps[int]:
-        """Save dialogues. Unless `strict`, others may have purged the terminal ones."""
-        codec, labels = self.codec, [self.repository.label(each) for each in dialogues]
-        is_purgeable = [not strict and codec.is_terminal(each) for each in dialogues]
-        purgeable = {label.key for label, is_ in zip(labels, is_purgeable, strict=True) if is_}
-        counts = {x.key: codec.message_count(d) for x, d in zip(labels, dialogues, strict=True)}
-        for each in dialogues:
-            self.mark(each, dirty=False)
-        try:
-            saved: int = yield from self.repository.save(
-                dialogues, counts.keys() - self.cache.new, purgeable
-            )
-        except DialoguesNotSaved as error:
-            self._saved(dialogues, counts, error.errors)
-            raise
-        except BaseException:
-            for each in dialogues:
-                self.mark(each, dirty=True)
-            raise
-        self._saved(dialogues, counts, ())
-        return saved
-
-    def _saved(self, dialogues: Iterable[D], counts: dict[str, int], failed: Any) -> None:
-        """Record that dialogues were saved, except those with messages added since."""
-        for each in dialogues:
-            label = self.repository.label(each)
-            if label in failed:
-                self.mark(each, dirty=True)
-                continue
-            self.cache.new.discard(label.key)
-            if self.codec.message_count(each) == counts[label.key]:
-                self.cache.unsaved.discard(label.key)
 
     def accepted(self, dialogue: D, count: int) -> Steps[None]:
         """Persist a dialogue to which its class has added a message after the first `count`. If this raises, the host
-        must take the message out again: it is not stored, or will be undone by the next write.
+        must take the message out again: the next write undoes the message if it was stored.
         """
         is_terminal = self.codec.is_terminal(dialogue)
         try:
             if is_terminal and not self.options.keep_terminal_state_dialogues:
-                label = check_label(self.repository.label(dialogue))
+                label = check_label(self.label(dialogue))
                 yield from self.repository.remove(label, remember=label.is_by_counterparty)
             else:
                 yield from self.repository.settle()
                 yield from self.repository.save([dialogue])
         except BaseException:
             with suppress(InvalidOption):  # without a valid label nothing was stored
-                self.repository.withdraw(self.repository.label(dialogue), count)
+                self.repository.withdraw(self.label(dialogue), count)
             raise
         if is_terminal:
             yield from self.retire(dialogue)
 
     # -- lookups ----------------------------------------------------------------------------------
 
-    def get_dialogue_from_label(self, label: DialogueLabel) -> Steps[D | None]:
-        """Return the dialogue with a label, complete or not."""
+    def in_memory(self, label: DialogueLabel) -> D | None:
+        """Return the dialogue with a label, complete or not, if it is in memory."""
+        return self._named(label, self.cache.find(check_label(label).key))
+
+    def get(self, label: DialogueLabel) -> Steps[D | None]:
         found = self.cache.find(check_label(label).key)
         if found is None:
             found = yield from self.load([label])
-        return found if found is not None and label.names(self.repository.label(found)) else None
+        return self._named(label, found)
+
+    def _named(self, label: DialogueLabel, found: D | None) -> D | None:
+        """Return a dialogue with the label's key if the dialogue has the label; a complete label may differ."""
+        return found if found is not None and label.names(self.label(found)) else None
 
     def load(self, labels: list[DialogueLabel]) -> Steps[D | None]:
         """Return the stored dialogue with one of the labels."""
-        found = yield from self.repository.get(labels)
-        return None if found is None else self.known(found)
+        found = yield from self.repository.get(*labels, note=False)
+        return None if found is None else self._known(found)
 
-    def known(self, dialogue: D) -> D | None:
+    def _known(self, dialogue: D) -> D | None:
         """Return the object in memory for a dialogue that was read, or add it. An active one that is not in memory is
         about to begin, or to be removed: None.
         """
         if self.codec.is_terminal(dialogue):
             return self.cache.add(dialogue)
-        return self.cache.find(self.repository.label(dialogue).key)
+        return self.cache.find(self.label(dialogue).key)
 
-    def get_dialogues_with_counterparty(self, address: str) -> Steps[list[D]]:
-        """Return the dialogues with an address: the active ones, then the terminal ones."""
+    def with_counterparty(self, address: str) -> Steps[list[D]]:
         check_string("counterparty", address)
         active = self.cache.with_counterparty(address)
-        terminal = yield from self.repository.with_counterparty(address, True)
-        return _distinct([*active, *filter(None, map(self.known, terminal))])
+        terminal = yield from self.find(COUNTERPARTY, address, None, True)
+        return list({id(each): each for each in (*active, *terminal)}.values())
 
-    def find(self, filter: Any, equals: Any, terminal: Any, limit: Any) -> Steps[list[D]]:
-        """Return the dialogues that match: the active ones, then the terminal ones."""
-        if terminal is not None:
-            check_flag("terminal", terminal)
-        query = self.repository.query(filter, equals, limit)
-        return self._find(*query, (False, True) if terminal is None else (terminal,))
+    def find(self, filter: Any, equals: Any, limit: Any, *parts: bool) -> Steps[list[D]]:
+        """Return the dialogues that match, by their objects in memory; `parts` are values of `is_terminal`."""
+        return self.repository.find(filter, equals, limit, *parts, hold=self._known)
 
-    def _find(self, query: Filter, limit: int | None, parts: tuple[bool, ...]) -> Steps[list[D]]:
-        found: list[D] = []
-        for is_terminal in parts:
-            left = None if limit is None else limit - len(found)
-            if left != 0:
-                some = yield from self.repository.find(query, left, is_terminal=is_terminal)
-                known = list(map(self.known, some))
-                if left is not None and None in known:  # too few then
-                    some = yield from self.repository.find(query, None, is_terminal=is_terminal)
-                    known = list(map(self.known, some))
-                found += [each for each in known if each is not None][:left]
-        return _distinct(found)  # one may have ended between the two
-
-    def remove(self, label: DialogueLabel) -> Steps[bool]:
-        """Delete a dialogue from memory and database."""
-        found = yield from self.get_dialogue_from_label(label)
-        if found is None:
-            return False
-        removed: bool = yield from self.repository.remove(
-            label,
-            remember=label.is_by_counterparty,
-            expected=self.codec.message_count(found),
-        )
-        is_new = label.key in self.cache.new
-        self.cache.forget(label.key)
-        return removed or is_new
-
-    def reload(self, label: DialogueLabel) -> Steps[D | None]:
-        """Discard a dialogue's state in memory, and read it again."""
-        found = yield from self.repository.reload(label)
-        self.cache.forget(label.key)
-        return None if found is None else self.cache.add(found)
-
-    def restore_quarantined(self) -> Steps[list[D]]:
-        """Move records back from the quarantine, and add the dialogues restored from them."""
-        return (yield from self.repository.restore_quarantined(self.cache.add))
-
-    # -- purge ------------------------------------------------------------------------------------
+    # -- the end of dialogues ---------------------------------------------------------------------
 
     def retire(self, dialogue: D) -> Steps[None]:
         """Move a dialogue that has ended to the terminal ones in memory."""
-        key = self.repository.label(dialogue).key
+        key = self.label(dialogue).key
         self.cache.forget(key)
         self.repository.persisted.pop(key, None)
         if self.options.keep_terminal_state_dialogues:
@@ -477,20 +206,322 @@ class DialogueManager(Generic[D]):
         except CollectionsStoreError:
             LOG.exception("terminal dialogues could not be purged")
 
-    def purge(self, ttl: Any, kept: Any) -> Steps[int]:
-        """Delete terminal dialogues that are older than `ttl`, or more than `kept`."""
+    def purge(self, ttl: Any, kept: Any) -> Steps[dict[str, bool]]:
+        """Delete terminal dialogues that are older than `ttl`, or more than `kept`, from memory too."""
         purged = yield from self.repository.purge(ttl, kept)
         self.cache.forget(*purged)
-        return sum(purged.values())
+        return purged
 
 
-def _distinct(dialogues: Iterable[D]) -> list[D]:
-    """Return each object once; a host's class may have no hash."""
-    return list({id(each): each for each in dialogues}.values())
+class MessageManager(DialogueManager[Dialogue]):
+    """The manager of `Dialogue`s. `create` is the procedure of `Dialogues.create`, and so on."""
+
+    def __init__(
+        self,
+        repository: DialogueRepository[Dialogue],
+        self_address: str,
+        options: DialogueOptions,
+        *,
+        save: Save,
+        rules: Any,
+        role_from_first_message: Any,
+    ) -> None:
+        super().__init__(repository, options)
+        check_instance("rules", rules, Rules)
+        if not callable(role_from_first_message):
+            raise InvalidOption("role_from_first_message", "must be callable")
+        self.self_address, self.interval = self_address, _save_interval(save)
+        self._saves_at_once = save == "message"
+        self._rules, self._role_of = rules, role_from_first_message
+        self._last_error = ""
+        self.is_set_up = self._is_torn_down = False
+
+    def is_dirty(self, dialogue: Dialogue) -> bool:
+        """Return whether the metadata may have changed since they were saved."""
+        return dialogue.dirty
+
+    # -- set-up, teardown and saving --------------------------------------------------------------
+
+    def setup(self) -> Steps[Restored]:
+        if not self.is_set_up:
+            self.cache.clear()  # of an attempt that failed
+            self.repository.forget()
+            yield from self.restore()
+            self.is_set_up, self._is_torn_down = True, False
+            yield from self.purge_now_and_then(force=True)
+            return Restored(len(self.cache.active), tuple(self.repository.reported))
+        return Restored(len(self.cache.active))
+
+    def check_open(self, closed: str | None) -> None:
+        """Raise `StoreClosed` after the teardown, and after the store was closed for a reason: a message would
+        be lost.
+        """
+        if self._is_torn_down:
+            raise StoreClosed(
+                "the dialogues are torn down, because the store was closed: call setup()"
+            )
+        if closed is not None:  # without a teardown, where not everything could be saved
+            raise StoreClosed(closed)
+
+    def teardown(self) -> Steps[None]:
+        if not self.is_set_up:
+            return
+        yield from self._save(self.cache.changed(lambda each: each.borrowed))
+        yield from self.repository.settle()
+        self.cache.clear()
+        self.repository.forget()
+        self.is_set_up, self._is_torn_down = False, True
+
+    def is_flushed(self) -> bool:
+        """Return whether `flush` has nothing to do."""
+        return not self.is_set_up or not self.cache.changed(self.is_dirty)
+
+    def flush(self) -> Steps[None]:
+        """Save all changes in one transaction. Dialogues that cannot be saved stay in memory, and are logged."""
+        try:
+            yield from self._save(self.cache.changed(self.is_dirty) if self.is_set_up else [])
+        except DialoguesNotSaved:
+            LOG.exception(
+                "%s: not all dialogues could be saved; they stay in memory", self.repository.names
+            )
+
+    def evict(self) -> Steps[None]:
+        """Evict excess terminal dialogues from memory; dirty dialogues are saved first."""
+        try:
+            yield from self._save(self.cache.excess())
+        except CollectionsStoreError as error:
+            if str(error) != self._last_error:  # once, not with every method
+                LOG.exception("terminal dialogues could not be saved; each stays in memory")
+            self._last_error = str(error)
+        self.cache.evict()
+
+    def save(self, dialogue: Dialogue) -> Steps[None]:
+        yield from self._save([self._check_known(dialogue)], strict=True)
+
+    def _save(self, dialogues: list[Dialogue], *, strict: bool = False) -> Steps[None]:
+        """Save dialogues. Unless `strict`, other processes may have purged the terminal dialogues."""
+        counts = {each.dialogue_label.key: each.message_count for each in dialogues}
+        ended = [] if strict else [each for each in dialogues if each.is_terminal]
+        purgeable, failed = {each.dialogue_label.key for each in ended}, {}
+        for each in dialogues:
+            each.dirty = False
+        try:
+            yield from self.repository.save(dialogues, counts.keys() - self.cache.new, purgeable)
+        except DialoguesNotSaved as error:
+            failed = error.errors
+            raise
+        except BaseException:
+            failed = {each.dialogue_label: None for each in dialogues}
+            raise
+        finally:
+            self._saved(dialogues, counts, failed)
+
+    def _saved(self, dialogues: list[Dialogue], counts: dict[str, int], failed: Any) -> None:
+        """Note that dialogues were saved, except the `failed` ones, and messages added since."""
+        for each in dialogues:
+            key = each.dialogue_label.key
+            if each.dialogue_label in failed:
+                each.dirty = True
+                continue
+            self.cache.new.discard(key)
+            if each.message_count == counts[key]:
+                self.cache.unsaved.discard(key)
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def new_label(self, counterparty: str) -> DialogueLabel:
+        """Return the label of a new dialogue."""
+        address: Any = counterparty
+        if not isinstance(address, str) or address in {"", self.self_address} or "\0" in address:
+            raise InvalidOption(
+                "counterparty", f"must be another agent's address, got {shortened(address)}"
+            )
+        return DialogueLabel((secrets.token_hex(16), UNASSIGNED), counterparty, self.self_address)
+
+    def group_of(self, subject: Any) -> tuple[str, ...]:
+        """Return the common key of the messages and labels of a dialogue; `subject` may be anything."""
+        label = subject.dialogue_label if isinstance(subject, Dialogue) else subject
+        if isinstance(label, DialogueLabel):
+            return label.dialogue_starter_reference, label.dialogue_opponent_addr
+        if isinstance(subject, Message):
+            return subject.dialogue_reference[0], self._counterparty(subject)
+        return ()
+
+    def create(
+        self, label: DialogueLabel, performative: str, body: Any
+    ) -> Steps[tuple[Message, Dialogue]]:
+        reference, address = label.dialogue_reference, label.dialogue_opponent_addr
+        message = self._copy(
+            Message(performative, body, 1, 0, reference, self.self_address, address)
+        )
+        return message, (yield from self._begin(label, message))
+
+    def update(self, message: Message) -> Steps[Dialogue]:
+        message = self._copy(self._check_incoming(message))
+        dialogue = yield from self._dialogue_of(message)
+        if dialogue is not None:
+            yield from self._continue(dialogue, dialogue.read(message))
+            return dialogue
+        if message.message_id != 1 or message.dialogue_reference[1] != UNASSIGNED:
+            raise DialogueNotFound(message, "it belongs to no known dialogue")
+        label = DialogueLabel(message.dialogue_reference, message.sender, message.sender)
+        yield from self.repository.settle({label.key})
+        if (yield from self.repository.is_known(label)):
+            if (yield from self.repository.get(label, note=False)) is not None:
+                raise DialogueConflict(label)  # active, and not in memory
+            raise InvalidDialogueMessage(message, "its dialogue has ended, and is deleted")
+        return (yield from self._begin(label.complete(secrets.token_hex(16)), message))
+
+    def reply(
+        self, dialogue: Dialogue, performative: str, body: Any, target: int | None
+    ) -> Steps[Message]:
+        message = self._copy(self._check_known(dialogue).reply(performative, body, target))
+        yield from self._continue(dialogue, dialogue.read(message))
+        return message
+
+    def finish(self, dialogue: Dialogue, state: str) -> Steps[None]:
+        check_string("state", state)
+        if not self._check_known(dialogue).is_terminal:
+            end = Transition(dialogue.dialogue_label, state, is_terminal=True)
+            yield from self._continue(dialogue, end)
+
+    def _begin(self, label: DialogueLabel, message: Message) -> Steps[Dialogue]:
+        role = check_string("role_from_first_message", self._role_of(message, self.self_address))
+        dialogue = Dialogue(label, self.self_address, role, rules=self._rules)
+        yield from self._continue(dialogue, dialogue.read(message), is_new=True)
+        return dialogue
+
+    def _continue(
+        self, dialogue: Dialogue, step: Transition, *, is_new: bool = False
+    ) -> Steps[None]:
+        """Persist a step, and then apply it."""
+        label = step.label
+        try:
+            if step.is_terminal and not self.options.keep_terminal_state_dialogues:
+                remember, count = label.is_by_counterparty, dialogue.message_count
+                yield from self.repository.remove(label, remember=remember, expected=count)
+            elif self._saves_at_once or step.is_terminal:
+                yield from self._write(dialogue, step)
+            else:
+                self.cache.unsaved.add(label.key)
+                if is_new:
+                    self.repository.codec.json.encode(dialogue.header(step))  # `InvalidBody` now
+                    self.cache.new.add(label.key)
+            dialogue.apply(step)
+        except BaseException:
+            self.repository.withdraw(label, dialogue.message_count)
+            raise
+        if step.is_terminal:
+            yield from self.retire(dialogue)
+        elif is_new:
+            self.cache.add(dialogue)
+
+    def _write(self, dialogue: Dialogue, step: Transition) -> Steps[None]:
+        yield from self.repository.settle({step.label.key})
+        before = self.repository.persisted.get(step.label.key, NOTHING)
+        new = [each.json for each in dialogue.messages_after(before.messages)]
+        new += [] if step.message is None else [step.message.json]
+        header = None if before.header and dialogue.keeps_header(step) else dialogue.header(step)
+        dirty, dialogue.dirty = dialogue.dirty, False
+        try:
+            draft = self.repository.codec.compose(
+                step.label, header, new, before, is_terminal=step.is_terminal
+            )
+            yield from self.repository.write([draft])
+        except BaseException:
+            dialogue.dirty = dirty
+            raise
+
+    # -- other methods of `Dialogues` -------------------------------------------------------------
+
+    def get_dialogue(self, message: Message) -> Steps[Dialogue | None]:
+        found = yield from self._dialogue_of(check_instance("message", message, Message))
+        return found if found is not None and found.has_reference(message) else None
+
+    def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Message]]:
+        window = check_count("after", after), check_count("limit", limit)
+        found = self.cache.find(check_label(label).key)
+        if found is None:
+            json = yield from self.repository.messages(label, *window)
+            return list(map(Message.from_json, json))
+        return found.messages_after(after)[:limit] if self._named(label, found) else []
+
+    def remove(self, label: DialogueLabel) -> Steps[bool]:
+        found = yield from self.get(label)
+        if found is None:
+            return False
+        remember, count = label.is_by_counterparty, found.message_count
+        removed = yield from self.repository.remove(label, remember=remember, expected=count)
+        is_new = label.key in self.cache.new
+        self.cache.forget(label.key)
+        return removed or is_new
+
+    def reload(self, label: DialogueLabel) -> Steps[Dialogue | None]:
+        found = yield from self.repository.reload(label)
+        self.cache.forget(label.key)
+        return None if found is None else self.cache.add(found)
+
+    def restore_quarantined(self) -> Steps[list[Dialogue]]:
+        return self.repository.restore_quarantined(self.cache.add)
+
+    def _counterparty(self, message: Message) -> str:
+        return message.to if message.sender == self.self_address else message.sender
+
+    def _check_incoming(self, message: Message) -> Message:
+        given: Any = message
+        if not isinstance(given, Message):
+            raise InvalidDialogueMessage(given, "it must be a Message")
+        if message.to != self.self_address or message.sender in {"", self.self_address}:
+            problem = f"it must be from another agent to {self.self_address!r}"
+            raise InvalidDialogueMessage(message, problem)
+        if not message.dialogue_reference[0]:
+            raise InvalidDialogueMessage(message, "it must have the starter's dialogue_reference")
+        if "\0" in "".join((message.sender, *message.dialogue_reference)):
+            raise InvalidDialogueMessage(message, "its sender or dialogue_reference holds NUL")
+        return message
+
+    def _check_known(self, dialogue: Dialogue) -> Dialogue:
+        """Return a dialogue of this manager; another object for it would lose messages."""
+        check_instance("dialogue", dialogue, Dialogue)
+        if self.cache.find(dialogue.dialogue_label.key) is dialogue:
+            return dialogue
+        raise DialogueNotFound(
+            dialogue.dialogue_label, "it is not, or no longer, of these dialogues"
+        )
+
+    def _copy(self, message: Message) -> Message:
+        """Return a message as the database will return it, so that no caller can change it later; raises `InvalidBody`
+        now, whenever it is written.
+        """
+        return Message.from_json(decode(self.repository.codec.json.encode(message.json)))
+
+    def _dialogue_of(self, message: Message) -> Steps[Dialogue | None]:
+        """Return the dialogue of a message, for any reference of the responder."""
+        reference = (message.dialogue_reference[0], UNASSIGNED)
+        other = self._counterparty(message)
+        if not reference[0] or not other:
+            return None
+        labels = [DialogueLabel(reference, other, each) for each in (other, self.self_address)]
+        for label in labels:
+            if (known := self.cache.find(label.key)) is not None:
+                return known
+        return (yield from self.load(labels))
 
 
-def check_store(store: Any, kind: type[S]) -> S:
-    """Return `store` if it is of a class; raises `InvalidOption`."""
-    if not isinstance(store, kind):
-        raise InvalidOption("store", f"must be {kind.__name__}, got {shortened(store)}")
-    return store
+def starter_or_responder(message: Message, self_address: str) -> str:
+    """Return "starter" to the sender of the first message, "responder" to the receiver."""
+    return "starter" if message.sender == self_address else "responder"
+
+
+def _save_interval(save: Any) -> float | None:
+    """Return the seconds between two saves of the background thread; None: there is none. Raises `InvalidOption`."""
+    if isinstance(save, str) and save in {"message", "teardown"}:
+        return None
+    seconds = save.total_seconds() if isinstance(save, timedelta) else save
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 < seconds <= _MAX_INTERVAL:
+        raise InvalidOption(
+            "save",
+            f"must be 'message', 'teardown', or seconds up to a day, got {shortened(save)}",
+        )
+    return float(seconds)

@@ -7,11 +7,12 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ..errors import InvalidDialogueMessage, InvalidOption, RepeatedMessage, check_format, shortened
 from ..expressions.values import equal
 
+T = TypeVar("T")
 UNASSIGNED: Final = ""
 """The responder's reference in an incomplete label."""
 _LABEL_KEYS: Final = (
@@ -20,6 +21,13 @@ _LABEL_KEYS: Final = (
     "dialogue_opponent_addr",
     "dialogue_starter_addr",
 )
+
+
+def check_instance(option: str, value: Any, kind: type[T]) -> T:
+    """Return `value` if it is of a class; raises `InvalidOption`."""
+    if isinstance(value, kind):
+        return value
+    raise InvalidOption(option, f"must be {kind.__name__}, got {shortened(value)}")
 
 
 def check_string(option: str, value: Any) -> str:
@@ -39,7 +47,7 @@ class DialogueLabel:
     """AEA's label of a dialogue.
 
     `dialogue_reference` is the pair of the starter's and the responder's reference. The label is
-    *incomplete*, with "" as the second, until the responder has sent its first message. The starter is this
+    *incomplete*, with "" for the responder, until the responder has sent the first message. The starter is this
     agent or the opponent.
 
     >>> label = DialogueLabel(("7f", ""), "bob", "ada")
@@ -102,18 +110,18 @@ class DialogueLabel:
     def key(self) -> str:
         """The id of the dialogue's records, complete or not: 32 hexadecimal digits.
 
-        It is a digest (SHA-256) of the incomplete label: a starter never uses a reference twice.
+        The key is a digest (SHA-256) of the incomplete label: a starter never uses a reference twice.
         """
         reference, _ = self.dialogue_reference
         return _digest(reference, self.dialogue_opponent_addr, self.dialogue_starter_addr)
 
     @property
     def is_by_counterparty(self) -> bool:
-        """Whether the counterparty began the dialogue. Then its first message may be delivered again."""
+        """Whether the counterparty began the dialogue, so that its first message may be delivered again."""
         return self.dialogue_opponent_addr == self.dialogue_starter_addr
 
     def is_in(self, json: Any) -> bool:
-        """Return whether `json` is that of the label, complete or not; other keys are ignored."""
+        """Return whether `json` is the JSON of the label, complete or not; unknown keys are ignored."""
         if isinstance(json, dict):
             json = {name: json.get(name) for name in _LABEL_KEYS}
         return json in (self.json, self.get_incomplete_version().json)
@@ -125,9 +133,7 @@ class DialogueLabel:
 
 def check_label(label: Any) -> DialogueLabel:
     """Return `label` if it is a `DialogueLabel`; raises `InvalidOption`."""
-    if isinstance(label, DialogueLabel):
-        return label
-    raise InvalidOption("dialogue_label", f"must be a DialogueLabel, got {shortened(label)}")
+    return check_instance("dialogue_label", label, DialogueLabel)
 
 
 @lru_cache(maxsize=1024)  # each message needs the key of its label several times
@@ -140,7 +146,7 @@ _MESSAGE_KEYS: Final = frozenset(
 )
 _STRING: Final = frozenset({str})
 MAX_MESSAGE_ID: Final = 10**10 - 1
-"""The ids of stored messages have that many numbers (see `records.message_id`)."""
+"""The largest number in the id of a stored message (see `records.message_id`)."""
 FORMAT: Final = 1
 """The highest `record_format` of a stored message that this version reads; the default is 1."""
 
@@ -150,8 +156,8 @@ class Message:
     """A message of a dialogue.
 
     `message_id` counts the starter's messages as 1, 2, 3 … and the responder's as -1, -2, -3 …. `target`
-    is the id of the message that this one answers; 0 in the first. `body` is any JSON value. `unknown` are
-    keys of its JSON that this version does not know.
+    is the id of the answered message; 0 in the first message. `body` is any JSON value. `unknown` holds the
+    keys of a newer version.
 
     >>> Message("greet", {"text": "hello"}, sender="ada", to="bob").json["message_id"]
     1
@@ -217,7 +223,7 @@ ENDED: Final = "ended"
 
 
 def _check_strings(name: str, values: Any) -> None:
-    """Raise `InvalidOption` unless `values` is a collection of strings; "ask" is none: "a" is in it."""
+    """Raise `InvalidOption` unless `values` is a collection of strings, and not a single string."""
     if isinstance(values, str) or not isinstance(values, Collection):
         raise InvalidOption(name, f"must be a collection of strings, got {shortened(values)}")
     for each in values:
@@ -228,8 +234,8 @@ def _check_strings(name: str, values: Any) -> None:
 class Rules:
     """The rules of a protocol, as AEA's `Dialogue.Rules`; None allows every performative.
 
-    `terminal_performatives` end a dialogue; a mapping gives the state in which each of them leaves it, by
-    default "ended". `valid_replies` maps a performative to those that may answer it.
+    `terminal_performatives` end a dialogue; a mapping gives the final state for each performative, by
+    default "ended". `valid_replies` maps a performative to the performatives of valid answers.
 
     >>> rules = Rules(initial_performatives={"ask"}, terminal_performatives={"answer": "successful"})
     >>> rules.state_after("answer"), rules.state_after("ask")
@@ -283,8 +289,8 @@ class Transition:
 class Dialogue:
     """A dialogue: its label, the role of this agent, its messages in order, its state.
 
-    `metadata` is a JSON object for the application's own data. It is saved with the next message, by
-    `Dialogues.save` or when the store is closed. Everything else changes by the methods of `Dialogues` only.
+    `metadata` is a JSON object for the application's own data, saved with the next message, by `Dialogues.save`
+    or when the store is closed. The other attributes change by the methods of `Dialogues` only.
     """
 
     __slots__ = (
@@ -303,13 +309,6 @@ class Dialogue:
         "state",
     )
 
-    role: str
-    rules: Rules
-    borrowed: bool
-    dirty: bool
-    is_terminal: bool
-    state: str
-
     def __init__(
         self,
         dialogue_label: DialogueLabel,
@@ -326,7 +325,7 @@ class Dialogue:
         self.rules, self.state, self.is_terminal = rules, state, is_terminal
         self._metadata = {} if metadata is None else metadata
         self.dirty = False
-        """True if `metadata` may have changed since it was last saved."""
+        """True if `metadata` may have changed since the last save."""
         self.borrowed = False
         """True if a caller may hold a reference to `metadata`."""
         self._messages: list[Message] = []
@@ -455,7 +454,7 @@ class Dialogue:
         self._by_responder += message.message_id < 0
 
     def _of_others(self, message: Message) -> str | None:
-        """Return why sender and receiver are not the two agents of the dialogue."""
+        """Return the problem if sender and receiver are not the two agents of the dialogue."""
         outgoing = message.sender == self._self_address
         pair = [self._self_address, self._label.dialogue_opponent_addr]
         if [message.sender, message.to] == (pair if outgoing else pair[::-1]):
@@ -463,7 +462,7 @@ class Dialogue:
         return f"it is from {message.sender!r} to {message.to!r}; the dialogue is between {pair}"
 
     def _misplaced(self, message: Message) -> str | None:
-        """Return why a message cannot be the next one under any rules."""
+        """Return the problem of a message that cannot be the next under any rules."""
         if (problem := self._of_others(message)) is not None:
             return problem
         if not self.has_reference(message):
@@ -489,7 +488,7 @@ class Dialogue:
     def has_reference(self, message: Message) -> bool:
         """Return whether the message's reference is the dialogue's.
 
-        The starter may leave the responder's reference out. It learns it from the responder's first message.
+        The starter may omit the responder's reference, and receives it with the responder's first message.
         """
         label, (starter, responder) = self._label, message.dialogue_reference
         if starter != label.dialogue_starter_reference:

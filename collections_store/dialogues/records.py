@@ -1,8 +1,7 @@
 """The stored form of a dialogue: its collections, its header, and a record for each message.
 
-A header has a format, `record_format`, by default 1. Keys that this version does not know are of a newer one: they
-are ignored when a dialogue is read, and stay when its header is written again. A change that older versions must
-not ignore takes a higher format, which they refuse.
+A header has a format, `record_format`, by default 1. Unknown keys are of a newer version: a read ignores them, and a write
+of the header keeps them. A change that older versions must not ignore takes a higher format, which older versions refuse.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ D = TypeVar("D")
 class DialogueCodec(Protocol[D]):
     """Converts dialogues of a class to label, header and messages, and back.
 
-    The *header* is a JSON object with all of a dialogue but its label and messages. It should be small: it is
-    written whenever it changes. Messages are JSON, and do not change once they are accepted.
+    The *header* is a JSON object with all of a dialogue but its label and messages. Keep the header small: each change
+    writes the whole header. Messages are JSON, and do not change after they are accepted.
     """
 
     def label(self, dialogue: D) -> DialogueLabel:
@@ -53,8 +52,8 @@ class DialogueCodec(Protocol[D]):
 
 @dataclass(frozen=True)
 class PlainCodec:
-    """The codec of `Dialogue`. The rules are not stored. `self_address` is the only address whose dialogues are
-    restored; None: any.
+    """The codec of `Dialogue`. The rules are not stored. Only dialogues of `self_address` are restored; None: of any
+    address.
     """
 
     rules: Rules = field(default_factory=Rules)
@@ -107,9 +106,9 @@ _DIGITS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class DialogueNamespace:
-    """The dialogues of one component of one agent, in collections of their own.
+    """The collections of the dialogues of one component of one agent.
 
-    Different pairs have different names: `a` and `b_c` are not `a_b` and `c`.
+    Different pairs have different collections: `a` and `b_c` are not `a_b` and `c`.
 
     >>> DialogueNamespace("ada", "my-shop").messages
     'dialogues__ada__my_2dshop__messages'
@@ -118,24 +117,22 @@ class DialogueNamespace:
     agent: str
     component: str
     active: str = field(init=False, repr=False, compare=False)
-    """The collection of the headers of active dialogues."""
+    """Of the headers of active dialogues."""
     terminal: str = field(init=False, repr=False, compare=False)
-    """The collection of the headers of terminal dialogues."""
+    """Of the headers of terminal dialogues."""
     messages: str = field(init=False, repr=False, compare=False)
-    """The collection of the messages of both."""
+    """Of the messages of all dialogues."""
     finished: str = field(init=False, repr=False, compare=False)
-    """The collection of the keys of deleted dialogues that must not begin again."""
+    """Of the keys of deleted dialogues that must not begin again."""
     quarantine: str = field(init=False, repr=False, compare=False)
-    """The collection of the records that cannot be restored."""
+    """Of the records that restore no dialogue."""
 
     def __post_init__(self) -> None:
         for name, value in (("agent", self.agent), ("component", self.component)):
             if not check_string(name, value):
                 raise InvalidOption(name, "must not be empty")
         prefix = f"{spelled(self.agent)}__{spelled(self.component)}"
-        if (
-            len(prefix) > _MAX_PREFIX
-        ):  # it then begins with two underscores, as no escaped string does
+        if len(prefix) > _MAX_PREFIX:  # no escaped string begins with two underscores
             text = json.dumps([self.agent, self.component], ensure_ascii=False)
             prefix = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
         for part in ("active", "terminal", "messages", "finished", "quarantine"):
@@ -143,16 +140,16 @@ class DialogueNamespace:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All of them."""
+        """All collections."""
         return self.active, self.terminal, self.messages, self.finished, self.quarantine
 
-    def headers(self, *, is_terminal: bool) -> str:
+    def headers(self, is_terminal: bool) -> str:
         """Return the collection of the headers of active or of terminal dialogues."""
         return self.terminal if is_terminal else self.active
 
 
 def message_id(key: str, number: int) -> str:
-    """Return the id of a message's record, by its dialogue's key and its number from 1 on."""
+    """Return the id of a message's record, from the dialogue's key and the message's number from 1 on."""
     return f"{key}{number:0{_DIGITS}d}"
 
 
@@ -162,7 +159,7 @@ def key_of(message_id: str) -> str:
 
 
 def number_of(message_id: str) -> int:
-    """Return the number of a message in its dialogue; 0 if somebody else wrote the record."""
+    """Return the number of a message in its dialogue; 0 for a record of another program."""
     digits = message_id[-_DIGITS:]
     return int(digits) if digits.isdecimal() else 0
 
@@ -175,15 +172,15 @@ def messages_of(key: str, after: int = 0) -> dict[str, Any]:
 FORMAT: Final = 1
 _FORMAT: Final = "record_format"
 _LABEL: Final = "dialogue_label"
-_UNLIMITED: Final = Codec(2**40)
-"""For what is stored already."""
+UNLIMITED: Final = Codec(2**40)
+"""Encodes stored bodies, of any size."""
 NEWER: Final = "it is in format {}, and this version knows {}: upgrade the library, and then call restore_quarantined"
 _OF_THE_PROCESS: Final = (MemoryError, OSError, ImportError)
-"""Errors that do not prove a record bad: the process lacks something."""
+"""Errors of the process, which do not prove a record bad."""
 
 
 class BadRecord(ValueError):
-    """A record that no dialogue can be restored from."""
+    """A record that restores no dialogue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +192,18 @@ class Persisted:
     is_terminal: bool = False
     version: int = 0
     last: str | None = field(default=None, repr=False)
-    """The JSON of the last message, as long as it has not been compared with the dialogue's."""
+    """The JSON of the last message, until it was compared with the dialogue's."""
     unknown: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
     """The keys of the header that the codec does not know."""
 
     def is_of(self, label: DialogueLabel) -> bool:
-        """Return whether it is of the dialogue with a label, and not of another one with the same key."""
+        """Return whether the state is of the dialogue with a label, and not of another dialogue with the same key."""
         found = None if self.header is None else decode(self.header)
         json = found.get(_LABEL) if isinstance(found, dict) else None
         return json is None or label.is_in(json)
 
     def matches(self, other: Persisted) -> bool:
-        """Return whether both are equal, as far as their last messages are known."""
+        """Return whether two states are equal, as far as the last messages are known."""
         mine = self.messages, self.is_terminal, self.version, self.header is None
         if mine != (other.messages, other.is_terminal, other.version, other.header is None):
             return False
@@ -242,8 +239,13 @@ class Draft:
 
     @property
     def is_written(self) -> bool:
-        """Whether all of it is stored already."""
+        """Whether all parts are stored already."""
         return not self.messages and not self.has_new_header
+
+    def records(self) -> list[tuple[str, str]]:
+        """Return the ids and the texts of the new messages' records."""
+        numbered = enumerate(self.messages, self.before.messages + 1)
+        return [(message_id(self.label.key, number), text) for number, text in numbered]
 
     @property
     def after(self) -> Persisted:
@@ -308,7 +310,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A record that no dialogue can be restored from: its collection and id, the reason, and its body."""
+    """A record that restores no dialogue: its collection and id, the reason, and its body."""
 
     collection: str
     id: str
@@ -324,8 +326,8 @@ class RecordCodec(Generic[D]):
     json: Codec
 
     def draft(self, dialogue: D, before: Persisted) -> Draft:
-        """Return the write that a dialogue needs; raises what its codec raises, `InvalidBody`, and `DialogueConflict`
-        where other messages are stored than it has.
+        """Return the draft of a dialogue's changes; raises the errors of the codec, `InvalidBody`, and `DialogueConflict`
+        if other messages are stored than the dialogue has.
         """
         codec = self.dialogues
         label = codec.label(dialogue)
@@ -348,7 +350,7 @@ class RecordCodec(Generic[D]):
         *,
         is_terminal: bool,
     ) -> Draft:
-        """Return a draft of its parts; `header` None keeps the stored one. Raises `InvalidBody`."""
+        """Return a draft of its parts; `header` None keeps the stored header. Raises `InvalidBody`."""
         messages = tuple(map(self.json.encode, new))
         if header is None and before.header is not None:
             return Draft(label, before.header, before.is_terminal, messages, before)
@@ -385,5 +387,5 @@ class RecordCodec(Generic[D]):
         unknown |= {_LABEL: of_label} if of_label else {}
         if unknown:
             header = {**known, **unknown, _LABEL: header[_LABEL]}
-            draft = replace(draft, header=_UNLIMITED.encode(header))
+            draft = replace(draft, header=UNLIMITED.encode(header))
         return dialogue, replace(draft.after, version=record.document.version, unknown=unknown)

@@ -1,13 +1,14 @@
-"""The repository of a namespace's dialogues: each method is a procedure that yields operations, for sync and async.
+"""The repository of a namespace's dialogues: stored, read, found, deleted, quarantined.
+
+Public methods are procedures, which yield operations, for sync and async. Methods with `run` work within a transaction.
 
 Rules:
 
 1. A procedure writes all of its drafts in one transaction, or nothing.
-2. `persisted` says what is stored of the dialogues in memory. It changes when a write has been acknowledged.
-3. The outcome of a write is in doubt from before its first statement until it is acknowledged, or fails with an error
-   that says that nothing was written. `settle` must run before the next write to the dialogue: it reads what is
-   stored, and undoes the write if it took place, because no caller has seen it succeed.
-4. A record that no dialogue can be restored from moves to the quarantine, and stops nothing.
+2. `persisted` has the stored state of the dialogues in memory. It changes when the database has acknowledged a write.
+3. A write is in doubt from its first statement until the database acknowledges, or an error proves that nothing was
+   written. Before the next write to the dialogue `settle` undoes a write in doubt, because its caller got an error.
+4. A record that restores no dialogue moves to the quarantine, and stops nothing.
 """
 
 from __future__ import annotations
@@ -16,28 +17,37 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
-from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from dataclasses import replace
+from itertools import chain, islice
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from ..codec import Codec
-from ..document import Document, now, read_ttl
+from ..codec import Codec, decode
+from ..document import Document, new_id, now, read_ttl
 from ..errors import (
     CollectionsStoreError,
     DialogueConflict,
     DialoguesNotSaved,
     DuplicateKey,
+    InvalidBody,
     VersionConflict,
     shortened,
 )
-from ..operations.find import Find
+from ..operations import by_id
+from ..operations.bulk import Given, PutBatch, batches
+from ..operations.find import Count, Find
 from ..operations.indexes import CreateIndex
 from ..operations.operation import Steps, Work
+from ..operations.read import NaturalBatches
+from ..operations.update import DeleteMatching
 from ..options import check_count, check_flag
 from ..query.filter import Filter
 from ..query.index import Index
+from ..query.matcher import matches
+from ..query.sort import Sort
 from .model import DialogueLabel, check_label, check_string
 from .records import (
     NOTHING,
+    UNLIMITED,
     Attempt,
     BadRecord,
     DialogueCodec,
@@ -48,26 +58,29 @@ from .records import (
     Record,
     RecordCodec,
     key_of,
+    message_id,
+    messages_of,
+    number_of,
 )
-from .storage import (
-    PURGE_BATCH,
-    Run,
-    StoredDialogues,
-    conflict,
-    insert_message,
-    read_quarantined,
-)
+from .search import Search
 
 D = TypeVar("D")
+Run: TypeAlias = Callable[[Any], Any]
+"""Runs operations within a transaction."""
 LOG: Final = logging.getLogger("collections_store")
 COUNTERPARTY: Final = "dialogue_label.dialogue_opponent_addr"
+PURGE_BATCH: Final = 100
+"""Dialogues that are purged in one transaction."""
 _RESTORE_BATCH: Final = 200
+_HEADER_BATCH: Final = 500
 _WITHDRAWABLE: Final = 100
 """The number of last writes that `withdraw` can undo."""
+_BY_ID: Final = Sort.parse("$id")
+_LAST: Final = Sort.parse({"$id": -1})
 
 
 class DialogueRepository(Generic[D]):
-    """The stored dialogues of a namespace; it knows what is stored of those in memory."""
+    """The stored dialogues of a namespace, and the stored state of those in memory."""
 
     names: DialogueNamespace
     codec: RecordCodec[D]
@@ -75,7 +88,7 @@ class DialogueRepository(Generic[D]):
     def __init__(
         self, names: DialogueNamespace, codec: DialogueCodec[D], json: Codec, *, ordered: bool
     ) -> None:
-        self.names, self.codec = names, RecordCodec(codec, json)
+        self.names, self.codec, self.label = names, RecordCodec(codec, json), codec.label
         self.persisted: dict[str, Persisted] = {}
         self.reported: list[Quarantined] = []
         """Records moved to the quarantine since the list was last cleared."""
@@ -83,23 +96,30 @@ class DialogueRepository(Generic[D]):
         """The writes in doubt, by the keys of their dialogues."""
         self._last: deque[tuple[str, Attempt]] = deque(maxlen=_WITHDRAWABLE)
         self._ordered, self._has_indexes = ordered, False
+        """Whether the database keeps the order of an object's keys; whether the collections have their indexes."""
+
+    def _read(self, method: Callable[..., Any], *arguments: Any) -> Work:
+        return Work(self.names.all, lambda run: method(run, *arguments), writes=False)
+
+    def _write(self, method: Callable[..., Any], *arguments: Any) -> Work:
+        return Work(self.names.all, lambda run: method(run, *arguments), snapshot=False)
 
     # -- writing ----------------------------------------------------------------------------------
 
     def save(
         self, dialogues: Iterable[D], stored: Container[str] = (), purgeable: Container[str] = ()
     ) -> Steps[int]:
-        """Save the changes of dialogues in one transaction; returns the number of dialogues that had changes.
+        """Save the changes of dialogues in one transaction; return the number of dialogues that had changes.
 
-        If some cannot be converted, or another process wrote to them, the others are saved all the same. Those with
-        the keys `stored` must be stored already, except the `purgeable` ones, which another process may have deleted.
+        If some cannot be converted, or another process wrote to them, the others are saved all the same. Dialogues with
+        the keys `stored` must be stored already, except the `purgeable`, which another process may have deleted.
         """
         errors: dict[Any, Exception] = {}
         labelled = list(self._labelled(dialogues, errors))
         keys = {label.key for label, _ in labelled}
         yield from self.settle(keys)
         if unknown := keys - self.persisted.keys():
-            self.persisted.update((yield self._read(StoredDialogues.persisted, unknown)))
+            self.persisted.update((yield self._read(self._persisted, unknown)))
         drafts: list[Draft] = []
         for label, dialogue in labelled:
             if label.key in stored and label.key not in self.persisted:
@@ -136,19 +156,28 @@ class DialogueRepository(Generic[D]):
 
     def write(self, drafts: Sequence[Draft]) -> Steps[None]:
         """Write drafts, all or none; raises `DialogueConflict`."""
-        yield from self._create_indexes()
-        operation: Any = self._write(StoredDialogues.write, drafts)
-        if len(drafts) == 1 and len(drafts[0].messages) == 1 and not drafts[0].has_new_header:
-            operation = insert_message(self.names, drafts[0])
+        if not self._has_indexes:
+            for collection in (self.names.active, self.names.terminal):
+                yield CreateIndex(collection, Index.parse(COUNTERPARTY))
+            self._has_indexes = True
+        operation: Any
+        first = drafts[0]
+        if len(drafts) == 1 and len(first.messages) == 1 and not first.has_new_header:
+            # a single statement, which inserts only beside the header
+            beside = self.names.headers(first.is_terminal), first.label.key
+            operation = by_id.Insert(self.names.messages, *first.records()[0], beside=beside)
+        else:
+            operation = self._write(self._write_drafts, drafts)
         try:
             yield from self._attempt(operation, [(each.label.key, each.attempt) for each in drafts])
         except (VersionConflict, DuplicateKey) as error:
-            raise conflict(drafts, error) from error
+            met = (each.label for each in drafts if str(error.id).startswith(each.label.key))
+            raise DialogueConflict(next(met, first.label)) from error
         for draft in drafts:
             self.persisted[draft.label.key] = draft.after
 
     def _attempt(self, operation: Any, attempts: Sequence[tuple[str, Attempt]]) -> Steps[Any]:
-        """Run an operation that writes. An interrupted thread or a lost connection leaves it in doubt."""
+        """Run an operation that writes. An interrupted thread or a lost connection leaves the write in doubt."""
         for key, attempt in attempts:
             self._in_doubt.setdefault(key, []).append(attempt)
         try:
@@ -165,9 +194,42 @@ class DialogueRepository(Generic[D]):
         self._last.extend(attempts)
         return result
 
+    def _write_drafts(self, run: Run, drafts: Sequence[Draft]) -> None:
+        """Write drafts; raises `VersionConflict`, `DuplicateKey` and `DialogueConflict` if the stored state has changed.
+
+        An unchanged header is locked, so that nobody deletes it meanwhile. Each statement must see all commits before it.
+        """
+        for is_terminal in (False, True):
+            same = [each for each in drafts if not each.has_new_header]
+            some = {each.label.key: each.label for each in same if each.is_terminal is is_terminal}
+            there = run(by_id.LockMany(self.names.headers(is_terminal), (*some,))) if some else ()
+            for key, label in some.items():
+                if key not in there:
+                    raise DialogueConflict(label)
+        for draft in drafts:
+            if draft.has_new_header:
+                self._write_header(run, draft)
+        records = chain.from_iterable(each.records() for each in drafts)
+        for batch in batches(Given(number, *each) for number, each in enumerate(records)):
+            run(PutBatch(self.names.messages, batch, "insert", strict=True))
+
+    def _write_header(self, run: Run, draft: Draft) -> None:
+        key, before = draft.label.key, draft.before
+        old, new = map(self.names.headers, (before.is_terminal, draft.is_terminal))
+        if before.header is not None and old == new:
+            run(by_id.Replace(new, key, draft.header, before.version))
+            return
+        if before.header is not None:
+            run(by_id.RemoveById(old, key, before.version))
+            if self._count(run, key) > before.messages:
+                raise DialogueConflict(draft.label)
+        run(by_id.Insert(new, key, draft.header))
+
+    # -- writes in doubt --------------------------------------------------------------------------
+
     def withdraw(self, label: DialogueLabel, count: int) -> None:
-        """Let `settle` undo the last write of a dialogue if it stored more than `count` messages: the caller
-        did not accept them after all.
+        """Let `settle` undo the last write of a dialogue if that write stored more than `count` messages, which the
+        caller did not accept after all.
         """
         for key, (before, after) in reversed(tuple(self._last)):
             if key == label.key:
@@ -179,7 +241,7 @@ class DialogueRepository(Generic[D]):
         """Undo the writes in doubt that took place, of some dialogues or of all."""
         for key in tuple(self._in_doubt) if keys is None else keys & self._in_doubt.keys():
             attempts = tuple(self._in_doubt[key])
-            self.persisted[key] = yield self._write(StoredDialogues.undo, key, attempts)
+            self.persisted[key] = yield self._write(self._undo, key, attempts)
 
     @property
     def is_settled(self) -> bool:
@@ -187,26 +249,58 @@ class DialogueRepository(Generic[D]):
         return not self._in_doubt
 
     def forget(self) -> None:
-        """Forget what is stored."""
+        """Forget the stored state."""
         self.persisted.clear()
         self._in_doubt.clear()
+
+    def _undo(self, run: Run, key: str, attempts: Sequence[Attempt]) -> Persisted:
+        """Undo the unacknowledged write of a dialogue that took place; return the stored state. What another
+        process wrote stays, and conflicts with the next write.
+        """
+        first, _ = attempts[0]
+        found = self._persisted_like(run, key, first)
+        for before, after in attempts:
+            if found.matches(after) and not found.matches(before):
+                self._undo_write(run, key, before, after)
+                return self._persisted_like(run, key, first)
+        return found if found.messages == first.messages else first
+
+    def _persisted_like(self, run: Run, key: str, before: Persisted) -> Persisted:
+        found = self._persisted(run, [key]).get(key, NOTHING)
+        return replace(found, unknown=before.unknown)
+
+    def _undo_write(self, run: Run, key: str, before: Persisted, after: Persisted) -> None:
+        old, new = map(self.names.headers, (before.is_terminal, after.is_terminal))
+        for number in range(before.messages + 1, after.messages + 1):
+            run(by_id.RemoveById(self.names.messages, message_id(key, number)))
+        if after.header is None:
+            run(by_id.RemoveById(self.names.finished, key))
+        elif old == new and before.header is not None:
+            if after.version != before.version:
+                run(by_id.Replace(new, key, before.header, after.version))
+        else:
+            run(by_id.RemoveById(new, key, after.version))
+            if before.header is not None:
+                run(by_id.Insert(old, key, before.header))
+
+    # -- deleting ---------------------------------------------------------------------------------
 
     def remove(
         self, label: DialogueLabel, *, remember: bool, expected: int | None = None
     ) -> Steps[bool]:
-        """Delete a dialogue; returns whether there was one. Raises `DialogueConflict` if it has more messages than
-        `expected`.
+        """Delete a dialogue, and `remember` its key, so that it cannot begin again; return whether there was one. Raises
+        `DialogueConflict` if it has more messages than `expected`.
         """
         yield from self.settle({check_label(label).key})
-        erase = self._write(StoredDialogues.erase, label, remember=remember, expected=expected)
         before = self.persisted.get(label.key)
         attempts = [] if before is None else [(label.key, (before, NOTHING))]
+        erase = self._write(self._erase, label, remember, expected)
         found: bool = yield from self._attempt(erase, attempts)
         self.persisted.pop(label.key, None)
         return found
 
     def purge(self, ttl: Any, kept: Any) -> Steps[dict[str, bool]]:
-        """Delete terminal dialogues that ended more than `ttl` ago, or are more than `kept`; returns their keys,
+        """Delete terminal dialogues that ended more than `ttl` ago, or are more than `kept`; return their keys,
         each with whether this process deleted it.
         """
         age = read_ttl(ttl) or None
@@ -214,87 +308,221 @@ class DialogueRepository(Generic[D]):
             check_count("kept", kept)
         before, total = None if age is None else now() - age, dict[str, bool]()
         while age is not None or kept is not None:
-            purged = yield self._write(StoredDialogues.purge, before, kept)
+            purged = yield self._write(self.purge_batch, before, kept)
             total |= purged
             if len(purged) < PURGE_BATCH:
                 break
         return total
 
+    def _erase(self, run: Run, label: DialogueLabel, remember: bool, expected: int | None) -> bool:
+        key, names = label.key, self.names
+        if not self._is_of(run, label):
+            return False
+        found = [run(by_id.RemoveById(each, key)) for each in (names.active, names.terminal)]
+        # without the header nobody can add a message
+        if expected is not None and self._count(run, key) > expected:
+            raise DialogueConflict(label)
+        run(DeleteMatching(names.messages, Filter.parse(messages_of(key))))
+        if remember:
+            run(by_id.Put(names.finished, key, "null"))
+        return any(found)
+
+    def purge_batch(self, run: Run, before: int | None, kept: int | None) -> dict[str, bool]:
+        """Delete the oldest terminal dialogues: a batch of those that ended before a time, in microseconds since 1970, or
+        are more than `kept`. Return their keys, each with whether this transaction deleted it.
+        """
+        terminal = self.names.terminal
+        oldest: list[Document] = run(Find(terminal, Filter(), limit=PURGE_BATCH))
+        # counted afterwards: what others purge in between is among the oldest, and no longer counts
+        excess = 0 if kept is None else max(0, run(Count(terminal, Filter())) - kept)
+        return {
+            each.id: self._purge(run, each)
+            for number, each in enumerate(oldest)
+            if number < excess or (before is not None and each.created_us < before)
+        }
+
+    def _purge(self, run: Run, header: Document) -> bool:
+        try:
+            label = Record(header, is_terminal=True, messages=()).label.get_incomplete_version()
+        except BadRecord:
+            found: bool = run(by_id.RemoveById(self.names.terminal, header.id))
+            for number, _ in self._record(run, header, is_terminal=True).messages:
+                run(by_id.RemoveById(self.names.messages, message_id(header.id, number)))
+            return found
+        return self._erase(run, label, label.is_by_counterparty, None)
+
     # -- reading ----------------------------------------------------------------------------------
 
-    def restore(self, after: str, *, is_terminal: bool = False) -> Steps[tuple[list[D], str]]:
-        """Return a batch of dialogues past a key, and the last of their keys; "": there are no more."""
+    def restore(
+        self, after: str, *, is_terminal: bool = False
+    ) -> Steps[tuple[list[D], str | None]]:
+        """Return a batch of dialogues past a key, and the last of their keys; None: the batch is the last."""
         check_flag("terminal", is_terminal)
-        page = StoredDialogues.page, after, _RESTORE_BATCH
-        found: list[Record] = yield self._read(*page, is_terminal=is_terminal)
+        found: list[Record] = yield self._read(self._page, after, is_terminal)
         dialogues = yield from self._restored(found, note=True)
-        return dialogues, found[-1].document.id if len(found) == _RESTORE_BATCH else ""
+        return dialogues, found[-1].document.id if len(found) == _RESTORE_BATCH else None
 
-    def get(self, labels: Sequence[DialogueLabel], *, note: bool = False) -> Steps[D | None]:
-        """Return the dialogue that has one of the labels, complete or not; `note` what is stored of it."""
+    def get(self, *labels: DialogueLabel, note: bool = True) -> Steps[D | None]:
+        """Return the dialogue that has one of the labels, complete or not; `note` its stored state."""
         keys = [check_label(label).key for label in labels]
-        record = yield self._read(StoredDialogues.load, keys)
-        found = yield from self._restored([] if record is None else [record], note=note)
+        found = yield from self._restored((yield self._read(self._load, keys)), note=note)
         matching = (each for each in found for label in labels if label.names(self.label(each)))
         return next(matching, None)
 
     def reload(self, label: DialogueLabel) -> Steps[D | None]:
-        """Return the stored dialogue with a label's key, and forget what was known of it."""
+        """Return the stored dialogue with a label's key; its state in memory is discarded."""
         key = check_label(label).key
         self.persisted.pop(key, None)
         self._in_doubt.pop(key, None)
-        record = yield self._read(StoredDialogues.load, [key])
-        found = yield from self._restored([] if record is None else [record], note=True)
-        return found[0] if found else None
-
-    def label(self, dialogue: D) -> DialogueLabel:
-        """Return the label of a dialogue."""
-        return self.codec.dialogues.label(dialogue)
-
-    def with_counterparty(self, address: str, *parts: bool) -> Steps[list[D]]:
-        """Return the dialogues with an address; `parts` are values of `is_terminal`."""
-        filter = Filter.parse(COUNTERPARTY, check_string("counterparty", address))
-        found: list[D] = []
-        for is_terminal in parts:
-            found += yield from self.find(filter, None, is_terminal=is_terminal)
-        return found
-
-    def find(self, filter: Filter, limit: int | None, *, is_terminal: bool) -> Steps[list[D]]:
-        """Return the dialogues that match."""
-        check_flag("terminal", is_terminal)
-        how = {"is_terminal": is_terminal, "ordered": self._ordered}
-        found = yield self._read(StoredDialogues.find, filter, limit, **how)
-        return (yield from self._restored(found))
-
-    def query(self, filter: Any, equals: Any, limit: Any) -> tuple[Filter, int | None]:
-        """Return the validated arguments of a search."""
-        parsed = Filter.parse(filter, equals, self.codec.json)
-        return parsed, None if limit is None else check_count("limit", limit)
+        return (yield from self.get(label.get_incomplete_version()))
 
     def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Any]]:
         """Return some messages of a dialogue, past a number, as JSON."""
         check_label(label)
         check_count("after", after)
         check_count("limit", limit)
-        found: list[Any] = yield self._read(StoredDialogues.messages, label, after, limit)
+        found: list[Any] = yield self._read(self._messages, label, after, limit)
         return found
 
     def is_known(self, label: DialogueLabel) -> Steps[bool]:
-        """Return whether there is such a dialogue, or one was deleted that must not begin again."""
-        check_label(label)
-        found: bool = yield self._read(StoredDialogues.is_known, label)
+        """Return whether there is such a dialogue, or a deleted one that must not begin again."""
+        found: bool = yield self._read(self._is_known, check_label(label))
         return found
 
-    def _create_indexes(self) -> Steps[None]:
-        if not self._has_indexes:
-            for collection in (self.names.active, self.names.terminal):
-                yield CreateIndex(collection, Index.parse(COUNTERPARTY))
-            self._has_indexes = True
+    def find(
+        self,
+        filter: Any,
+        equals: Any,
+        limit: Any,
+        *parts: bool,
+        hold: Callable[[D], D | None] = lambda each: each,
+    ) -> Steps[list[D]]:
+        """Return the dialogues that match, those of each value of `is_terminal` in the order of their beginning or end. The
+        arguments are validated at once. `hold` returns the object in memory for a dialogue, None to leave it out.
+        """
+        search = Search.of(Filter.parse(filter, equals, self.codec.json))
+        if limit is not None:
+            check_count("limit", limit)
+        return self._find(search, limit, [check_flag("terminal", each) for each in parts], hold)
+
+    def _find(
+        self,
+        search: Search,
+        limit: int | None,
+        parts: Iterable[bool],
+        hold: Callable[[D], D | None],
+    ) -> Steps[list[D]]:
+        found: dict[int, D] = {}  # each object once: one may end between the two
+        for is_terminal in parts:
+            left = None if limit is None else limit - len(found)
+            if left == 0:
+                break
+            for most in (left, None):
+                records = yield self._read(self._search, search, most, is_terminal)
+                held = list(map(hold, (yield from self._restored(records))))
+                if most is None or None not in held:  # enough
+                    break
+            found |= {id(each): each for each in held if each is not None}
+        return list(found.values())[:limit]
+
+    def with_counterparty(self, address: str) -> Steps[list[D]]:
+        """Return the dialogues with an address: the active ones, then the terminal ones."""
+        address = check_string("counterparty", address)
+        return self.find(COUNTERPARTY, address, None, False, True)
+
+    def _load(self, run: Run, keys: Iterable[str]) -> list[Record]:
+        """Return the first dialogue that has one of the keys, if there is one."""
+        for key in keys:
+            for is_terminal in (False, True):
+                header = run(by_id.GetDocument(self.names.headers(is_terminal), key))
+                if header is not None:
+                    return [self._record(run, header, is_terminal)]
+        return []
+
+    def _page(self, run: Run, after: str, is_terminal: bool) -> list[Record]:
+        past, names = Filter.parse({"$id": {"$gt": after}}), self.names.headers(is_terminal)
+        found = run(Find(names, past, _BY_ID, limit=_RESTORE_BATCH))
+        return [self._record(run, each, is_terminal) for each in found]
+
+    def _record(self, run: Run, header: Document, is_terminal: bool) -> Record:
+        found = run(Find(self.names.messages, Filter.parse(messages_of(header.id)), _BY_ID))
+        own = [each for each in found if key_of(each.id) == header.id]  # others may write there too
+        return Record(header, is_terminal, tuple((number_of(each.id), each.body) for each in own))
+
+    def _messages(self, run: Run, label: DialogueLabel, after: int, limit: int) -> list[Any]:
+        if not self._is_of(run, label):
+            return []
+        past = Filter.parse(messages_of(label.key, after))
+        return [each.body for each in run(Find(self.names.messages, past, _BY_ID, limit=limit))]
+
+    def _is_known(self, run: Run, label: DialogueLabel) -> bool:
+        collections = self.names.finished, self.names.terminal, self.names.active
+        there = any(run(by_id.DocumentExists(each, label.key)) for each in collections)
+        return there and self._is_of(run, label)
+
+    def _is_of(self, run: Run, label: DialogueLabel) -> bool:
+        """Return whether a label is of the dialogue with its key: a complete label may have another reference."""
+        if label.is_complete:
+            for is_terminal in (False, True):
+                header = run(by_id.GetDocument(self.names.headers(is_terminal), label.key))
+                if header is not None:
+                    body = header.body
+                    return isinstance(body, dict) and label.is_in(body.get("dialogue_label"))
+        return True
+
+    def _persisted(self, run: Run, keys: Iterable[str]) -> dict[str, Persisted]:
+        """Return the stored states of the dialogues with some keys."""
+        found: dict[str, Persisted] = {}
+        for is_terminal in (False, True):
+            for each in self._by_keys(run, keys, is_terminal):
+                last, header = self._last_message(run, each.id), self.codec.json.encode(each.body)
+                count = number_of(last.id) if last else 0
+                text = self.codec.json.encode(last.body) if last and count else None
+                found[each.id] = Persisted(count, header, is_terminal, each.version, text)
+        return found
+
+    def _by_keys(self, run: Run, keys: Iterable[str], is_terminal: bool) -> list[Document]:
+        wanted = Filter.parse({"$id": {"$in": list(keys)}})
+        found: list[Document] = run(Find(self.names.headers(is_terminal), wanted))
+        return found
+
+    def _last_message(self, run: Run, key: str) -> Document | None:
+        own = Filter.parse(messages_of(key))
+        return next(iter(run(Find(self.names.messages, own, _LAST, limit=1))), None)
+
+    def _count(self, run: Run, key: str) -> int:
+        last = self._last_message(run, key)
+        return number_of(last.id) if last else 0
+
+    def _search(
+        self, run: Run, search: Search, limit: int | None, is_terminal: bool
+    ) -> list[Record]:
+        if search.messages:
+            headers = iter(self._headers_of_messages(run, search, is_terminal))
+        else:
+            headers = _stream(run, self.names.headers(is_terminal), search.header)
+        found = (self._record(run, each, is_terminal) for each in headers)
+        if search.whole is not None:
+            found = (each for each in found if self._matches(search.whole, each.dialogue))
+        return list(islice(found, limit))
+
+    def _headers_of_messages(self, run: Run, search: Search, is_terminal: bool) -> list[Document]:
+        """Return the headers that match and have matching messages, in the order of `find`."""
+        matching = (_stream(run, self.names.messages, each) for each in search.messages)
+        keys = sorted(set.intersection(*({key_of(each.id) for each in some} for some in matching)))
+        found: list[Document] = []
+        for first in range(0, len(keys), _HEADER_BATCH):
+            some = self._by_keys(run, keys[first : first + _HEADER_BATCH], is_terminal)
+            found += [each for each in some if self._matches(search.header, each)]
+        return sorted(found, key=lambda each: (each.created_us, each.id))
+
+    def _matches(self, filter: Filter, document: Document) -> bool:
+        return matches(filter, document, ordered=self._ordered)
 
     # -- quarantine -------------------------------------------------------------------------------
 
     def _restored(self, records: Iterable[Record], *, note: bool = False) -> Steps[list[D]]:
-        """Return the dialogues of records; bad records move to the quarantine. `note` what is stored of active
+        """Return the dialogues of records; bad records move to the quarantine. `note` the stored state of active
         dialogues.
         """
         dialogues: list[D] = []
@@ -310,55 +538,92 @@ class DialogueRepository(Generic[D]):
         return dialogues
 
     def _quarantine(self, record: Record, reason: str) -> Steps[None]:
-        document = record.document
-        collection = self.names.headers(is_terminal=record.is_terminal)
+        document, collection = record.document, self.names.headers(record.is_terminal)
         self.reported.append(Quarantined(collection, document.id, reason, document.body))
         id = shortened(document.id)
         LOG.warning("%s %s cannot be restored and moves to quarantine: %s", collection, id, reason)
         try:
-            yield self._write(StoredDialogues.move_to_quarantine, record, reason)
+            yield self._write(self._move_to_quarantine, record, reason)
         except VersionConflict:
             pass  # somebody else moved it, or wrote it again
         except CollectionsStoreError:
             LOG.exception("%s %s could not be moved to quarantine", collection, id)
+
+    def _move_to_quarantine(self, run: Run, record: Record, reason: str) -> None:
+        """Move a record with its messages. Raises `VersionConflict` if the stored record has changed."""
+        header, is_terminal = record.document, record.is_terminal
+        self._move(run, self.names.headers(is_terminal), header, header.version, reason)
+        for number, json in self._record(run, header, is_terminal).messages:
+            message = Document(message_id(header.id, number), json)
+            self._move(run, self.names.messages, message, None, reason)
+
+    def _move(
+        self, run: Run, collection: str, found: Document, version: int | None, reason: str
+    ) -> None:
+        parts, json = {"collection": collection, "id": found.id, "reason": reason}, self.codec.json
+        try:
+            text = json.encode({**parts, "body": found.body})
+        except InvalidBody:  # one level deeper than a body may be
+            text = json.encode({**parts, "text": UNLIMITED.encode(found.body)})
+        run(by_id.RemoveById(collection, found.id, version))
+        run(by_id.Put(self.names.quarantine, new_id(), text))
 
     def quarantined(self) -> Steps[list[Quarantined]]:
         """Return the records in the quarantine."""
         found: list[Document] = yield Find(self.names.quarantine, Filter())
         names, reason = self.names, "not written by this library"
         return [
-            read_quarantined(names, each)
-            or Quarantined(names.quarantine, each.id, reason, each.body)
+            self._quarantined(each) or Quarantined(names.quarantine, each.id, reason, each.body)
             for each in found
         ]
 
+    def _quarantined(self, found: Document) -> Quarantined | None:
+        """Return the record that moved to the quarantine; None: another program wrote the document."""
+        names = self.names
+        match found.body:
+            case {"collection": str(collection), "id": str(id), "reason": str(reason), **rest}:
+                if collection in (names.active, names.terminal, names.messages):
+                    with suppress(ValueError, TypeError, KeyError):
+                        body = rest["body"] if "body" in rest else decode(found.body["text"])
+                        return Quarantined(collection, id, reason, body)
+        return None
+
     def restore_quarantined(self, hold: Callable[[D], D] = lambda each: each) -> Steps[list[D]]:
-        """Move records back from the quarantine, and return the dialogues that can be restored, each given to `hold`
-        at once. Those that cannot be restored return to the quarantine; those whose dialogue has begun again stay.
+        """Move records back from the quarantine, and return the restored dialogues, each given to `hold` at once. Bad
+        records return to the quarantine; records whose dialogue has begun again stay.
         """
         found: list[Document] = yield Find(self.names.quarantine, Filter())
         groups: dict[str, list[tuple[Document, Quarantined]]] = {}
         for each in found:
-            if (record := read_quarantined(self.names, each)) is not None:
+            if (record := self._quarantined(each)) is not None:
                 is_message = record.collection == self.names.messages
                 key = key_of(record.id) if is_message else record.id
                 groups.setdefault(key, []).append((each, record))
         dialogues: list[D] = []
         for key, group in groups.items():
             with suppress(VersionConflict):
-                restored = yield self._write(StoredDialogues.restore, key, group)
-                some = yield from self._restored([restored] if restored else [], note=True)
-                dialogues += map(hold, some)
+                restored = yield self._write(self._restore_quarantined, key, group)
+                dialogues += map(hold, (yield from self._restored(restored, note=True)))
         return dialogues
 
-    def _read(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Work:
-        """Return the operation that calls a method of `StoredDialogues`."""
-        return Work(self.names.all, partial(self._call, method, arguments, options), writes=False)
+    def _restore_quarantined(
+        self, run: Run, key: str, group: Sequence[tuple[Document, Quarantined]]
+    ) -> list[Record]:
+        """Move a dialogue's records back from the quarantine; move none if the dialogue has begun again, has ended or was
+        deleted. Raises `VersionConflict` if another record has an id, or the records have moved.
+        """
+        names = self.names
+        known = names.active, names.terminal, names.finished
+        is_headless = all(record.collection == names.messages for _, record in group)
+        if is_headless or any(run(by_id.DocumentExists(each, key)) for each in known):
+            return []
+        for document, record in group:
+            run(by_id.RemoveById(names.quarantine, document.id, document.version))
+            run(by_id.Insert(record.collection, record.id, UNLIMITED.encode(record.body)))
+        return self._load(run, [key])
 
-    def _write(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Work:
-        return Work(self.names.all, partial(self._call, method, arguments, options), snapshot=False)
 
-    def _call(
-        self, method: Callable[..., Any], arguments: Any, options: dict[str, Any], run: Run
-    ) -> Any:
-        return method(StoredDialogues(run, self.names, self.codec.json), *arguments, **options)
+def _stream(run: Run, collection: str, filter: Filter) -> Iterator[Document]:
+    stream = NaturalBatches(collection, filter)
+    while (batch := stream.next()) is not None:
+        yield from stream.advance(run(batch))

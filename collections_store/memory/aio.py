@@ -1,4 +1,4 @@
-"""AsyncMemory: `Memory` for asyncio, on the same procedures."""
+"""Memory for asyncio: `AsyncMemory` and `AsyncSkillMemory`, on the procedures of `Memory` and `SkillMemory`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ..options import ChangeSettings, Consistency, Ttl, check_function
 from .encoding import after_block, value_of
 from .memory import Entries, Strings
 from .procedures import Namespace, Procedures
+from .skills import BaseSkillMemory
 
 T = TypeVar("T")
 
@@ -188,3 +189,30 @@ class AsyncMemory(Namespace):
             return await compute(self._procedures.result, value, returned)
 
         return changed
+
+
+class AsyncSkillMemory(BaseSkillMemory[AsyncMemoryHost]):
+    """Async counterpart of `SkillMemory`: `AsyncStore(...).skill_memory()`.
+
+    >>> async def main():
+    ...     async with AsyncStore("sqlite://") as store:
+    ...         skills = store.skill_memory()
+    ...         name = {"name": "name", "value": "Ada", "scope": "PUBLIC"}
+    ...         count = await skills.save("session 1", "greeter", [name, {"name": "greeted", "value": True}])
+    ...         return [each["value"] for each in await skills.load("session 1", "weather")]
+    >>> asyncio.run(main())
+    ['Ada']
+    """
+
+    async def load(self, session: str, skill: str) -> list[Any]:
+        """Async counterpart of `SkillMemory.load`."""
+        found = await self._host.run(self._rules.load(session, skill))
+        return await compute(self._rules.loaded, found)
+
+    async def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
+        """Async counterpart of `SkillMemory.save`."""
+        return await self._host.run(await compute(self._rules.save, session, skill, memories))
+
+    async def end_session(self, session: str) -> int:
+        """Async counterpart of `SkillMemory.end_session`."""
+        return await self._host.run(self._rules.end(session))

@@ -10,7 +10,7 @@ from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk,
 from collections_store import DialogueConflict, DialoguesNotSaved
 from collections_store.codec import Codec
 from collections_store.dialogues import Dialogue, Message, PlainCodec
-from collections_store.dialogues.storage import StoredDialogues
+from collections_store.dialogues.repository import DialogueRepository
 
 
 @pytest.fixture
@@ -185,7 +185,8 @@ def test_concurrent_purges_leave_the_number_to_keep(again: Any, store: Any) -> N
             meanwhile.pop()()
         return found
 
-    StoredDialogues(run, ADA, Codec()).purge(None, 4)
+    repository = DialogueRepository(ADA, PlainCodec(), Codec(), ordered=True)
+    repository.purge_batch(run, None, 4)
     assert len(on_disk(store, "terminal")) == 4
 
 

@@ -71,7 +71,7 @@ class Touched:
 
     def _rows(self, connection: sa.Connection, ask: Any) -> int:
         read = "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables"
-        where = " WHERE schemaname = :schema AND relname LIKE '%things'"
+        where = " WHERE schemaname = :schema AND relname LIKE '%large'"
         schema = {"schema": self._backend.options["schema"]}
         before = connection.scalar(sa.text(read + where), schema)
         ask()

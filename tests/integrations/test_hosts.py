@@ -1,13 +1,10 @@
 """Every host has an extra, a page and a nox session that runs its tests, and is imported only by name."""
 
-import importlib
 import re
 import tomllib
 
 import pytest
 from pages import DOCS, ROOT, blocks, runs
-
-from collections_store import memory
 
 EXTRAS = {
     "aea": "aea",
@@ -91,20 +88,3 @@ def test_every_host_has_a_nox_session_with_existing_tests() -> None:
     assert {f"hosts-{name}" for name, _ in added} == SESSIONS
     parts = {part for _, parts in added for part in re.findall(r'"(\w+)"', parts)}
     assert all((ROOT / "tests" / "integrations" / f"test_{part}.py").is_file() for part in parts)
-
-
-@pytest.mark.parametrize(
-    ("name", "module"),
-    [
-        ("AsyncSkillMemory", "soul_machines"),
-        ("SkillMemory", "soul_machines"),
-        ("import_kdeps", "sqlite_files"),
-        ("import_opsdroid", "sqlite_files"),
-    ],
-)
-def test_names_that_moved_to_integrations_are_deprecated_in_memory(name: str, module: str) -> None:
-    moved = importlib.import_module(f"collections_store.integrations.{module}")
-    with pytest.warns(DeprecationWarning, match=f"import {name} from {moved.__name__}"):
-        assert getattr(memory, name) is getattr(moved, name)
-    with pytest.raises(AttributeError, match="has no attribute 'Shop'"):
-        getattr(memory, "Shop")  # noqa: B009

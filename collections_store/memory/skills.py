@@ -1,0 +1,333 @@
+"""Memories of a session that several skills share; a skill is any part of a program with a name.
+
+1. A skill reads its own PRIVATE memories and all PUBLIC memories of the session.
+2. A save deletes the skill's PRIVATE memories that are not in the response; PUBLIC memories stay.
+3. Only the skill that created a memory changes it, unless the policy is another one.
+4. Each session has a document that counts its saves. A save reads the counter before everything else, and increments
+   the counter before it writes; if another save was faster, the transaction runs again. So concurrent saves are
+   serializable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
+
+from ..codec import Codec, decode
+from ..document import SKILL_MEMORY, Document, check_id, check_name, read_ttl
+from ..errors import (
+    InvalidBody,
+    InvalidId,
+    InvalidOption,
+    NotTheCreator,
+    TransactionConflict,
+    VersionConflict,
+    shortened,
+)
+from ..expressions.values import equal, identical
+from ..operations.bulk import Given, PutBatch, batches
+from ..operations.by_id import GetDocument, Insert, RemoveById, RemoveMany, Rewrite, TouchMany
+from ..operations.find import Find
+from ..operations.operation import Operation, Work
+from ..operations.update import DeleteMatching
+from ..options import Ttl
+from ..query.filter import Filter
+from .encoding import to_json, value_of
+from .memory import MemoryHost
+
+Policy: TypeAlias = Literal["creator", "anyone", "raise"]
+Model: TypeAlias = Callable[..., Any]
+Run: TypeAlias = Callable[[Any], Any]
+PRIVATE: Final = "PRIVATE"
+PUBLIC: Final = "PUBLIC"
+_DIGITS: Final = 40
+_PARTS: Final = ("name", "value", "session_id", "scope")
+
+
+class CodecHost(Protocol):
+    """A store or a transaction, sync or async."""
+
+    _codec: Codec
+
+
+H = TypeVar("H", bound=CodecHost)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The memories that a skill returned, as bodies by id."""
+
+    session: str
+    skill: str
+    bodies: dict[str, dict[str, Any]]
+
+    @classmethod
+    def read(cls, session: str, skill: str, memories: Any, codec: Codec) -> Response:
+        """Read memories, objects or dicts; the last of equal ones counts. Raises `InvalidOption` and `InvalidBody`."""
+        bodies = {}
+        for position, memory in enumerate(_listed(memories)):
+            body = {"session": session, "creator": skill, **_parts(position, memory, codec)}
+            body = decode(_encoded(codec, position, body))
+            owner = skill if body["scope"] == PRIVATE else None
+            key = json.dumps([owner, body["scope"], body["name"], body["session_id"]])
+            bodies[f"{_digest(session)}/{_digest(key)}"] = body
+        return cls(session, skill, bodies)
+
+    def writes(self, there: Mapping[str, Any], policy: Policy) -> dict[str, dict[str, Any]]:
+        """Return the bodies to write over those of the session; raises `NotTheCreator`."""
+        written = {}
+        for id, body in self.bodies.items():
+            known, value = there.get(id), body["value"]
+            if known is None:
+                written[id] = body
+            elif identical(known["value"], value, ordered=False):
+                continue
+            elif known["creator"] == self.skill or policy == "anyone":
+                written[id] = {**known, "value": value}
+            elif policy == "raise" and not equal(known["value"], value, ordered=False):
+                raise NotTheCreator(body["name"], known["creator"], self.skill)
+        return written
+
+    def deletes(self, there: Mapping[str, Any]) -> list[str]:
+        """Return the ids of the skill's own private memories that the response omits."""
+        own = (
+            id
+            for id, each in there.items()
+            if (each["scope"], each["creator"]) == (PRIVATE, self.skill)
+        )
+        return [id for id in own if id not in self.bodies]
+
+
+@dataclass(frozen=True, slots=True)
+class SkillRules:
+    """The options of a skill memory, and its operations; raises `InvalidName` and `InvalidOption`."""
+
+    collection: str
+    codec: Codec = field(repr=False)
+    policy: Policy
+    model: Model | None
+    ttl: int | None
+
+    @classmethod
+    def of(cls, collection: Any, codec: Codec, *, policy: Any, model: Any, ttl: Any) -> SkillRules:
+        known = get_args(Policy)
+        if not isinstance(policy, str) or policy not in known:
+            problem = f"must be one of {', '.join(map(repr, known))}, got {shortened(policy)}"
+            raise InvalidOption("policy", problem)
+        if model is not None and not callable(model):
+            raise InvalidOption("model", f"must be callable, got {shortened(model)}")
+        return cls(check_name(collection), codec, policy, model, read_ttl(ttl))  # type: ignore[arg-type]
+
+    def load(self, session: Any, skill: Any) -> Find:
+        """Return the operation that reads what a skill may see."""
+        visible = [{"scope": PUBLIC}, {"creator": _checked("skill", skill)}]
+        filter = {**_all_of(_checked("session", session)), "$or": visible}
+        return Find(self.collection, Filter.parse(filter))
+
+    def loaded(self, found: Iterable[Document]) -> list[Any]:
+        """Return documents as memories: dicts, or what the model makes of their parts."""
+        memories = []
+        for body in (each.body for each in found):
+            parts = {name: body[name] for name in _PARTS}
+            parts["value"] = value_of(body["name"], body["value"])
+            memories.append((self.model or dict)(**parts))
+        return memories
+
+    def save(self, session: Any, skill: Any, memories: Any) -> Operation[int]:
+        """Return the operation that applies a skill's response."""
+        named = _checked("session", session), _checked("skill", skill)
+        response = Response.read(*named, memories, self.codec)
+        return Work((self.collection,), lambda run: self._save(run, response))
+
+    def end(self, session: Any) -> Operation[int]:
+        """Return the operation that deletes a session."""
+        named = _checked("session", session)
+
+        def end(run: Run) -> int:
+            run(RemoveById(self.collection, _digest(named)))  # a concurrent save conflicts here
+            found = run(DeleteMatching(self.collection, Filter.parse(_all_of(named))))
+            return int(found.deleted_count)
+
+        return Work((self.collection,), end)
+
+    def _save(self, run: Run, response: Response) -> int:
+        session = response.session
+        counter = run(GetDocument(self.collection, _digest(session)))  # before what it counts
+        found = run(Find(self.collection, Filter.parse(_all_of(session))))
+        there = {each.id: each.body for each in found}
+        written, removed = response.writes(there, self.policy), response.deletes(there)
+        if written or removed:
+            self._increment(run, counter, session)
+            self._write(run, written, removed)
+        if self.ttl is not None:  # the whole session expires with its last save
+            rest = {_digest(session), *there} - written.keys() - set(removed)
+            run(TouchMany(self.collection, tuple(sorted(rest)), self.ttl))
+        return len(written) + len(removed)
+
+    def _increment(self, run: Run, counter: Document | None, session: str) -> None:
+        """Count a save; raises `TransactionConflict` if another one was counted since `counter` was read."""
+        saves = 1 if counter is None else counter.body["saves"] + 1
+        text = self.codec.encode({"session": session, "saves": saves})
+        try:
+            if counter is None:
+                run(Insert(self.collection, _digest(session), text, self.ttl))
+            else:
+                run(Rewrite(self.collection, counter, text))
+        except VersionConflict as error:
+            raise TransactionConflict(f"session {shortened(session)}: {error}") from error
+
+    def _write(self, run: Run, written: dict[str, Any], removed: list[str]) -> None:
+        texts = ((id, self.codec.encode(body)) for id, body in written.items())
+        for batch in batches(Given(position, *each) for position, each in enumerate(texts)):
+            run(PutBatch(self.collection, batch, ttl=self.ttl, strict=True))
+        if removed:
+            run(RemoveMany(self.collection, removed))
+
+
+class BaseSkillMemory(Generic[H]):
+    """Base of `SkillMemory` and `AsyncSkillMemory`."""
+
+    def __init__(
+        self,
+        host: H,
+        collection: str = SKILL_MEMORY,
+        *,
+        policy: Policy = "creator",
+        model: Model | None = None,
+        ttl: Ttl = None,
+    ) -> None:
+        self._host: H = host
+        self._rules = SkillRules.of(collection, host._codec, policy=policy, model=model, ttl=ttl)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._rules.collection!r}, policy={self._rules.policy!r})"
+
+
+class SkillMemory(BaseSkillMemory[MemoryHost]):
+    """The memories of sessions' skills: `store.skill_memory()`.
+
+    A memory has a name, a value, optionally a session_id, and a scope: a PRIVATE one (None means PRIVATE) belongs
+    to the skill that created it, a PUBLIC one to all skills of the session. Name, session_id and scope identify it.
+    Memories are dicts, or objects with these attributes; `load` returns what `model` makes of them. Values are
+    those of `Memory`, and come back equal and of the same type.
+
+    `policy` decides what happens to a PUBLIC memory that another skill changes: "creator" ignores the change,
+    "anyone" accepts it, "raise" raises `NotTheCreator`. `ttl`: seconds, or a timedelta, after which a session
+    without a save expires.
+
+    >>> with Store("sqlite://") as store:
+    ...     skills = store.skill_memory()
+    ...     name = {"name": "name", "value": "Ada", "scope": "PUBLIC"}
+    ...     count = skills.save("session 1", "greeter", [name, {"name": "greeted", "value": True}])
+    ...     [each["value"] for each in skills.load("session 1", "weather")]
+    ['Ada']
+    """
+
+    def load(self, session: str, skill: str) -> list[Any]:
+        """Return a skill's PRIVATE memories and all PUBLIC ones of the session, in the order of their creation.
+
+        >>> with Store("sqlite://") as store:
+        ...     count = store.skill_memory().save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        ...     store.skill_memory().load("session 1", "weather")
+        [{'name': 'city', 'value': 'Bonn', 'session_id': None, 'scope': 'PRIVATE'}]
+        """
+        return self._rules.loaded(self._host.run(self._rules.load(session, skill)))
+
+    def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
+        """Apply a skill's response in one transaction; returns how many memories were written or deleted.
+
+        The skill's PRIVATE memories that are not in `memories` are deleted, so a list is required, even an empty
+        one. PUBLIC ones stay as long as the session; give them a value such as None instead. The last of equal
+        memories counts. Raises `NotTheCreator`, `InvalidOption` and `InvalidBody`; then nothing is written.
+
+        >>> with Store("sqlite://") as store:
+        ...     skills = store.skill_memory()
+        ...     count = skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        ...     skills.save("session 1", "weather", [])
+        1
+        """
+        return self._host.run(self._rules.save(session, skill, memories))
+
+    def end_session(self, session: str) -> int:
+        """Delete all memories of a session; returns how many.
+
+        >>> with Store("sqlite://") as store:
+        ...     count = store.skill_memory().save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        ...     store.skill_memory().end_session("session 1")
+        1
+        """
+        return self._host.run(self._rules.end(session))
+
+
+def scope_of(scope: Any, where: str = "scope") -> str | None:
+    """Return a scope, a string or a host's enum, as a string; raises `InvalidOption`."""
+    found: str | None = getattr(scope, "value", scope)
+    if found in (None, PRIVATE, PUBLIC):
+        return found
+    problem = f"must be {PRIVATE!r} or {PUBLIC!r}, got {shortened(scope)}"
+    raise InvalidOption(where, problem)
+
+
+def part_of(memory: Any, name: str) -> Any:
+    """Return an attribute of a memory, a dict or an object; a dict may omit session_id and scope."""
+    if not isinstance(memory, Mapping):
+        return getattr(memory, name)
+    return memory[name] if name in {"name", "value"} else memory.get(name)
+
+
+def _checked(option: str, id: Any) -> str:
+    """Return the id of a session or a skill as a plain string; raises `InvalidOption`."""
+    try:
+        return str.__str__(check_id(id))
+    except InvalidId as error:
+        raise InvalidOption(option, str(error)) from error
+
+
+def _listed(memories: Any) -> Iterator[Any]:
+    if isinstance(memories, str | bytes | Mapping) or not isinstance(memories, Iterable):
+        problem = (
+            f"must be a list of all memories that stay, got {shortened(memories)}: private ones "
+            "that are not in it are deleted; [] deletes all of them"
+        )
+        raise InvalidOption("memories", problem)
+    return iter(memories)
+
+
+def _parts(position: int, memory: Any, codec: Codec) -> dict[str, Any]:
+    """Return the parts of a memory as a body has them; raises `InvalidOption`."""
+    where = f"memories[{position}]"
+    try:
+        name, value, session_id, scope = (part_of(memory, each) for each in _PARTS)
+    except (AttributeError, KeyError) as error:
+        missing = getattr(error, "name", None) or error.args[0]
+        raise InvalidOption(where, f"must have {missing!r}, got {shortened(memory)}") from error
+    if not isinstance(name, str):
+        raise InvalidOption(f"{where}.name", f"must be a string, got {shortened(name)}")
+    if not isinstance(session_id, str | None):
+        problem = f"must be a string or None, got {shortened(session_id)}"
+        raise InvalidOption(f"{where}.session_id", problem)
+    found = scope_of(scope, f"{where}.scope") or PRIVATE
+    value = to_json(value, codec.default)
+    return {"scope": found, "name": name, "session_id": session_id, "value": value}
+
+
+def _encoded(codec: Codec, position: int, body: dict[str, Any]) -> str:
+    try:
+        return codec.encode(body)
+    except InvalidBody as error:
+        path = f"memories.{position}.{error.path}".rstrip(".")
+        raise InvalidBody(path, error.problem) from error
+
+
+def _all_of(session: str) -> dict[str, Any]:
+    """Return the filter of a session's memories; the id of its counter is before them."""
+    prefix = _digest(session)
+    return {"$id": {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}}  # 0 follows the slash
+
+
+def _digest(text: str) -> str:
+    """Return a digest for an id, whatever the length and the characters of the text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
