@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         DeleteOne,
         DeleteResult,
         Document,
+        Health,
         InsertManyResult,
         InsertOne,
         InsertOneResult,
@@ -67,7 +68,7 @@ __all__ = [
     "AsyncChangeStream", "AsyncCollection", "AsyncStore", "AsyncTransaction", "BulkWriteResult",
     "Change", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
     "CollectionSettings", "CopiedCollection", "CopyProgress", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
-    "Filter", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Page", "Path",
+    "Filter", "Health", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Page", "Path",
     "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "Sort", "Store",
     "StoreOptions", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
     "UpgradeFailure", "UpgradeResult", "UpgradeSample", "VersionSettings",
@@ -84,6 +85,7 @@ _MODULES = {
     "collection": "Collection",
     "document": (
         "BulkWriteResult CollectionInfo CopiedCollection CopyProgress DeleteMany DeleteOne DeleteResult Document "
+        "Health "
         "InsertManyResult InsertOne InsertOneResult Invalid Page PutManyResult Refusal ReplaceOne "
         "UpdateMany UpdateOne UpdateResult partial_result"
     ),

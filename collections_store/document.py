@@ -182,6 +182,25 @@ class CollectionInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Health:
+    """The state of a store's database, as `Store.health` finds it.
+
+    `is_healthy`: the database answers, and the store can use its tables. `latency`: the seconds until the answer.
+    `schema`: the revision of the tables; None before the first write, which creates them. `is_current`: this version's
+    schema. `is_read_only`: the file or the server accepts no write. `uses_replica`: reads run on a replica at present;
+    None without the option `replicas`. `error`: the reason if not healthy.
+    """
+
+    is_healthy: bool
+    latency: float
+    schema: str | None
+    is_current: bool
+    is_read_only: bool
+    uses_replica: bool | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CopiedCollection:
     """A collection that was copied: its name and the `count` of its documents.
 

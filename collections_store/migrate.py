@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -27,15 +27,9 @@ from alembic.script import ScriptDirectory
 from .codec import Codec
 from .document import SCHEMA_VERSION, check_name
 from .engine.executor import run_within, translated
-from .engine.pool import (
-    PooledConnection,
-    check_driver,
-    file_of,
-    open_driver_connection,
-    open_engine,
-    translate,
-)
-from .errors import DatabaseBusy, InvalidOption, SchemaOutdated, SchemaTooNew, shortened
+from .engine.pool import PooledConnection, check_driver
+from .engine.single_use import run_apart
+from .errors import InvalidOption, SchemaOutdated, SchemaTooNew, shortened
 from .models.upgrades import UpgradeResult, Upgrades
 from .models.versioned import VersionedCodec
 from .operations import upgrades as procedures
@@ -58,7 +52,6 @@ _MIGRATIONS: Final = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "m
 """The wheel contains them in the package; in a checkout they are beside it."""
 _TIMEOUT: Final = 600.0
 """Seconds that an upgrade waits for other processes that migrate or write."""
-_RETRY_PAUSE: Final = 0.01
 _UNLIMITED: Final = Codec(2**40)
 """For stored bodies: a store with a limit of its own has written them."""
 
@@ -329,41 +322,12 @@ def _read(url: str | sa.URL, options: Options, work: Callable[[PooledConnection,
 
 
 def _run(url: sa.URL, options: Options, work: Callable[[PooledConnection, Names], T]) -> T:
-    """Call a function with a new connection, and again while other processes lock the database."""
-    deadline = time.monotonic() + options.busy_timeout
-    while True:
-        try:
-            with _connection(url, options) as pooled:
-                return work(pooled, options.names())
-        except DatabaseBusy:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(_RETRY_PAUSE)
+    return run_apart(url, options, lambda pooled: work(pooled, options.names()))
 
 
 def _normal(url: str | sa.URL) -> sa.URL:
     parsed = read_url(url)
     return named(parsed.get_backend_name()).urls.normal_url(parsed)
-
-
-@contextmanager
-def _connection(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
-    options = options.for_url(url)
-    database = named(url.get_backend_name(), options.sharding)
-    options.check_for(database)
-    engine = open_engine(url, database, options)
-    catalogue = Catalogue(catalogue_statements(options.names(), database))
-    file = file_of(url, database)
-    try:
-        pooled = open_driver_connection(engine, file, catalogue, options, options.busy_timeout)
-        try:
-            yield pooled
-        except database.errors.types() as error:
-            raise translate(error, engine, database) from error
-        finally:
-            pooled.close()
-    finally:
-        engine.dispose()
 
 
 def _config(names: Names) -> Config:

@@ -12,10 +12,11 @@ from typing import Any, Final, Self, TypeVar, Unpack, cast, get_args
 import sqlalchemy as sa
 
 from .collection import Runner
-from .document import CopiedCollection, CopyProgress, check_name
+from .document import CopiedCollection, CopyProgress, Health, check_name
 from .engine.backup.backup import back_up, restore
 from .engine.backup.copying import copy_to
 from .engine.core import Core
+from .engine.health import check_health
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .errors import DatabaseUnavailable, InvalidOption, TransactionConflict, shortened
 from .operations.collections import FindTable
@@ -288,6 +289,23 @@ class Store(Collections):
         1
         """
         return restore(self.core, path, collections, progress, replace=replace)
+
+    def health(self, *, timeout: float = 5.0) -> Health:
+        """Return whether the database answers, and how: for the probes of an orchestrator.
+
+        The check opens a connection of its own. It waits neither for the writer nor for a pooled connection, creates no
+        file and upgrades no schema. No state of the database raises an exception: the result has it as `error`. The
+        check waits up to `timeout` seconds for a connection to each address of a server (fewer if the URL has
+        `connect_timeout`), and again for locks and for each answer.
+
+        Raise `InvalidOption`, and `StoreClosed` after `close`.
+
+        >>> version = store["cities"].put("berlin", {"country": "de"})
+        >>> health = store.health()
+        >>> health.is_healthy, health.is_current, health.error
+        (True, True, None)
+        """
+        return check_health(self.core, timeout)
 
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.

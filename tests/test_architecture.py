@@ -29,7 +29,7 @@ LAYERS = (
     "models",
     "sql",
     "operations",
-    "engine.database_file engine.pool engine.jobs engine.permits engine.retry engine.executor engine.group_commit engine.workers engine.notifier",
+    "engine.database_file engine.pool engine.jobs engine.permits engine.retry engine.executor engine.group_commit engine.workers engine.notifier engine.single_use",
     "migrate",
     "engine",
     "changes",

@@ -16,11 +16,20 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, get
 import sqlalchemy as sa
 
 from ..collection import Collection
-from ..document import Body, CopiedCollection, CopyProgress, Invalid, check_name, check_names
+from ..document import (
+    Body,
+    CopiedCollection,
+    CopyProgress,
+    Health,
+    Invalid,
+    check_name,
+    check_names,
+)
 from ..engine.backup.backup import back_up, restore
 from ..engine.backup.copying import check_report, copy_to
 from ..engine.core import EXIT_TIMEOUT, Core
 from ..engine.group_commit import GroupCommit
+from ..engine.health import check_health
 from ..engine.jobs import Job, Mailbox
 from ..engine.lifecycle import AsyncComponent, Components, noting_failure, raise_all
 from ..engine.permits import POLL_INTERVAL, TransactionPermit, TransactionPermits
@@ -358,6 +367,10 @@ class AsyncStore(AsyncCollections):
         names, report = check_names(collections), check_report(progress)
         act = partial(restore, self.core, path, names, replace=replace)
         return await run_in_batches(act, report)
+
+    async def health(self, *, timeout: float = 5.0) -> Health:  # noqa: ASYNC109 - of the thread, which no task can end
+        """Async counterpart of `Store.health`. It runs in a thread beside the store's own."""
+        return await asyncio.to_thread(check_health, self.core, timeout)
 
     async def model(self, name: str) -> type[Any]:
         """Async counterpart of `Store.model`."""

@@ -14,6 +14,7 @@ from .arguments import Group, program_options, show_help
 from .catalogue import collections, db, drop, index, info, library_version
 from .copying import backup, copy, restore
 from .demo import demo
+from .doctor import doctor
 from .documents import delete, distinct, explain, find, get, list_, purge, put, remove
 from .hosts import aea, kdeps, langgraph, openai_agents, opsdroid
 from .output import Exit, Failure, code_of, one_line
@@ -134,6 +135,7 @@ for _command in (
         langgraph,
         info,
         db,
+        doctor,
         demo,
     ),
 ):

@@ -38,7 +38,7 @@ class Exit(IntEnum):
     DONE = 0, "done"
     NO = (
         1,
-        "no such document, collection or index; tables differ; documents cannot be upgraded; a question was answered no",
+        "no such document, collection or index; tables differ; the doctor found problems; documents cannot be upgraded; a question was answered no",
     )
     USAGE = 2, "wrong use: an option, an argument or the URL"
     BAD_INPUT = (

@@ -73,18 +73,18 @@ class Core:
     ) -> None:
         parsed = Options.parse(options)
         self.codec: Codec = parsed.codec()
-        url, self._engine = _target(url, engine)
+        url, self.engine = _target(url, engine)
         self.options: Options = parsed.for_url(url)
         self.shown: str = safe_url(url)
         """The URL without its password."""
         with working():  # a fork during the import would leave its lock held in the child
             self.database: Database = named(url.get_backend_name(), self.options.sharding)
         self.options.check_for(self.database)
-        if self._engine is None:
+        if self.engine is None:
             url = self.database.urls.normal_url(url)
         else:
-            check_driver("engine", self._engine.dialect, self.database)
-            _check_engine(self._engine, self.options, self.database)
+            check_driver("engine", self.engine.dialect, self.database)
+            _check_engine(self.engine, self.options, self.database)
         self.url: sa.URL = url
         self.is_private: bool = self.database.urls.is_private(url)
         self.limit: int = connection_limit(url, self.options, self.database)
@@ -203,7 +203,7 @@ class Core:
         try:
             with working():
                 return OpenDatabase(
-                    self.url if self._engine is None else self._engine,
+                    self.url if self.engine is None else self.engine,
                     self.catalogue,
                     self.options,
                     self.permits,

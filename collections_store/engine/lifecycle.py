@@ -19,6 +19,7 @@ from ..errors import (
 from ..operations.schema import create_or_find, read_revision
 from ..operations.session import DriverSession, SharedSession
 from ..options import Options
+from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION
 from .pool import PooledConnection, translate
 
@@ -143,19 +144,27 @@ def make_ready(pooled: PooledConnection, options: Options, *, write: bool) -> No
 
 
 def _upgrade(pooled: PooledConnection, revision: str | None, options: Options) -> None:
-    if revision in {None, REVISION}:
+    check_revision(revision, options, pooled.connection.database)
+    if revision not in {None, REVISION}:
+        from .. import migrate
+
+        migrate.bring_up(pooled, options.names())
+
+
+def check_revision(revision: str | None, options: Options, database: Database) -> None:
+    """Raise `SchemaError` if a store with these options cannot use tables of this revision, nor upgrade them."""
+    if revision is None or revision == REVISION:
         return
     from .. import migrate
 
     migrate.refuse_unknown(revision)
-    if not options.upgrades(pooled.connection.database):
+    if not options.upgrades(database):
         raise SchemaOutdated(
             f"the database is at schema {revision}, this version of collections_store needs "
             f"{REVISION}: run `collections-store db upgrade`, or open it with upgrade='auto'",
             found=revision,
             expected=REVISION,
         )
-    migrate.bring_up(pooled, options.names())
 
 
 def _persist(connection: DriverSession, timeout: float) -> None:

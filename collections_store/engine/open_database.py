@@ -91,18 +91,18 @@ class OpenDatabase:
         self._is_private = self.database.urls.is_private(url)
         self._own: sa.Engine | None = None
         self._replicas: Replicas | None = None
-        self._file: DatabaseFile | None = None
+        self.file: DatabaseFile | None = None
         self._is_paused = False
         self._hand_over = None if self._single_writer else hand_over
         if isinstance(where, sa.Engine):
             self._borrow(where)
         else:
-            self._file = file_of(where, self.database)
+            self.file = file_of(where, self.database)
             self._connect(where)
         self.read_transactions = TransactionManager(
             self.executor, None, read_permits, self.prepare, writes=False
         )
-        if self._file is not None:
+        if self.file is not None:
             pause_at_forks(self)
         self._preparing = threading.Lock()
         try:
@@ -123,7 +123,7 @@ class OpenDatabase:
             session: ReadSession | None = session,
             patience: float = busy_timeout,
         ) -> ConnectionPool:
-            details = (engine, self._file, self._catalogue, options, timeout)
+            details = (engine, self.file, self._catalogue, options, timeout)
             opened = partial(open_driver_connection, *details)
             if session is not None:
                 opened = partial(session.follow, opened)
@@ -239,9 +239,14 @@ class OpenDatabase:
             pool.resume()
 
     @property
+    def uses_replica(self) -> bool:
+        """Whether reads run on a replica at present."""
+        return self._replicas is not None and self._replicas.is_in_use
+
+    @property
     def has_file_open(self) -> bool:
         """Whether connections to a file are open."""
-        return self._file is not None and not self._is_paused
+        return self.file is not None and not self._is_paused
 
     def _make_ready(self, *, write: bool) -> None:
         """Make the database ready, also while other processes do so, or while a server starts. A server that does not

@@ -122,6 +122,11 @@ class ReplicaPool(ConnectionPool):
                 self.discard_idle()
             self.discard(pooled)
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether there are connections to a replica."""
+        return bool(self._server) and not self._is_away
+
     def leads_to_current(self, pooled: PooledConnection) -> bool:
         """Return whether a connection leads to the replica that is in use now."""
         return bool(_driver(pooled).server == self._server)
@@ -319,6 +324,11 @@ class Replicas:
             "session": SessionReader(session, eventual, position, current, *parts),
         }
         """What runs the reads of each consistency but "strong"."""
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether reads run on a replica at present."""
+        return self._pool.is_in_use
 
     def close(self, timeout: float) -> None:
         """Close all connections; wait up to `timeout` seconds for those in use."""

@@ -189,6 +189,11 @@ class IdStatements:
         return expired.order_by(self.c.expires_at).limit(ONE).offset(ZERO)
 
     @Statement
+    def count_expired(self) -> Any:
+        """Count the rows that have expired, up to `:limit`."""
+        return sa.select(sa.func.count()).select_from(self.some_expired(self.c.seq).subquery())
+
+    @Statement
     def first_ids(self) -> Any:
         """Select the first id of each group of ids from `:first` to before `:end`, in order, `:limit` at most. A group has the
         same beginning up to the first `:delimiter` from the character `:start` on; an id without one is a group. The

@@ -40,7 +40,7 @@ EXPECTED = {
         "index drop",
     ),
     *("documents", "documents upgrade"),
-    *("demo", "db", "db upgrade", "db current", "db check", "db sql"),
+    *("demo", "doctor", "db", "db upgrade", "db current", "db check", "db sql"),
     *("import-opsdroid", "import-kdeps", "import-aea", "import-openai-agents", "import-langgraph"),
 }
 

@@ -58,8 +58,8 @@ def two_stores(request: pytest.FixtureRequest, shared_backend: Backend) -> Any:
     yield stores
     for store in stores:
         store.close()
-        if store.core._engine is not None:
-            store.core._engine.dispose()
+        if store.core.engine is not None:
+            store.core.engine.dispose()
 
 
 def both(stores: Any, work: Any, rounds: int) -> list[list[Any]]:

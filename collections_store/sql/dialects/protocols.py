@@ -127,6 +127,14 @@ class Urls(Protocol):
         """Return whether opening creates a missing file."""
         return False
 
+    def is_read_only(self, url: sa.URL) -> bool:
+        """Return whether this process cannot write to the file of a URL."""
+        return False
+
+    def reading_url(self, url: sa.URL) -> sa.URL:
+        """Return the URL that opens the same database, and neither creates nor changes its file."""
+        return url
+
 
 class Connections(Protocol):
     """Settings of connections."""
@@ -140,6 +148,8 @@ class Connections(Protocol):
     is but one encoding, and no schemas.
     """
 
+    read_only_probe: str | None = None
+    """The query for whether the server lets this session only read; None: `Urls.is_read_only` decides."""
     process_probe: str | None = None
     """The query for the server's process that executes a statement; None: a connection is no server's."""
 
@@ -193,6 +203,32 @@ class Backups(Protocol):
     """The statements that give a file the state of a backup, which the first store that writes to it ends."""
     integrity_probe: str | None = None
     """The query for the damages of a file: the row "ok", or one for each."""
+
+
+Severity: TypeAlias = Literal["info", "warning", "error"]
+
+
+class Probe(NamedTuple):
+    """A query for problems of a kind. Each row is a problem: a table or "", and values for the texts.
+
+    The parameters are `prefix` and `schema` of the tables and the limits of `operations.diagnosis`. `needs`: the query runs if
+    this one returns a row.
+    """
+
+    check: str
+    severity: Severity
+    sql: str
+    problem: str
+    advice: str
+    needs: str | None = None
+
+
+class Diagnosis(Protocol):
+    """Probes for problems."""
+
+    tables: str
+    """The query for the tables whose names begin with `prefix`, each with one of its indexes, or null."""
+    probes: Sequence[Probe]
 
 
 class Replication(Protocol):
@@ -410,6 +446,7 @@ class Database:
     connections: Connections
     backups: Backups
     replication: Replication
+    diagnosis: Diagnosis
     transactions: Transactions
     errors: Errors
     compiler: StatementCompiler

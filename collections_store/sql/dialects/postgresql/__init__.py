@@ -17,6 +17,7 @@ from .connections import (
     PostgresTransactions,
     PostgresUrls,
 )
+from .diagnosis import PostgresDiagnosis
 from .filters import PostgresFilters
 from .ordering import PostgresIndexedForm, PostgresOrdering
 
@@ -28,6 +29,7 @@ DATABASE: Final = Database(
     connections=PostgresConnections(),
     backups=PostgresBackups(),
     replication=PostgresReplication(),
+    diagnosis=PostgresDiagnosis(),
     transactions=PostgresTransactions(),
     errors=PostgresErrors(),
     compiler=PostgresCompiler(),

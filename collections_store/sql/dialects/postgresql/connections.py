@@ -169,6 +169,9 @@ class PostgresConnections(Connections):
             return None
         return f"SELECT $${_NO_STANDBY}$$ WHERE current_setting('synchronous_standby_names') = ''"
 
+    read_only_probe = (
+        "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::boolean"
+    )
     process_probe = "SELECT pg_backend_pid()"
 
     def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:

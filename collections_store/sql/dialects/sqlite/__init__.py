@@ -17,6 +17,7 @@ from .connections import (
     SqliteTransactions,
     SqliteUrls,
 )
+from .diagnosis import SqliteDiagnosis
 from .filters import SqliteFilters
 from .ordering import SqliteIndexedForm, SqliteOrdering
 
@@ -28,6 +29,7 @@ DATABASE: Final = Database(
     connections=SqliteConnections(),
     backups=SqliteBackups(),
     replication=SqliteReplication(),
+    diagnosis=SqliteDiagnosis(),
     transactions=SqliteTransactions(),
     errors=SqliteErrors(),
     compiler=SqliteCompiler(),

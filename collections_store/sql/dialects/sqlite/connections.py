@@ -132,6 +132,15 @@ class SqliteUrls(Urls):
         mode = url.query.get("mode", "rwc")
         return mode == "rwc" and self.is_locked(url) and "vfs" not in url.query
 
+    def is_read_only(self, url: sa.URL) -> bool:
+        path, mode = self.file_of(url), url.query.get("mode")
+        is_opened_so = mode == "ro" or _is_on(url, "immutable")
+        return path is not None and (is_opened_so or not os.access(path, os.W_OK))
+
+    def reading_url(self, url: sa.URL) -> sa.URL:
+        """Without write access, the last connection to close leaves the log as it is."""
+        return url if self.is_private(url) else url.update_query_dict({"mode": "ro"})
+
 
 def _check_option(option: str, value: object) -> None:
     if option not in _URL_OPTIONS:
