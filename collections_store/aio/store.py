@@ -191,9 +191,7 @@ class AsyncStore(AsyncCollections):
     async def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Async counterpart of `Store.run`. A cancelled call returns after the operation has ended: see `was_committed`."""
         core = self.core
-        core.refuse_if_closed()
-        queue = core.queue_of(operation)
-        act = core.run_job if core.is_ready(write=operation.writes) else core.open_and_run_job
+        act, queue = core.way_of(operation)
         job = Job(operation, act, self._mailbox_here())
         job.consistency = consistency
         try:

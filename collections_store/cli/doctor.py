@@ -1,4 +1,4 @@
-"""The command that looks for problems of a database."""
+"""The command doctor: problems of a database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from .arguments import Target, json_option, on_database
 from .output import Exit, Failure, counted, emit, to_text
 
-_NOUNS = {"error": "error", "warning": "warning", "info": "note"}
+_RANKS = ("error", "warning", "info")
 
 
 @click.command()
@@ -19,10 +19,10 @@ _NOUNS = {"error": "error", "warning": "warning", "info": "note"}
 def doctor(target: Target, url: str | None, *, as_json: bool) -> None:
     """Look for problems of the database: URL, or that of --url.
 
-    It looks for damage, missing and foreign tables, missing, unused and invalid indexes, documents that have expired
-    and are still there, interrupted restores, bloat, a large log, long transactions, and replicas that are behind. It
-    only reads, beside readers and writers, and reads a whole SQLite file. Each problem is an error, a warning or a
-    note, with what to do. Exit with 1 if one is an error or a warning:
+    Problems are damage, missing and unknown tables, missing, unused and invalid indexes, expired documents on disk,
+    interrupted restores, bloat, a large log, long transactions, and late replicas. The command only reads, beside
+    readers and writers, and reads all of an SQLite file. Each problem is an error, a warning or an info, with advice.
+    Exit with 1 after an error or a warning:
 
     \b
       collections-store doctor sqlite:///agent.db
@@ -34,8 +34,7 @@ def doctor(target: Target, url: str | None, *, as_json: bool) -> None:
     target.url = url or target.url
     target.to_read().close()
     found = diagnose(target.driver_url(), Options(**target.names()))
-    ranks = list(_NOUNS)
-    found.sort(key=lambda each: ranks.index(each.severity))
+    found.sort(key=lambda each: _RANKS.index(each.severity))
     if as_json:
         findings = [each._asdict() for each in found]
         emit(to_text({"url": target.safe_url(), "findings": findings}))
@@ -45,7 +44,7 @@ def doctor(target: Target, url: str | None, *, as_json: bool) -> None:
             problem = " ".join(each.problem.split())  # a driver's message may have several lines
             emit(f"{each.severity}: {where}{problem}", f"    {each.advice}")
     counts: Counter[str] = Counter(each.severity for each in found)
-    summary = ", ".join(counted(counts[rank], _NOUNS[rank]) for rank in ranks if counts[rank])
+    summary = ", ".join(counted(counts[rank], rank) for rank in _RANKS if counts[rank])
     if counts["error"] or counts["warning"]:
         raise Failure(f"found {summary}", Exit.NO)
     click.echo(f"found {summary or 'no problem'}", err=True)

@@ -147,20 +147,22 @@ class Core:
         if self.permits.has_own_transaction():
             error.args = (f"{error} ({OWN})",)
 
-    def queue_of(self, operation: Operation[object]) -> GroupCommit | None:
-        """Return the write queue if a task's operation goes through the queue, and the database is open. Raise
-        `DatabaseBusy` if the operation would wait for a transaction of its own caller.
+    def way_of(
+        self, operation: Operation[object]
+    ) -> tuple[Callable[[Job], None], GroupCommit | None]:
+        """Return the function by which a worker thread runs a task's operation, and the write queue if the operation goes
+        through the queue. Raise `StoreClosed`, and `DatabaseBusy` if the operation would wait for a transaction of its own
+        caller.
         """
         opened = self.opened
         if opened is None:
-            return None
+            self.refuse_if_closed()
+            return self.open_and_run_job, None
         is_queued = operation.writes and (self.database.single_writer or operation.atomic)
         self._refuse_to_wait(operation, takes_the_only=self.limit == 1 and not is_queued)
-        return opened.write_queue if is_queued and opened.is_ready(write=True) else None
-
-    def is_ready(self, *, write: bool) -> bool:
-        """Return whether the database is open, and known to have the tables that a read needs, or a `write`."""
-        return self.opened is not None and self.opened.is_ready(write=write)
+        if not opened.is_writable and not opened.is_ready(write=operation.writes):
+            return self.open_and_run_job, None
+        return self.run_job, opened.write_queue if is_queued else None
 
     def run_job(self, job: Job) -> None:
         """Run a claimed job in this thread, and report the outcome."""

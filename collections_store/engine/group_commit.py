@@ -286,7 +286,8 @@ def run_group(
         (together if job.operation.atomic else alone).append(job)
     while together:
         try:
-            alone += _try_together(executor, together)
+            with checked_by(partial(raise_if_abandoned, *together)):
+                alone += _try_together(executor, together)
             break
         except DatabaseBusy as error:
             together = _still_waiting(together, error, executor.timeout)
@@ -317,8 +318,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
     """
     database = executor.database
     try:
-        with checked_by(partial(raise_if_abandoned, *jobs)):
-            pooled = executor.pool.acquire()
+        pooled = executor.pool.acquire()
     except CollectionsStoreError:
         return jobs  # each alone raises what is wrong
     permits, lost, finished = pooled.permits, False, False
@@ -326,7 +326,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
     try:
         is_interruptible = not database.single_writer  # SQLite's commit waits for no server
         interruptible = Interruptible(pooled, *jobs) if is_interruptible else nullcontext()
-        with interruptible, checked_by(partial(raise_if_abandoned, *jobs)):
+        with interruptible:
             run = _run_only if len(jobs) == 1 else _commit_together
             left = run(pooled.connection, jobs)
         finished = True

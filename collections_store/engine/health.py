@@ -1,10 +1,10 @@
-"""The state of a store's database, as a probe finds it, and its problems, as a doctor does.
+"""Health of a store's database, for probes, and problems of a database, for administrators.
 
 Rules:
 
-1. A check opens a connection of its own: it waits neither for the writer nor for the pool.
+1. Each check opens a new connection, and waits neither for the writer nor for the pool.
 2. A check creates no file, upgrades no schema, and retries no lost connection.
-3. Whatever keeps the database from answering is part of the result.
+3. An error of the database is part of the result of a health check.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import sqlalchemy as sa
 
 from ..document import Health
 from ..errors import CollectionsStoreError, DatabaseError
-from ..operations.diagnosis import DatabaseState, Diagnose, Finding, look
+from ..operations.diagnosis import DatabaseState, Diagnose, Finding, FindState
 from ..operations.servers import IdentifyServer
 from ..options import Options, check_seconds, safe_url
 from ..sql.dialects import named
 from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION
 from .core import Core
-from .executor import call, translated
+from .executor import execute, translated
 from .lifecycle import check_revision
 from .open_database import OpenDatabase
 from .pool import PooledConnection, open_shared_connection
@@ -63,7 +63,7 @@ def _look(core: Core, opened: OpenDatabase | None, timeout: float) -> DatabaseSt
     is_read_only = database.urls.is_read_only(url)
 
     def work(pooled: PooledConnection) -> DatabaseState:
-        found = look(pooled.connection)
+        found = execute(pooled.connection, FindState())
         return found._replace(is_read_only=found.is_read_only or is_read_only)
 
     if core.engine is None:
@@ -86,7 +86,7 @@ def _will_be_created(url: sa.URL, database: Database) -> bool:
 
 
 def _bounded(options: Options, database: Database, timeout: float) -> Options:
-    """Return the options of a connection that waits so many seconds at most, for a lock and for each answer."""
+    """Return the options of a connection with this limit for the wait for a lock, and for each answer."""
     if "reply_timeout" not in database.options:
         return replace(options, busy_timeout=timeout)
     reply = min(timeout, options.reply_timeout or timeout)
@@ -94,14 +94,14 @@ def _bounded(options: Options, database: Database, timeout: float) -> Options:
 
 
 def diagnose(url: sa.URL, options: Options) -> list[Finding]:
-    """Return the problems of a database, those of its replicas too."""
+    """Return the problems of a database and of the replicas."""
     options = options.for_url(url)
     database = named(url.get_backend_name(), options.sharding)
     file = database.urls.file_of(url)
     log = None if file is None else Path(f"{file}-wal")
     diagnosis = Diagnose(log.stat().st_size if log is not None and log.exists() else 0)
     reading = database.urls.reading_url(url)
-    found = run_apart(reading, options, lambda pooled: call(pooled.connection, diagnosis))
+    found = run_apart(reading, options, lambda pooled: execute(pooled.connection, diagnosis))
     return found + _of_replicas(url, options, database)
 
 
@@ -112,7 +112,7 @@ def _of_replicas(url: sa.URL, options: Options, database: Database) -> list[Find
     alone = replace(options, replicas=None, consistency=None)
     try:
         server, replica = (
-            run_apart(each, own, lambda pooled: IdentifyServer()(pooled.connection))
+            run_apart(each, own, lambda pooled: execute(pooled.connection, IdentifyServer()))
             for each, own in ((url, alone), (replicas, alone.of_replicas(replicas)))
         )
     except DatabaseError as error:

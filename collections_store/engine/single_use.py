@@ -1,4 +1,4 @@
-"""Work on a connection of its own, beside the pools of a store: upgrades and inspections."""
+"""Connections of a single use, beside the pools of a store: for upgrades and inspections."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def run_apart(
     work: Callable[[PooledConnection], T],
     file: DatabaseFile | None = None,
 ) -> T:
-    """Call a function with a new connection, again while others lock the database, for `busy_timeout` seconds. `file`: of a
-    store that has the database open.
+    """Call a function with a new connection; while other processes lock the database, again, for `busy_timeout` seconds.
+    `file`: the file of an open store.
     """
     deadline = time.monotonic() + options.busy_timeout
     while True:

@@ -310,7 +310,7 @@ class TransactionManager:
         writes: bool = True,
     ) -> None:
         self.executor, self._permits, self.writes = executor, permits, writes
-        self._prepare = prepare
+        self._prepare, self._is_prepared = prepare, False
         self._write_queue = write_queue if executor.database.single_writer else None
         self._guard = threading.Lock()
         self._open: weakref.WeakSet[OpenTransaction] = weakref.WeakSet()
@@ -324,7 +324,9 @@ class TransactionManager:
         try:
             if running_here.catalogue is self.executor.catalogue:
                 raise DatabaseBusy(NESTED, is_final=True)
-            self._prepare(write=self.writes)
+            if not self._is_prepared:
+                self._prepare(write=self.writes)
+                self._is_prepared = True
             if self._write_queue is not None:
                 self._write_queue.lock_writer(permit)
             pooled = self.executor.begin(isolation, permit.requested_at, job, write=self.writes)

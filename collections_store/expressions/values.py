@@ -49,17 +49,19 @@ def identical(left: Any, right: Any, *, ordered: bool = True) -> bool:
         case dict():
             if left.keys() != right.keys() or (ordered and list(left) != list(right)):
                 return False
-            changed = [(v, right[k]) for k, v in left.items() if v is not right[k]]
+            pairs = zip(left.values(), map(right.__getitem__, left), strict=True)
         case list():
             if len(left) != len(right):
                 return False
             pairs = zip(left, right, strict=True)
-            changed = [(one, other) for one, other in pairs if one is not other]
         case float():
             return str(left) == str(right)
         case _:
             return bool(left == right)
-    return all(identical(one, other, ordered=ordered) for one, other in changed)
+    for one, other in pairs:
+        if one is not other and not identical(one, other, ordered=ordered):
+            return False
+    return True
 
 
 def compare(left: Any, right: Any, *, ordered: bool = True) -> int:

@@ -40,7 +40,7 @@ class DatabaseState(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem: its kind, the collection, table or server that has it, and what to do."""
+    """A problem: the kind, the collection, table or server, and advice."""
 
     severity: Severity
     check: str
@@ -49,16 +49,22 @@ class Finding(NamedTuple):
     advice: str
 
 
-def look(session: Session) -> DatabaseState:
-    """Return the state of the database that a connection leads to."""
-    probe = session.database.connections.read_only_probe
-    is_read_only = probe is not None and bool(session.rows(probe)[0][0])
-    return DatabaseState(read_revision(session), is_read_only)
+@value_class
+class FindState(Operation[DatabaseState]):
+    """Return the state of the database."""
+
+    collection = ""
+    atomic = True
+
+    def __call__(self, session: Session) -> DatabaseState:
+        probe = session.database.connections.read_only_probe
+        is_read_only = probe is not None and bool(session.rows(probe)[0][0])
+        return DatabaseState(read_revision(session), is_read_only)
 
 
 @value_class
 class Diagnose(Operation[list[Finding]]):
-    """Return the problems of a database. `log_size`: bytes of the log beside its file."""
+    """Return the problems of a database. `log_size`: bytes of the log beside the file."""
 
     log_size: int = 0
     collection = ""
@@ -87,7 +93,7 @@ class Diagnose(Operation[list[Finding]]):
 
 
 def _attempt(session: Session, check: str, find: Callable[[], Iterable[Finding]]) -> list[Finding]:
-    """Return what a check finds; its failure is a problem, too."""
+    """Return the findings of a check. A failed check is a finding, too."""
     errors = session.database.errors
     try:
         with session.transaction(write=False):

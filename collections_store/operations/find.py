@@ -71,9 +71,11 @@ class Find(Operation[list[Document]]):
 
     def __call__(self, session: Session) -> list[Document]:
         statements = session.collection(self.collection)
-        sort = statements.plan_order(self.filter) if self.sort is None else self.sort
+        sort, planned = self.sort, None
+        if sort is None:
+            sort, planned = statements.planned(self.filter)
         if not sort.fields:
-            query = statements.select(self.filter)
+            query = planned or statements.select(self.filter)
             limit = NO_LIMIT if self.limit is None else self.limit
             with suppress(Inexact):
                 if not query.residual:
@@ -468,7 +470,7 @@ class Explain(Operation[Explanation]):
 
     def __call__(self, session: Session) -> Explanation:
         statements = session.collection(self.collection)
-        sort = statements.plan_order(self.filter) if self.sort is None else self.sort
+        sort = statements.planned(self.filter)[0] if self.sort is None else self.sort
         query = statements.select(self.filter, sort)
         arrays = bool(query.guard) and self._has_arrays(session, query)
         in_batches = self.limit is not None and statements.has_index(self.filter, sort)

@@ -150,7 +150,7 @@ class OperationBuilder:
         time: int | None = None,
     ) -> Operation[UpdateResult]:
         """Return the operation of `update_one`, `update_many` or `replace_one`."""
-        filter = self._required(request.filter)
+        filter = self._filter(request.filter, required=True)
         if isinstance(request, UpdateMany):
             return ModifyMany(self.name, self._modification(request, time), filter)
         parts = None if projection is None else read_projection(projection, filter, self._codec)
@@ -181,7 +181,7 @@ class OperationBuilder:
         return operation  # type: ignore[no-any-return]
 
     def _find_and_delete(self, filter: Any, sort: Any, projection: Any) -> FindAndDelete:
-        parsed = self._required(filter)
+        parsed = self._filter(filter, required=True)
         parts = read_projection(projection, parsed, self._codec)
         order = self._order(sort)
         return FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
@@ -200,18 +200,15 @@ class OperationBuilder:
         return Modification(update, codec, upsert, time)
 
     def _delete_one(self, filter: Any, equals: Any = ...) -> DeleteFirst:
-        return DeleteFirst(self.name, self._required(filter, equals))
+        return DeleteFirst(self.name, self._filter(filter, equals, required=True))
 
     def _delete_many(self, filter: Any, equals: Any = ...) -> DeleteMatching:
-        return DeleteMatching(self.name, self._required(filter, equals))
+        return DeleteMatching(self.name, self._filter(filter, equals, required=True))
 
-    def _required(self, filter: Any, equals: Any = ...) -> Filter:
-        """Parse the filter of a write: all documents are `{}`, never None."""
-        if filter is None:
+    def _filter(self, filter: Any, equals: Any = ..., *, required: bool = False) -> Filter:
+        """Parse a filter; that of a write is `required`: all documents are `{}`, never None."""
+        if required and filter is None:
             raise InvalidFilter("", "must be given, got None: {} matches all documents")
-        return self._filter(filter, equals)
-
-    def _filter(self, filter: Any, equals: Any = ...) -> Filter:
         parsed = Filter.parse(filter, equals, self._codec)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed)

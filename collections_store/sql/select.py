@@ -178,9 +178,7 @@ class Statements:
         self.has_unique = any(index.unique for index in options.indexes)
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
-        self._plan_order = lru_cache(maxsize=SHAPES_CACHED)(
-            lambda shape, implied: plan_order(shape, self._usable(implied)) or NATURAL
-        )
+        self._planned = lru_cache(maxsize=SHAPES_CACHED)(self._plan)
         self.id_range = lru_cache(maxsize=DIRECTIONS)(self._compile_id_range)
         self.versions = lru_cache(maxsize=VERSIONS_CACHED)(
             partial(VersionStatements, table, database)
@@ -344,11 +342,14 @@ class Statements:
         tests = len(order.prefixes) * (1 + len(conjuncts(filter.condition)))
         return order.can_render and tests <= MAX_TESTS
 
-    def plan_order(self, filter: Filter) -> Sort:
-        """Return the order of the index that serves a filter; natural order if none does."""
-        implied = self.implied(filter) if self.partial else ()
-        order: Sort = self._plan_order(filter.shape, implied)
-        return order
+    def planned(self, filter: Filter) -> tuple[Sort, Query | None]:
+        """Return the order of the index that serves a filter; if none does, natural order and the `select` of that."""
+        return self._planned(filter.shape, self.implied(filter) if self.partial else ())
+
+    def _plan(self, shape: Condition, implied: Implied) -> tuple[Sort, Query | None]:
+        order = plan_order(shape, self._usable(implied)) or NATURAL
+        compiled: Any = self.select
+        return order, None if order else compiled.__wrapped__(shape, implied)
 
     def has_index(self, filter: Filter, sort: Sort) -> bool:
         """Return whether an index has the order of a sort of what matches, that of the ids and the natural order included."""

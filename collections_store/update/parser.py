@@ -166,7 +166,7 @@ def parse_operators(
             raise InvalidUpdate(operator, problem)
         written[operator] = {}
         for field, operand in operands.items():
-            path = field_name(field)
+            path = field if type(field) is str else field_name(field)
             pieces = parse_path(path, operator)
             key = path if type(path) is str else _written_path(path)
             position = f"{operator}.{path}"

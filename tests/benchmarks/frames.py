@@ -1,6 +1,7 @@
 """The number of frames and files of the package in a warm call: `python tests/benchmarks/frames.py`.
 
-A frame is a call of a Python function of the package, in any thread. Each call is made twice before it is counted.
+A frame is a call of a Python function of the package, in any thread. Each call is made twice before it is counted, and
+then five times, of which the fewest are printed: a call that comes a while after another also looks at the file.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import collections_store
 from collections_store import AsyncStore, Store
 
 PACKAGE = str(Path(collections_store.__file__).parent)
+REPEATS = 5
 
 
 class Counter:
@@ -55,20 +57,30 @@ def counting() -> Iterator[Counter]:
         current.clear()
 
 
+def fewest(counters: list[Counter]) -> Counter:
+    return min(counters, key=lambda counter: counter.frames)
+
+
 def warm(call: Callable[[], object]) -> Counter:
     call()
     call()
-    with counting() as counter:
-        call()
-    return counter
+    counters = []
+    for _ in range(REPEATS):
+        with counting() as counter:
+            call()
+        counters.append(counter)
+    return fewest(counters)
 
 
 async def warm_async(call: Callable[[], Awaitable[object]]) -> Counter:
     await call()
     await call()
-    with counting() as counter:
-        await call()
-    return counter
+    counters = []
+    for _ in range(REPEATS):
+        with counting() as counter:
+            await call()
+        counters.append(counter)
+    return fewest(counters)
 
 
 def transaction(store: Store) -> None:

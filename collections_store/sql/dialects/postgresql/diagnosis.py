@@ -1,4 +1,4 @@
-"""Probes for problems of a PostgreSQL database, from its catalogues and statistics."""
+"""Probes for problems of a PostgreSQL database, from the server's catalogues and statistics."""
 
 from __future__ import annotations
 
@@ -92,13 +92,6 @@ class PostgresDiagnosis(Diagnosis):
             "AND xact_start < now() - make_interval(secs => %(seconds)s)",
             "process {1} {2!r} ({3}) has a transaction open for {4} seconds: no vacuum removes what it may see",
             "end it, if necessary by SELECT pg_terminate_backend({1}); set idle_in_transaction_session_timeout",
-        ),
-        Probe(
-            "transactions",
-            "error",
-            "SELECT '', age(datfrozenxid) FROM pg_database WHERE datname = current_database() AND age(datfrozenxid) > 1000000000",
-            "the oldest transaction id is {1} transactions old: at 2 billion the server accepts no write",
-            "end long transactions, drop unused replication slots, and run VACUUM",
         ),
         Probe(
             "replication",
