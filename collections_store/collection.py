@@ -498,7 +498,7 @@ class Collection(OperationBuilder, Generic[Body]):
         """Return the distinct prefixes of ids, each up to and including a delimiter, in order. An id without the
         delimiter is returned whole.
 
-        `prefix` selects ids with this prefix; the delimiter is searched after the prefix. `after`: a result; return
+        `prefix` selects ids with this prefix, up to the first delimiter that ends after the prefix. `after`: a result; return
         only later results. The call is a single statement, with a lookup in the index of ids for each result,
         however many ids share a prefix. Raise `InvalidOption`, and `InvalidFilter` for the limit.
 

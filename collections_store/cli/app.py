@@ -118,25 +118,7 @@ def program(ctx: click.Context) -> None:
 
 for _command in (
     *(put, get, remove, find, list_, distinct, delete, explain, purge),
-    *(
-        collections,
-        drop,
-        index,
-        documents,
-        copy,
-        backup,
-        restore,
-        import_,
-        export,
-        opsdroid,
-        kdeps,
-        aea,
-        openai_agents,
-        langgraph,
-        info,
-        db,
-        doctor,
-        demo,
-    ),
+    *(collections, drop, index, documents, copy, backup, restore, import_, export),
+    *(opsdroid, kdeps, aea, openai_agents, langgraph, info, db, doctor, demo),
 ):
     program.add_command(_command)

@@ -21,6 +21,7 @@ from .. import CollectionNotFound, DatabaseUnavailable, InvalidFilter, InvalidSo
 from ..engine.database_file import identity
 from ..errors import did_you_mean, shortened
 from ..expressions.path import path_or_text
+from ..query.sort import field_pairs
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
 from .output import Exit, Failure, on_terminal, to_text
 
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from .. import Collection, Store
 
 F = TypeVar("F", bound=Callable[..., Any])
-Pairs: TypeAlias = list[tuple[str | Path, int]]
-Refusal: TypeAlias = Callable[[str, str], Exception]
-"""An error of a path and a problem: `InvalidSort` and its like."""
+Pairs: TypeAlias = list[tuple[str | Path, Any]]
 
 URL_VARIABLE: Final = "COLLECTIONS_STORE_URL"
 DEFAULT_URL: Final = "sqlite:///collections.db"
@@ -283,14 +282,14 @@ def read_projection(fields: str | None, projection: str | None) -> Any:
 # -- fields and sort orders --------------------------------------------------------------------
 
 
-def read_order(texts: Iterable[str], refuse: Refusal = InvalidSort, what: str = "--sort") -> Pairs:
-    """Parse a sort order from the values of a repeated option; raise `refuse`."""
+def read_order(texts: Iterable[str], what: str = "--sort") -> Pairs:
+    """Parse a sort order from the values of a repeated option; raise `InvalidSort`."""
     pairs: Pairs = []
     for text in texts:
         if text.startswith(_JSON):  # a field that begins so must be written in JSON too
-            pairs += pairs_of(read_json(text, what), refuse)
+            pairs += pairs_of(read_json(text, what))
         else:
-            pairs.append(_pair(text, refuse))
+            pairs.append(_pair(text))
     return pairs
 
 
@@ -309,48 +308,27 @@ def read_field(text: str) -> str | Path:
     return text
 
 
-def pairs_of(order: Any, refuse: Refusal) -> Pairs:
-    """Parse a sort order in JSON; raise `refuse`."""
-    if isinstance(order, dict):
-        return [_json_pair(field, direction, refuse) for field, direction in order.items()]
-    if isinstance(order, list):
-        return [_element(each, refuse) for each in order]
-    raise refuse("", f"must be a mapping, or a list of fields and pairs, got {shortened(order)}")
+def pairs_of(order: Any) -> Pairs:
+    """Return the fields and directions of a sort order in JSON; raise `InvalidSort`."""
+    return [(_field(field, InvalidSort), direction) for field, direction in field_pairs(order)]
 
 
-def _pair(text: str, refuse: Refusal) -> tuple[str | Path, int]:
-    """Parse a field with `-` before it, or with a direction after a colon; raise `refuse`."""
+def _pair(text: str) -> tuple[str | Path, int]:
+    """Parse a field with `-` before it, or with a direction after a colon; raise `InvalidSort`."""
     field, colon, direction = text.rpartition(":")
     if not colon:
         return (text[1:], -1) if text.startswith("-") else (text, 1)
     if direction not in _DIRECTIONS:
         known = ", ".join(_DIRECTIONS)
-        raise refuse(
-            text, f"the direction must be one of {known}, got {shortened(direction)}{_IN_JSON}"
-        )
+        problem = f"the direction must be one of {known}, got {shortened(direction)}{_IN_JSON}"
+        raise InvalidSort(text, problem)
     if field.startswith("-"):
-        raise refuse(
-            text, f"the direction must be before the field or behind it, not both{_IN_JSON}"
-        )
+        problem = f"the direction must be before the field or behind it, not both{_IN_JSON}"
+        raise InvalidSort(text, problem)
     return field, _DIRECTIONS[direction]
 
 
-def _element(value: Any, refuse: Refusal) -> tuple[str | Path, int]:
-    if isinstance(value, str):
-        return value, 1
-    if isinstance(value, list) and len(value) == 2:
-        return _json_pair(value[0], value[1], refuse)
-    raise refuse("", f"must be a field, or a pair of field and direction, got {shortened(value)}")
-
-
-def _json_pair(field: Any, direction: Any, refuse: Refusal) -> tuple[str | Path, int]:
-    named = _field(field, refuse)
-    if isinstance(direction, bool) or not isinstance(direction, int) or abs(direction) != 1:
-        raise refuse(str(named), f"the direction must be 1 or -1, got {shortened(direction)}")
-    return named, direction
-
-
-def _field(value: Any, refuse: Refusal) -> str | Path:
+def _field(value: Any, refuse: type[InvalidFilter | InvalidSort]) -> str | Path:
     """Parse a field in JSON: a dotted path, or a list of keys; raise `refuse`."""
     if isinstance(value, str):
         return value

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import CollectionsStoreError, InvalidIndex
+from .. import CollectionsStoreError, InvalidIndex, InvalidSort
 from ..errors import did_you_mean, shortened
 from .arguments import (
     Group,
@@ -193,7 +194,8 @@ def create_index(
       collections-store index create people address.city age:-1
       collections-store index create people login --unique --where '{"active": true}'
     """
-    order = read_order(fields, InvalidIndex, "FIELD")
+    with _of_index():
+        order = read_order(fields, "FIELD")
     limit = None if where is None else read_json(where, "--where")
     with target.to_write() as store:
         emit(store.collection(collection).create_index(order, where=limit, **options))
@@ -243,9 +245,20 @@ def _index(number: int, value: Any) -> Index:
         raise BadItem(f"index {number} {problem}")
     options = {key: each for key, each in value.items() if key != "fields"}
     try:
-        return Index.parse(pairs_of(value["fields"], InvalidIndex), **options)
+        with _of_index():
+            pairs = pairs_of(value["fields"])
+        return Index.parse(pairs, **options)
     except CollectionsStoreError as error:
         raise BadItem(f"index {number}: {error}") from error
+
+
+@contextmanager
+def _of_index() -> Iterator[None]:
+    """Raise `InvalidIndex` instead of `InvalidSort`."""
+    try:
+        yield
+    except InvalidSort as error:
+        raise InvalidIndex(error.field, error.problem) from None
 
 
 # -- the schema --------------------------------------------------------------------------------
