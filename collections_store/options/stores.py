@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Self, TypeAlias, TypedDict, get_args, ge
 import sqlalchemy as sa
 
 from ..codec import MAX_BODY, Codec
-from ..errors import InvalidOption
+from ..errors import InvalidOption, shortened
 from ..observation import OperationRecord
 from .checks import (
     check_choice,
@@ -191,8 +191,12 @@ class Options:
             check_function("on_operation", self.on_operation)
         if self.slow_operation is not None:
             check_seconds("slow_operation", self.slow_operation, least=0)
-        if self.echo != "debug":
+        if not isinstance(self.echo, str):
             check_flag("echo", self.echo)
+        elif self.echo != "debug":
+            raise InvalidOption(
+                "echo", f"must be True, False or 'debug', got {shortened(self.echo)}"
+            )
         self.names()
 
     @classmethod

@@ -357,7 +357,7 @@ def test_threads_lose_no_count(tmp_path: Path) -> None:
     [
         ({"on_operation": 3}, "option on_operation: "),
         ({"slow_operation": -1}, "option slow_operation: must be from 0 "),
-        ({"echo": "loud"}, "option echo: must be True or False, got 'loud'"),
+        ({"echo": "loud"}, "option echo: must be True, False or 'debug', got 'loud'"),
     ],
 )
 def test_bad_options(options: Any, problem: str) -> None:

@@ -458,7 +458,7 @@ def test_a_commit_succeeds_although_pruning_fails(
         things = store.get_sync_collection("things", changes=True, changes_kept=1)
         things.put_many({"a": 0, "b": 0})
         with monkeypatch.context() as broken:
-            broken.setattr("collections_store.operations.connection.prune", fails)
+            broken.setattr("collections_store.operations.session.prune", fails)
             assert things.put("a", 1) == 2
             with store.transaction() as tx:
                 tx["things"].put("a", 2)

@@ -274,6 +274,8 @@ _LABEL = calls(
     find=("role", "buyer"),
 )
 _STORES = {
+    "health": lambda store: store.health(),
+    "stats": lambda store: store.stats(),
     "collections": lambda store: store.collections(),
     "backup": back_up,
     "copy_to": copy,
@@ -641,7 +643,7 @@ SUBJECTS = [
 NOT_STORED = {
     "BulkWriteResult", "Document", "Filter", "Index", "Page", "Path", "Projection", "PutManyResult", "Sort", "Update", "UpgradeSample",
     "Dialogue", "DialogueCodec", "DialogueLabel", "Message", "PlainCodec", "Rules", "Storage", "SyncCollection",
-    "Response", "SkillRules", "ExternalFile", "PairedOwner", "StoreOwner",
+    "Response", "SkillRules", "ExternalFile", "PairedCollection", "PairedOwner", "StoreOwner",
 }  # fmt: skip
 """Public classes whose methods execute nothing, are those of another class in this list, or read other files."""
 
