@@ -117,7 +117,7 @@ class Observer:
             totals = self._totals[type(operation)] = Totals(type(operation))
         totals.count += 1
         totals.seconds += seconds
-        if seconds > totals.longest:  # max() costs a tenth of the whole count
+        if seconds > totals.longest:  # noqa: PLR1730 - max() costs a tenth of the count
             totals.longest = seconds
         if error is not None:
             totals.errors += 1
