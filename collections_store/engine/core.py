@@ -1,15 +1,16 @@
-"""`Core`: what `Store` and `AsyncStore` share. Both are fronts of one core, and call its public methods.
+"""`Core`: the shared part of `Store` and `AsyncStore`. Both are fronts of a core, and call the core's public methods.
 
-A core has the options, the URL or the caller's engine, the catalogue, the permits of transactions and the change notifier.
-The first use opens the database (`open_database`); a fork and `close` end that.
+A core has the options, the URL or the caller's engine, the catalogue, the permits of transactions and the change
+notifier. The first use opens the database (`open_database`); `close` closes the core, and so does a fork in the child.
 
 Rules:
 
 1. A core of an unused store does no I/O.
-2. An operation that would wait for a transaction of its own caller, or for the operation that calls it, is refused at
+2. No operation waits for a transaction of the same caller, or for the calling operation: `DatabaseBusy` is raised at
    once.
-3. What is opened belongs to one process. In a child the core is closed, and nothing of the parent is closed with it.
-4. Threads know a core by weak references: a core without front and collections closes its connections.
+3. An open database belongs to one process. In a child process the core is closed, and the parent's connections stay
+   open.
+4. Threads hold weak references to a core: a core without front and collections closes all connections.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Core:
     """Runs the jobs that PostgreSQL's write queue could not run as a group; None: the queue runs them alone."""
     _sweeper: Sweeper | None = None
     _figures = Figures()
-    """Those of a closed database."""
+    """The figures of a closed database."""
     _finalizer: weakref.finalize[Any, Any] | None = None
     _failure: tuple[float, DatabaseUnavailable] | None = None
     """When opening the database failed last, and why."""
@@ -110,7 +111,7 @@ class Core:
         _cores.add(self)
 
     def _create_permits(self) -> None:
-        """Create the permits of transactions. Those that only read have others where they wait for no writer."""
+        """Create the permits of transactions: separate permits for reads where a reader waits for no writer."""
         others, timeout = max(1, self.limit - 1), self.options.busy_timeout
         self.permits = TransactionPermits(1 if self.database.single_writer else others, timeout)
         self.read_permits: TransactionPermits = self.permits
@@ -168,16 +169,16 @@ class Core:
             permits.refuse_own_transaction()
 
     def note_own_transaction(self, error: DatabaseBusy) -> None:
-        """Add to the error that the caller has a transaction open itself, if that is so."""
+        """Extend the error's message if the caller has a transaction open."""
         if self.permits.has_own_transaction():
             error.args = (f"{error} ({OWN})",)
 
     def way_of(
         self, operation: Operation[object]
     ) -> tuple[Callable[[Job], None], GroupCommit | None]:
-        """Return the function by which a worker thread runs a task's operation, and the write queue if the operation goes
-        through the queue. Raise `StoreClosed`, and `DatabaseBusy` if the operation would wait for a transaction of its own
-        caller.
+        """Return the function by which a worker thread runs a task's operation, and the write queue if the operation
+        goes through the queue. Raise `StoreClosed`, and `DatabaseBusy` if the operation would wait for a transaction of
+        the same caller.
         """
         opened = self.opened
         if opened is None:
@@ -199,7 +200,7 @@ class Core:
             opened.run_job(job)
 
     def open_and_run_job(self, job: Job) -> None:
-        """Open the database, and run a claimed job that was submitted before."""
+        """Open the database, then run a claimed job."""
         try:
             with checked_by(partial(raise_if_abandoned, job)):
                 opened = self.open(write=job.operation.writes)
@@ -211,7 +212,7 @@ class Core:
             opened.run_job(job)
 
     def open(self, *, write: bool) -> OpenDatabase:
-        """Return the open database. The first caller opens it, for a read or a `write`; others wait."""
+        """Return the open database. The first caller opens the database, for a read or a `write`; the rest wait."""
         asked_at = time.monotonic()
         with self._opening:
             self.refuse_if_closed()
@@ -280,7 +281,7 @@ class Core:
             sweeper.thread.join(max(0.0, deadline - time.monotonic()))
 
     def close_transactions(self, timeout: float) -> None:
-        """Begin no more transactions, wait for the open ones, and roll back those that remain."""
+        """Begin no more transactions, wait for open transactions, and roll back the rest."""
         deadline = time.monotonic() + timeout
         for permits in (self.permits, self.read_permits):
             permits.close(deadline - time.monotonic())
@@ -293,7 +294,7 @@ class Core:
         return self.closed == FORKED
 
     def after_fork(self) -> None:
-        """Abandon, in the child, what belongs to the parent. Closing that would end the parent's connections."""
+        """Abandon the parent's open database in the child. Closing would end the parent's connections."""
         self._opening = threading.Lock()
         self._create_permits()
         self._sweeper = None
@@ -311,7 +312,7 @@ class Core:
 
 
 def _check_engine(engine: sa.Engine, options: Options, database: Database) -> None:
-    """Raise `InvalidOption` for an engine that cannot be used, or not with these options."""
+    """Raise `InvalidOption` for an unusable engine, or for options that an engine does not allow."""
     options.check_for_engine()
     if database.urls.is_private(engine.url) and not isinstance(engine.pool, sa.StaticPool):
         raise InvalidOption(
@@ -320,7 +321,7 @@ def _check_engine(engine: sa.Engine, options: Options, database: Database) -> No
 
 
 def _target(url: str | sa.URL | None, engine: sa.Engine | None) -> tuple[sa.URL, sa.Engine | None]:
-    """Return the URL, and the caller's engine if there is one; raise `InvalidOption` and `InvalidUrl`."""
+    """Return the URL, and the caller's engine or None; raise `InvalidOption` and `InvalidUrl`."""
     if (url is None) == (engine is None):
         raise InvalidOption("url", "give a store either a URL or an engine")
     if engine is None:

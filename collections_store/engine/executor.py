@@ -1,16 +1,16 @@
-"""How an operation reaches its result: on which connection, how often, and with which error it fails.
+"""Execution of operations: connections, retries and errors.
 
-`execute` is the one caller of operations, whatever the way: alone, in a group, in a transaction or on a replica.
+Only `execute` calls operations: alone, in a group, in a transaction or on a replica.
 
 Rules:
 
 1. A driver's error becomes the library's here, once, by `Database.translate`.
-2. The first write to a collection creates the collection; until then reads find no documents. A vanished table, because
-   another process dropped or renamed the collection, is looked up again.
+2. The first write to a collection creates the collection; until then reads find no documents. A table vanishes when
+   another process drops or renames the collection; the collection is then looked up again.
 3. After a conflict of two transactions the whole operation runs again; `retry` decides how often, and when.
-4. An operation continues on a new connection after a lost connection, or a server that only reads. A write that may have
-   been committed does not: the caller must learn that the outcome is unknown.
-5. Whatever is raised, a signal's exception included, the connection returns to its pool.
+4. After a lost connection, or on a read-only server, an operation continues on a new connection. A write that may have
+   been committed does not continue: the caller gets an error with `in_doubt`.
+5. After any exception, a signal's included, the connection returns to the pool.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ ATTEMPTS: Final = 50
 
 
 class Abandoned(CollectionsStoreError):
-    """The caller gave the operation up; it was rolled back."""
+    """The caller gave the operation up; the operation was rolled back."""
 
 
 def execute(connection: DriverSession | SharedSession, operation: Operation[T]) -> T:
-    """Execute an operation, once. No other function of the package calls an operation, but one that consists of others."""
+    """Execute an operation, once. Elsewhere only composite operations call operations."""
     return operation(connection)
 
 
 class Executor:
-    """Runs operations on the connections of a pool. It calls `lost` when a connection broke."""
+    """Runs operations on the connections of a pool, and calls `lost` when a connection broke."""
 
     database: Database
     pool: Pool
@@ -83,7 +83,7 @@ class Executor:
         self.database, self.pool, self.catalogue = database, pool, catalogue
         self.timeout, self.retries, self._lost = timeout, retries, lost
         self.retried = self.conflicts = 0
-        """The attempts that followed an error, and those that ended with a conflict of transactions."""
+        """The attempts after an error, and the attempts that ended with a conflict of transactions."""
 
     def run(
         self, operation: Operation[T], started: float | None = None, job: Job | None = None
@@ -179,7 +179,7 @@ class Executor:
     def begin(
         self, isolation: Isolation, started: float, job: Job | None = None, *, write: bool = True
     ) -> PooledConnection:
-        """Begin a transaction of the user's, one that can `write`. The caller has its connection until `release`."""
+        """Begin a user's transaction; with `write`, also for writes. The caller has the connection until `release`."""
         retries: Retries | None = None
         while True:
             try:
@@ -206,8 +206,8 @@ class Executor:
                 time.sleep(retries.pause(error))
 
     def release(self, pooled: PooledConnection, lost: bool) -> None:
-        """Return a connection of unfinished work to the pool, or close a connection that cannot leave its
-        transaction.
+        """Return a connection to the pool after unfinished work. Close a connection that is lost or tainted, or cannot
+        leave the transaction.
         """
         connection = pooled.connection
         if lost or pooled.tainted or connection.is_lost or not connection.reset():
@@ -220,15 +220,15 @@ class Executor:
     def release_after_interrupt(
         self, pooled: PooledConnection, permits: list[Permit] | None
     ) -> None:
-        """Return a connection whose return failed: a signal may have raised at any moment of that. The caller acquired
-        it with these permits; with others, it is another caller's by now. This is not part of `release`, which a
-        signal can keep from beginning.
+        """Return a connection after a signal interrupted the return. Do nothing unless the connection still has
+        `permits`, the caller's: else another caller uses the connection by now. Separate from `release`, since a signal
+        can keep `release` from beginning.
         """
         if permits is not None and pooled.permits is permits:
             self.release(pooled, lost=False)
 
     def _wait_for_collection(self, times: int, error: CollectionsStoreError) -> None:
-        """Wait for a collection that other processes drop and create. A table that stays absent was dropped by hand."""
+        """Wait for a collection that processes drop and create; raise `DatabaseError` if the table stays absent."""
         if times >= ATTEMPTS:
             raise DatabaseError(
                 f"{error}: the catalogue lists it; was its table dropped by hand?"
@@ -238,7 +238,7 @@ class Executor:
     def _explain_duplicate(
         self, operation: Operation[Any], error: UniqueViolated, attempt: int
     ) -> None:
-        """Return if another attempt may succeed after a unique index refused the last one; else raise `DuplicateKey`."""
+        """After a unique index refused a document, raise `DuplicateKey` unless another attempt may succeed."""
         if attempt < ATTEMPTS and purged(self.run, operation):
             return  # an expired document was the duplicate
         missed = operation.missed()
@@ -272,7 +272,7 @@ def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None)
 
 
 def call(connection: DriverSession | SharedSession, operation: Operation[T]) -> T:
-    """Call an operation, in a transaction unless it is atomic by itself, or begins one."""
+    """Call an operation, in a transaction unless the operation is atomic or begins a transaction."""
     if operation.atomic or operation.begins:
         return execute(connection, operation)
     with connection.transaction(write=operation.writes, snapshot=operation.snapshot):
@@ -280,7 +280,7 @@ def call(connection: DriverSession | SharedSession, operation: Operation[T]) -> 
 
 
 def run_within(pooled: PooledConnection, operation: Operation[T]) -> T:
-    """Run an operation within the caller's transaction, which stays usable after a failure."""
+    """Run an operation within the caller's transaction. The transaction stays usable after a failure."""
     connection: Any = pooled.connection
     with translated(connection.database, pooled.sa.engine):
         connection.prepare(write=operation.writes)
@@ -288,7 +288,7 @@ def run_within(pooled: PooledConnection, operation: Operation[T]) -> T:
 
 
 def run_inside(pooled: PooledConnection, operation: Operation[T]) -> T:
-    """Run an operation within a transaction, which stays usable after a failed write."""
+    """Run an operation within a transaction. The transaction stays usable after a failed write."""
     connection, database = pooled.connection, pooled.connection.database
     try:
         for _ in range(ATTEMPTS):
@@ -324,10 +324,10 @@ def purged(run: Callable[[Operation[int]], int], operation: Operation[Any]) -> b
 
 
 def _with_savepoint(connection: SharedSession | DriverSession, operation: Operation[T]) -> T:
-    """Call an operation in a savepoint, where its failure would spoil the transaction or leave half of it.
+    """Call an operation, in a savepoint if a failure would spoil the transaction or leave half of the operation.
 
-    A transaction of the store's own may end with a read that fails; the caller's must not. There a write is more than
-    one statement, for its changes are recorded at once: the end of the transaction is not seen here.
+    A failed read may end a transaction of the store's own, but never the caller's. In the caller's transaction a write
+    is more than one statement: changes are recorded at once, since the store does not see the end of the transaction.
     """
     poisoned = connection.database.errors_abort
     shared = isinstance(connection, SharedSession)
@@ -346,7 +346,7 @@ def _with_savepoint(connection: SharedSession | DriverSession, operation: Operat
 
 @contextmanager
 def translated(database: Database, engine: sa.Engine | None = None) -> Iterator[None]:
-    """Return the context in which a driver's errors become the library's; those about a file of `engine` name it."""
+    """Translate a driver's errors within the context. An error about the file of `engine` names the file."""
     try:
         yield
     except database.errors.types() as error:
@@ -389,8 +389,8 @@ class Interruptible:
 
 
 def is_lost(found: CollectionsStoreError, pooled: PooledConnection) -> bool:
-    """Return whether an error leaves unknown what its connection did. What a server refused, since it only reads, is known, and
-    so is what reached none.
+    """Return whether the outcome on the connection is unknown after an error. The outcome is known if a read-only
+    server refused the statement, or if no statement reached a server.
     """
     is_unknown = isinstance(found, DatabaseUnavailable) and not isinstance(found, ReadOnlyDatabase)
     return is_unknown and pooled.connection.has_reached_server
@@ -413,7 +413,7 @@ def _raise_abandoned(job: Job | None, error: CollectionsStoreError) -> None:
 
 
 def raise_if_abandoned(*jobs: Job) -> None:
-    """Raise `Abandoned` if the caller of one of these jobs gave it up."""
+    """Raise `Abandoned` if the caller of any of the jobs gave up."""
     for job in jobs:
         if job.abandoned:
             raise Abandoned("cancelled")

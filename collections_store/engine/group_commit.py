@@ -1,21 +1,23 @@
-"""The write queue: writes wait for the one writer, and are committed together.
+"""The write queue: writes wait for the single writer, and are committed together.
 
 Rules:
 
-1. One caller writes at a time: the holder of the writer's permit. The holder runs all waiting jobs as one group, and each
-   caller is answered after the commit.
-2. If a group fails, each of its jobs runs again alone: no job suffers from another job. A job that its own operation refuses
-   fails by itself. Only atomic operations share a transaction.
-3. The main thread never runs a group. Signals raise there at any moment, and would meet the work of other callers.
-4. While a transaction holds the writer lock, and while another operation or process writes, jobs wait up to the timeout.
-   The next transaction waits for the jobs of that moment.
+1. Only the holder of the writer's permit writes. The holder runs all waiting jobs as one group, and each caller is
+   answered after the commit.
+2. If a group fails, each job of the group runs again alone: no job suffers from another job. A job refused by its own
+   operation fails alone. Only atomic operations share a transaction.
+3. The main thread never runs a group. Signals raise in the main thread at any moment, and would meet the work of many
+   callers.
+4. While a transaction holds the writer lock, and while another operation or process writes, jobs wait up to the
+   timeout. The next transaction waits for the jobs already queued.
 5. Nothing stays locked when a signal raises: the writer's permit and the holder of the writer lock are known by weak
-   references, and a lost permit is issued again. No signal raises between `finally` and `put`, which is C code.
-6. The main thread waits for the jobs of that moment, and then for the permit. Meanwhile other threads pause before they take
-   the permit: a thread that writes in a loop would take the permit sooner than another thread wakes.
-7. A caller that waits for the permit wakes with each release, and returns if its job is done. `SimpleQueue.get` would wait past
-   its timeout while other callers take the permit.
-8. A lost connection leaves the outcome of a sent COMMIT unknown: no job of that group runs again.
+   references, and a lost permit is issued again. `put` is C code: no signal raises between `finally` and `put`.
+6. The main thread waits for the jobs already queued, and then for the permit. Meanwhile a worker or caller thread
+   pauses before taking the permit: a thread that writes in a loop would take the permit sooner than the main thread
+   wakes.
+7. A caller waiting for the permit wakes with each release, and returns if the caller's job is done. `SimpleQueue.get`
+   would wait past the timeout while further callers take the permit.
+8. A lost connection leaves the outcome of a sent COMMIT unknown: no job of the group runs again.
 9. Jobs are reported after the permit is released: a hook may write.
 """
 
@@ -54,7 +56,7 @@ from .permits import POLL_INTERVAL, Permit, TransactionPermit, running_here
 from .pool import translate
 
 MAX_GROUP: Final = 256
-"""More jobs wait for the next commit, so that no caller waits for too many others."""
+"""More jobs wait for the next commit: no caller waits for too many jobs."""
 _PAUSE: Final = 0.001
 """Seconds in which the main thread wakes and takes the permit."""
 
@@ -88,7 +90,7 @@ class GroupCommit:
         """The transaction that holds the writer lock."""
         self._unlocked = Flag()
         self._main_thread_waits = 0.0
-        """Until when at most the main thread waits for the permit; 0: it does not."""
+        """Until when at most the main thread waits for the permit; 0: the main thread does not wait."""
 
     def _issue_permit(self, _: object = None) -> None:
         """Issue the writer's permit; again when a signal made the owner lose the permit."""
@@ -98,7 +100,7 @@ class GroupCommit:
         self._released.set()
 
     def run(self, operation: Operation[Any], started: float | None = None) -> Any:
-        """Run an operation in this thread, or have another thread's group include it."""
+        """Run an operation in this thread, or in another thread's group."""
         if started is None:
             started = time.monotonic()
         if not self.waiting and self._holder is None and self._main_thread_waits < started:
@@ -184,7 +186,7 @@ class GroupCommit:
             self._unlocked.wait(timeout)
 
     def expire(self) -> None:
-        """End jobs of no group that have waited too long with `DatabaseBusy`."""
+        """End queued jobs with `DatabaseBusy` after too long a wait."""
         with self._taking:
             while self.waiting and time.monotonic() - self.waiting[0].created > self._timeout:
                 job = self.waiting.popleft()
@@ -192,8 +194,8 @@ class GroupCommit:
                     job.finish(error=self._busy())
 
     def flush(self, timeout: float = POLL_INTERVAL) -> TransactionPermit | None:
-        """Run a group, if any job waits once nobody writes. Returns the holder of the writer lock, if there is one.
-        Raises `Empty` after some seconds, and if another one takes the permit that was released.
+        """Wait until nobody writes, then run the waiting jobs as a group. Return the holder of the writer lock, or
+        None. Raise `Empty` after `timeout` seconds, and if another caller takes the released permit.
         """
         group: list[Job] = []
         if self._main_thread_waits > time.monotonic():
@@ -239,8 +241,8 @@ class GroupCommit:
         return group
 
     def lock_writer(self, holder: TransactionPermit) -> None:
-        """Keep all others from writing until `unlock_writer`; jobs that wait go first. One transaction at a time
-        calls this: there is one permit where there is one writer.
+        """Give the holder the writer lock until `unlock_writer`; waiting jobs go first. No two transactions call this
+        at once: a database with a single writer has a single permit.
         """
         if self.waiting:
             self._let_others_go_first()
@@ -271,14 +273,14 @@ class GroupCommit:
                 self._group_taken.wait(POLL_INTERVAL)
 
     def _oldest(self) -> float:
-        """Return the time since which the next job has waited."""
+        """Return the time since which the next job has waited; infinity if no job waits."""
         try:
             return self.waiting[0].created
         except IndexError:
             return math.inf
 
     def unlock_writer(self, holder: TransactionPermit) -> None:
-        """Let the others write."""
+        """Release the writer lock, if the holder has the lock."""
         known = self._holder
         if known is not None and known() is holder:
             self._holder = None
@@ -302,7 +304,7 @@ Outcome: TypeAlias = tuple[Job, Any, CollectionsStoreError | None]
 def run_group(
     executor: Executor, hand_over: Callable[[Job], None] | None, group: list[Job]
 ) -> None:
-    """Run claimed jobs in one transaction. Run jobs that cannot share a transaction alone: by `hand_over`, or here."""
+    """Run claimed jobs in one transaction. Jobs that cannot share a transaction run alone: by `hand_over`, or here."""
     alone: list[Job] = []
     together: list[Job] = []
     for job in group:
@@ -323,7 +325,7 @@ def run_group(
 
 
 def _still_waiting(jobs: list[Job], error: DatabaseBusy, timeout: float) -> list[Job]:
-    """Return the jobs whose callers still wait, and not for too long."""
+    """Return the jobs whose callers still wait. Finish jobs that were given up or have waited too long."""
     waiting = []
     for job in jobs:
         if job.abandoned:
@@ -336,8 +338,8 @@ def _still_waiting(jobs: list[Job], error: DatabaseBusy, timeout: float) -> list
 
 
 def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
-    """Run jobs in one transaction; return those that must run alone. Raise `DatabaseBusy` where no job could write alone
-    either, since the one writer is busy.
+    """Run jobs in one transaction; return the jobs that must run alone. Raise `DatabaseBusy` if the single writer is
+    busy: no job could write alone either.
     """
     database = executor.database
     try:
@@ -420,7 +422,7 @@ def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
 
 
 def _statements(connection: Any, jobs: list[Job]) -> Iterator[list[Job]]:
-    """Yield jobs in their order: one at a time, or several puts that share a statement."""
+    """Yield jobs in order: a single job, or several puts that share a statement."""
     if not connection.database.takes_lists:
         yield from ([job] for job in jobs)
         return

@@ -2,11 +2,12 @@
 
 Rules:
 
-1. Exactly one side claims a job: the thread that is about to run the job, or the caller who gives up before.
-2. A job that is given up while running is interrupted: its flag is checked before COMMIT, and the database interrupts
-   the statement. The caller learns whether the job was committed.
-3. A `Flag` has no lock. The lock of `threading.Event` is Python code: a signal that raises while the lock is taken leaves the
-   lock locked, and the thread that sets the event waits for ever. A signal that raises within a wait becomes a RuntimeError.
+1. Exactly one side claims a job: the thread about to run the job, or the caller who gives up before.
+2. A job given up while running is interrupted: the job's flag is checked before COMMIT, and the database interrupts the
+   statement. The caller learns whether the job was committed.
+3. A `Flag` has no lock. The lock of `threading.Event` is Python code: a signal raised while the lock is taken leaves
+   the lock locked, and the thread that sets the event waits for ever. A signal raised within a wait becomes a
+   RuntimeError.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ..options import Consistency
 
 
 class Flag:
-    """An event that any thread or signal handler sets, and others wait for."""
+    """An event without a lock: any thread or signal handler sets the flag, and threads wait for the flag."""
 
     __slots__ = ("_is_set", "_waiting")
 
@@ -48,7 +49,7 @@ class Flag:
         self._is_set = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the flag is set, or for some seconds; return whether the flag is set."""
+        """Wait until the flag is set, or for `timeout` seconds; return whether the flag is set."""
         if self._is_set:
             return True
         queue: SimpleQueue[None] = SimpleQueue()
@@ -66,7 +67,8 @@ class Flag:
 class Job:
     """An operation with a waiting caller.
 
-    `run` runs a claimed job in a worker thread. With a `mailbox` the caller is a task of an event loop, which awaits `future`.
+    `run` runs a claimed job in a worker thread. With a `mailbox` the caller is a task of an event loop, and awaits
+    `future`.
     """
 
     __slots__ = (
@@ -189,7 +191,7 @@ class Job:
         return self.result
 
     def deliver(self) -> None:
-        """Set the future's result; called on its event loop."""
+        """Set the future's result; called on the future's event loop."""
         if self.settled is not None:
             if not self.settled.done():
                 self.settled.set_result(None)
@@ -202,7 +204,7 @@ class Job:
 
 
 class Mailbox:
-    """The finished jobs of one event loop; many are delivered at one wake-up."""
+    """The finished jobs of an event loop; a wake-up delivers many jobs."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop

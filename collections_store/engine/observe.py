@@ -1,13 +1,13 @@
-"""What a store counts, logs and reports of its operations. `Observer.ended` is the one place.
+"""Counts, log and reports of a store's operations. `Observer.ended` is the only source.
 
 Rules:
 
-1. Each operation of a caller ends once: alone, in a group, in a transaction, or on a replica. Operations that the store
-   adds, such as the creation of a collection before a write, are part of the caller's.
-2. Counters have no lock: each update is one step, since CPython switches threads at the beginning of a function and at a jump
-   backwards only. An interpreter without the GIL may lose a count.
+1. Each operation of a caller ends once: alone, in a group, in a transaction, or on a replica. Operations added by the
+   store, such as the creation of a collection before a write, are part of the caller's.
+2. Counters have no lock: each update is one step, since CPython switches threads at the beginning of a function and at
+   a jump backwards only. An interpreter without the GIL may lose a count.
 3. An error of the hook reaches no caller. The first is logged.
-4. Nothing that is logged has a body, or a value of a filter.
+4. No log line has a body, or a value of a filter.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Totals:
 class Observer:
     """Counts the operations of a store, and reports each to the hook and to the log.
 
-    `run` returns what runs the explanation of a slow operation, None once the store is no more.
+    `run` returns the function that runs the explanation of a slow operation, None once the store is no more.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Observer:
         in_transaction: bool = False,
         context: Context | None = None,
     ) -> OperationRecord | None:
-        """Count an operation that began at `started`; return its record if anyone wants that."""
+        """Count an operation that began at `started`; return a record if the hook or the log needs a record."""
         seconds = time.monotonic() - started
         try:
             totals = self._totals[type(operation)]
@@ -163,7 +163,9 @@ class Observer:
             running_here.is_reporting = False
 
     def _advice(self, record: OperationRecord, operation: Operation[Any]) -> str:
-        """Return the advice of the operation's explanation, now and then; a transaction's connection is left alone."""
+        """Return the advice of the operation's explanation: every `ADVICE_EVERY` seconds at most, never in a
+        transaction.
+        """
         now = time.monotonic()
         run, is_due = self._run(), now >= self._advised_at + ADVICE_EVERY
         if record.shape is None or record.in_transaction or run is None or not is_due:

@@ -1,13 +1,14 @@
-"""An open database: its connections, and who writes on which.
+"""An open database: the connections for reads and for writes.
 
 Rules:
 
-1. On an SQLite file one connection writes and some read beside it; a waiting writer joins the group that commits
+1. On an SQLite file one connection writes, and further connections read; a waiting writer joins the group that commits
    next.
-2. In memory all share one connection. Nobody uses it while a transaction is open.
-3. On PostgreSQL every connection writes. Atomic writes of tasks go through a write queue of their own, as groups.
-4. With replicas, the reads of collections run on one of these: see `replicas`.
-5. A transaction that only reads waits for no writer: on an SQLite file it has a permit and a connection of the readers'.
+2. In memory all callers share a single connection. An open transaction has the connection alone.
+3. On PostgreSQL every connection writes. Atomic writes of tasks go through a separate write queue, as groups.
+4. With replicas, the reads of collections run on a replica: see `replicas`.
+5. A read-only transaction waits for no writer: on an SQLite file the transaction has a permit and a connection of the
+   readers'.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Figures(NamedTuple):
 
 
 class OpenDatabase:
-    """The connections of a store, and what runs operations on them. The database is ready for reads when this is created, and
+    """The connections and executors of a store. The database is ready for reads when an `OpenDatabase` is created, and
     for writes before the first write. `hand_over` is `Core.hand_over`.
     """
 
@@ -203,7 +204,7 @@ class OpenDatabase:
         return executor
 
     def _discard_idle(self) -> None:
-        """Close the idle connections: where one broke, the others did too."""
+        """Close the idle connections: when a connection broke, the idle connections probably broke too."""
         for pool in self._pools:
             pool.discard_idle()
 
@@ -218,11 +219,11 @@ class OpenDatabase:
             self.readers.get(job.consistency, self.executor).run_job(job)
 
     def is_ready(self, *, write: bool) -> bool:
-        """Return whether the database is known to have what a read needs, or a `write`."""
+        """Return whether the database is known to be ready for a read, or for a `write`."""
         return self.is_writable or (self._catalogue.exists and not write)
 
     def prepare(self, *, write: bool) -> bool:
-        """Make the database ready for a read, or for a `write`, unless it is; return whether it was not."""
+        """Make the database ready for a read, or for a `write`; return False if the database was ready."""
         if self.is_ready(write=write):
             return False
         with self._preparing:
@@ -231,17 +232,17 @@ class OpenDatabase:
         return True
 
     def close(self, timeout: float) -> None:
-        """Wait for the operations that run, and close the connections.
+        """Wait for running operations, and close the connections.
 
-        An operation that runs for longer than `timeout` seconds closes its connection itself. So does a transaction, when
-        its context ends; it cannot be used any more.
+        An operation that runs for longer than `timeout` seconds closes the connection afterwards. A transaction closes
+        the connection when the context ends, and cannot be used any more.
         """
         deadline = time.monotonic() + timeout
         self.close_transactions(timeout)
         self._disconnect(deadline - time.monotonic())
 
     def close_transactions(self, timeout: float) -> None:
-        """Begin no more transactions; wait for those that are open, and then roll them back."""
+        """Begin no more transactions, wait for open transactions, and roll back the rest."""
         deadline = time.monotonic() + timeout
         for permits in (self._permits, self._read_permits):
             permits.close(deadline - time.monotonic())
@@ -258,7 +259,9 @@ class OpenDatabase:
             self._own.dispose()
 
     def pause(self, deadline: float) -> None:
-        """Close the connections before a fork. A transaction of the forking thread cannot end meanwhile: wait for none."""
+        """Close the connections before a fork. A transaction of the forking thread cannot end meanwhile: do not wait
+        then.
+        """
         if any(
             each.has_transaction_of_this_thread() for each in (self._permits, self._read_permits)
         ):
@@ -267,7 +270,7 @@ class OpenDatabase:
         self._is_paused = all(paused)
 
     def resume(self) -> None:
-        """Open connections again, when they are needed."""
+        """Open connections again, when needed."""
         self._is_paused = False
         for pool in self._pools:
             pool.resume()
@@ -283,8 +286,8 @@ class OpenDatabase:
         return self.file is not None and not self._is_paused
 
     def _make_ready(self, *, write: bool) -> None:
-        """Make the database ready, also while other processes do so, or while a server starts. A server that does not
-        answer is soon given up: the URL may be wrong.
+        """Make the database ready, also while another process does the same, or while a server starts. A server without
+        an answer is soon given up: the URL may be wrong.
         """
         reconnect_for = min(OPENING, reconnects_for(self._options, self.database))
         until = time.monotonic() + reconnect_for

@@ -1,13 +1,14 @@
 """Permits of open transactions.
 
-Rules for the permits of transactions:
+Rules:
 
-1. At most `size` transactions are open at a time, so that single operations find a connection. Permits are granted in
-   the order of the requests.
-2. Waiting blocks no other caller: a thread waits by itself, a task in its event loop. Both poll the clock, and give up
+1. At most `size` transactions are open at a time: single operations find a connection. Permits are granted in the order
+   of the requests.
+2. Waiting blocks no further caller: a thread waits alone, a task in the event loop. Both poll the clock, and give up
    with `DatabaseBusy`.
-3. Permits are known by weak references only. A permit that a signal made its owner lose counts no longer.
-4. A task or thread with an open transaction never waits for the end of one: it might be its own.
+3. Permits are known by weak references only. A permit that a signal made the owner lose no longer counts.
+4. A task or thread with an open transaction never waits for the end of a transaction: the transaction might be the
+   waiter's own.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NESTED: Final = (
     "it would wait for the end of that operation; call the store before or after it"
 )
 POLL_INTERVAL: Final = 0.25
-"""Seconds between two looks at the clock of a caller that waits."""
+"""Seconds between two polls of the clock by a waiting caller."""
 OWN: Final = (
     "this task or thread has a transaction open itself, which would wait for its own end: "
     "within it, use the collections that the transaction gives"
@@ -41,10 +42,10 @@ OWN: Final = (
 
 
 class RunningHere(threading.local):
-    """What this thread executes."""
+    """The state of the operation that this thread executes."""
 
     catalogue: object = None
-    """That of the store of the operation; None if the thread executes none."""
+    """The catalogue of the operation's store; None if the thread executes no operation."""
     is_reporting = False
     """Whether a hook runs: its own operations are not reported."""
 
@@ -52,7 +53,7 @@ class RunningHere(threading.local):
         self.notes: deque[tuple[float, Note, float]] = deque(maxlen=1000)
 
     def note(self, what: Note, amount: float) -> None:
-        """Note how an operation gets on, for its record; only slow paths do."""
+        """Note a retry, a wait or a group for the record of the operation; only slow paths call this."""
         self.notes.append((time.monotonic(), what, amount))
 
 
@@ -60,7 +61,7 @@ running_here: Final = RunningHere()
 
 
 def between_operations(function: Callable[[T], object]) -> Callable[[T], object]:
-    """Return a function that may use the store within an operation that only reads, on one of several connections."""
+    """Return a function that may use the store within a read-only operation, where the pool has several connections."""
 
     def call(argument: T) -> object:
         outer, running_here.catalogue = running_here.catalogue, None
@@ -75,14 +76,14 @@ def between_operations(function: Callable[[T], object]) -> Callable[[T], object]
 class Permit:
     """The right to use one of a limited number of resources.
 
-    Its issuer keeps a weak reference only: a permit that an interrupted caller lost is issued again.
+    The issuer keeps a weak reference only: a permit that an interrupted caller lost is issued again.
     """
 
     __slots__ = ("__weakref__",)
 
 
 class TransactionPermit(Permit):
-    """The right to have a transaction open, once it is granted."""
+    """The right to have a transaction open, once granted."""
 
     __slots__ = ("granted", "owner", "requested_at", "since", "thread", "wake")
 
@@ -154,7 +155,7 @@ class TransactionPermits:
         return permit
 
     def is_granted(self, permit: TransactionPermit) -> bool:
-        """Return whether a permit is granted; raises if it never will be."""
+        """Return whether a permit is granted; raise `StoreClosed` or `DatabaseBusy` if a grant can no longer come."""
         with self._guard:
             self._grant()  # another one may have been lost
             if permit.granted:
@@ -166,7 +167,7 @@ class TransactionPermits:
         return False
 
     def release(self, permit: TransactionPermit) -> None:
-        """Return a permit, or end the wait for it. Again does nothing."""
+        """Release a permit, or end the wait for a permit. A second call does nothing."""
         with self._guard:
             for known in self.granted:
                 if known() is permit:
@@ -180,7 +181,7 @@ class TransactionPermits:
             self._released.set()
 
     def note_writing(self, connection: Any, is_open: Callable[[Any], bool]) -> None:
-        """Note that a caller's connection holds the one writer, for as long as `is_open(connection)`."""
+        """Note that a caller's connection holds the single writer, for as long as `is_open(connection)`."""
         with self._guard:
             self.callers[connection] = current_owner(), is_open
 
@@ -192,14 +193,14 @@ class TransactionPermits:
         return any(permit.owner == owner for permit in self._open()) or self._is_writing(owner)
 
     def refuse_own_transaction(self) -> None:
-        """Raise `DatabaseBusy` if the current task or thread would wait for a transaction of its own."""
+        """Raise `DatabaseBusy` if the current task or thread has a transaction open."""
         if (self.granted or self.callers) and self.has_own_transaction():
             gc.collect()  # a permit that a signal made its owner lose may be part of a cycle
             if self.has_own_transaction():
                 raise DatabaseBusy(OWN)
 
     def refuse_self_deadlock(self) -> None:
-        """Raise `DatabaseBusy` if every transaction that another one must wait for is the current task's or thread's."""
+        """Raise `DatabaseBusy` if the current task or thread has all permits, or writes on a caller's connection."""
         if not self.granted and not self.callers:
             return
         owner = current_owner()
@@ -208,7 +209,7 @@ class TransactionPermits:
             self.refuse_own_transaction()
 
     def _open(self) -> list[TransactionPermit]:
-        """Return the permits that are granted and not lost."""
+        """Return the granted permits, without the lost permits."""
         with self._guard:
             found = [known() for known in self.granted]
         return [permit for permit in found if permit is not None]
@@ -227,7 +228,7 @@ class TransactionPermits:
         return any(permit is not None and permit.thread == thread for permit in found)
 
     def close(self, timeout: float) -> None:
-        """Grant no more permits; wait up to `timeout` seconds for those that are granted."""
+        """Grant no more permits; wait up to `timeout` seconds for the release of granted permits."""
         deadline = time.monotonic() + timeout
         with self._guard:
             self._closed = True
@@ -240,7 +241,7 @@ class TransactionPermits:
                 self._released.wait(min(left, POLL_INTERVAL))
 
     def _grant(self) -> None:
-        """Grant what can be granted; the caller holds the lock."""
+        """Grant the free permits in order; the caller holds the lock."""
         while self._waiting and not self._closed:
             if len(self.granted) >= self.size:
                 self.granted = [known for known in self.granted if known() is not None]

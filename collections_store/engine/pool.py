@@ -1,20 +1,20 @@
 """The connections of a store.
 
-SQLAlchemy's engine opens and closes them. `ConnectionPool` keeps those of the store's own engine between operations: a
-checkout from SQLAlchemy's pool costs as much as a `get` on SQLite (5 of 11 µs). `EnginePool` takes each from an engine
-of the caller's, and returns it at once: that pool is shared.
+SQLAlchemy's engine opens and closes connections. `ConnectionPool` keeps the connections of the store's own engine
+between operations: a checkout from SQLAlchemy's pool costs as much as a `get` on SQLite (5 of 11 µs). `EnginePool`
+takes each connection from the caller's engine, and returns the connection at once: the engine's pool is shared.
 
 Rules of `ConnectionPool`:
 
-1. A connection is used by one caller at a time, who has one of `size` permits. The one used last is used first.
-2. A signal that raises in the main thread loses neither a connection nor a permit. CPython looks for signals at the
-   beginning of a function, at a jump backwards and after a call of a function written in C: so what must be one step
-   is assignments only.
+1. A connection has one user at a time, and the user has one of `size` permits. The connection used last is used first.
+2. A signal raised in the main thread loses neither a connection nor a permit. CPython looks for signals at the
+   beginning of a function, at a jump backwards and after a call of a function written in C: an uninterruptible step
+   consists of assignments only.
 3. Permits are known by weak references, and counted again where a caller has to wait.
-4. Before a connection is used its file is checked, at most once a millisecond. Without a file, a connection is tried that
-   was idle for long, or to which the server has sent something: that ends most sessions, and no write is lost by it.
-5. While a caller has waited for long, the others pause before they take a permit: a thread that works without a break
-   would take the one that it has just released sooner than another thread wakes.
+4. Before use, a connection's file is checked, at most once a millisecond. A connection without a file is tried after a
+   long idle time, or after input from the server: most sessions end with such input. No write is lost by the trial.
+5. While a caller has waited for long, further callers pause before they take a permit: a thread that works without a
+   break would take back a released permit sooner than the waiting thread wakes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from .permits import Permit, running_here
 PING_AFTER: Final = 30.0
 """Seconds without use after which a connection is tried before it is used."""
 LOOK_AFTER: Final = 0.001
-"""Seconds without use after which it is looked whether the server has sent something."""
+"""Seconds without use after which a connection is checked for input from the server."""
 
 
 _LONG_WAIT: Final = 0.05
@@ -63,7 +63,7 @@ _PAUSE: Final = 0.001
 
 
 class PooledConnection:
-    """A connection of a pool, with what the pool needs to know of it."""
+    """A connection of a pool, and the pool's notes on the connection."""
 
     __slots__ = ("__weakref__", "connection", "file", "permits", "released_at", "sa", "tainted")
 
@@ -79,7 +79,7 @@ class PooledConnection:
         self.file: OpenFile | None = None
         self.released_at = 0.0
         self.permits: list[Permit] | None = None
-        """The permit of the one who uses it; in a list of their own, since only one caller can take it out of that."""
+        """The permit of the present user, in a list: only one caller can take the permit out of a list."""
         self.tainted = False
         """Whether a cancel request is on its way, which may meet the next statement."""
 
@@ -90,7 +90,9 @@ class PooledConnection:
             raise file.error()
 
     def _flush_log(self, file: OpenFile) -> None:
-        """Copy the log of a replaced file into that file: the next user of the new one would take it for its own."""
+        """Copy the log of a replaced file into the old file: a user of the new file would take the log for the new
+        file's.
+        """
         if file.is_replaced and isinstance(self.connection, DriverSession):
             database = self.connection.database
             for statement in database.connections.flush_log:
@@ -98,7 +100,7 @@ class PooledConnection:
                     self.connection.command(statement)
 
     def may_be_lost(self, idle: float) -> bool:
-        """Return whether the database may have ended a connection that was idle for so many seconds."""
+        """Return whether the database may have ended the connection after `idle` seconds without use."""
         if idle < LOOK_AFTER or not isinstance(self.connection, DriverSession):
             return False
         return idle > PING_AFTER or self.connection.has_input()
@@ -116,7 +118,7 @@ class PooledConnection:
 
 
 def check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
-    """Raise `InvalidOption` unless a caller's engine or connection has a driver that can be used."""
+    """Raise `InvalidOption` unless a caller's engine or connection has a supported driver."""
     if dialect.is_async and option == "engine":
         raise InvalidOption(option, "give a synchronous engine, or use bind(connection)")
     if dialect.name != database.name:
@@ -141,7 +143,7 @@ def open_engine(url: sa.URL, database: Database, options: Options) -> sa.Engine:
 
 
 def file_of(url: sa.URL, database: Database) -> DatabaseFile | None:
-    """Return the file of a URL, if it is locked while it is open and must be checked; else None."""
+    """Return the file of a URL if the file is locked while open and must be checked; else None."""
     path = database.urls.file_of(url)
     if path is None or not database.urls.is_locked(url):
         return None
@@ -151,7 +153,7 @@ def file_of(url: sa.URL, database: Database) -> DatabaseFile | None:
 def translate(
     error: Exception, engine: sa.Engine | None, database: Database
 ) -> CollectionsStoreError:
-    """Return the library's error for a driver's; one about a file of `engine` names it."""
+    """Return the library's error for a driver's error. An error about the file of `engine` names the file."""
     found = database.errors.translate(error)
     path = None if engine is None else database.urls.file_of(engine.url)
     if path is None or type(found) not in {DatabaseError, DatabaseUnavailable}:
@@ -203,7 +205,7 @@ def _connect(
 def _set_up(
     driver: Any, url: sa.URL, catalogue: Catalogue, options: Options, timeout: float
 ) -> DriverSession:
-    """Set the settings of a driver's connection; through a pooler, of each of its transactions."""
+    """Set the settings of a driver's connection; through a pooler, of each transaction."""
     ours = DriverSession(driver, catalogue)
     connections, is_pooled = ours.database.connections, options.pooler == "transaction"
     if options.pooler is None and connections.process_probe is not None:
@@ -223,7 +225,7 @@ def _set_up(
 
 
 def _check_file(known: weakref.ref[PooledConnection], file: OpenFile) -> None:
-    """Raise `DatabaseUnavailable` if the file was replaced, unless it was checked just now."""
+    """Raise `DatabaseUnavailable` if the file was replaced, unless the file was checked just now."""
     if time.monotonic() > file.valid_until and (pooled := known()) is not None:
         pooled.check_file(file)
 
@@ -244,7 +246,7 @@ def open_shared_connection(engine: sa.Engine, catalogue: Catalogue) -> PooledCon
 
 
 class Pool:
-    """Where connections come from."""
+    """A source of connections."""
 
     closed: bool
     waited: float = 0.0
@@ -267,15 +269,15 @@ class Pool:
         self.release(pooled)
 
     def discard_idle(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
 
     def close(self, timeout: float) -> None:  # noqa: ARG002
-        """Close all connections; wait up to `timeout` seconds for each that is in use."""
+        """Close all connections; wait up to `timeout` seconds for connections in use."""
         self.closed = True
 
     def pause(self, deadline: float) -> bool:  # noqa: ARG002
-        """Let nobody acquire a connection, and close the idle ones; wait for the others until `deadline`. Returns
-        whether all are closed: the caller's own never are.
+        """Let nobody acquire a connection, and close idle connections; wait until `deadline` for connections in use.
+        Return whether all are closed: a caller's own connections never are.
         """
         return False
 
@@ -295,12 +297,12 @@ class ConnectionPool(Pool):
         super().__init__(open, timeout)
         self._size = size
         self._idle: dict[PooledConnection, list[Permit]] = {}
-        """The idle connections, each with the permit of its last user until that is free again."""
+        """The idle connections, each with the last user's permit until the permit is free again."""
         self._free: SimpleQueue[Permit] = SimpleQueue()
         self._issued: weakref.WeakSet[Permit] = weakref.WeakSet()
         self._counting = threading.Lock()
         self._has_waited_long = 0.0
-        """Until when at most a caller waits that has waited for long; 0: none does."""
+        """Until when at most a caller waits after a long wait; 0: no caller has waited for long."""
         self._paused: list[Permit] = []
         self._resumed: Flag | None = None
         self._replace_lost_permits()
@@ -369,7 +371,7 @@ class ConnectionPool(Pool):
             ) from None
 
     def _replace_lost_permits(self) -> None:
-        """Count the permits: a signal that raises between two lines can lose one."""
+        """Count the permits, and replace lost permits: a signal raised between two lines can lose a permit."""
         with self._counting:
             for permits in tuple(self._idle.values()):
                 self._free_permit(permits)
@@ -380,7 +382,7 @@ class ConnectionPool(Pool):
                 self._free.put(permit)
 
     def release(self, pooled: PooledConnection) -> None:
-        """Return a connection to the pool, or close it if it broke."""
+        """Return a connection to the pool, or close a broken connection."""
         if pooled.tainted or pooled.connection.is_lost:
             self.discard(pooled)
             return
@@ -414,7 +416,7 @@ class ConnectionPool(Pool):
             self._free_permit(permits)
 
     def discard_idle(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         for pooled in tuple(self._idle):
             if pooled in self._idle:
                 permits = self._idle[pooled]
@@ -423,7 +425,7 @@ class ConnectionPool(Pool):
                 pooled.close()
 
     def close(self, timeout: float) -> None:
-        """Close all connections; wait up to `timeout` seconds for those in use."""
+        """Close all connections; wait up to `timeout` seconds for connections in use."""
         with self._counting:
             if self.closed:
                 return
@@ -436,7 +438,7 @@ class ConnectionPool(Pool):
             self._free.put(permit)
 
     def pause(self, deadline: float) -> bool:
-        """Let nobody acquire a connection, and close the idle ones; wait for the others until `deadline`."""
+        """Let nobody acquire a connection, and close idle connections; wait until `deadline` for connections in use."""
         self._resumed = Flag()
         self._take_permits(self._paused, deadline)
         self.discard_idle()
@@ -457,7 +459,7 @@ class ConnectionPool(Pool):
 
 
 class EnginePool(Pool):
-    """The pool of the caller's engine; `one_by_one` where all of it is one connection."""
+    """The pool of the caller's engine; `one_by_one` for an engine with a single connection."""
 
     def __init__(
         self, open: Callable[[], PooledConnection], timeout: float, *, one_by_one: bool
@@ -485,7 +487,7 @@ class EnginePool(Pool):
             self._unlock()
 
     def discard(self, pooled: PooledConnection) -> None:
-        """Close a connection; not the one that is all of a database in memory."""
+        """Close a connection; the single connection of a database in memory stays open."""
         try:
             pooled.close(is_broken=self._lock is None)
         finally:

@@ -1,15 +1,15 @@
-"""Retries: whether an operation or a transaction runs again after an error, and when. No other module decides this.
+"""Retries: whether an operation or a transaction runs again after an error, and when. Only this module decides.
 
 Rules:
 
-1. What may be committed never runs again (`in_doubt`), nor what cannot succeed (`is_final`).
-2. While a lock or a connection is not free, and after a conflict, an operation runs again for most of the busy timeout; a
-   transaction of the user's up to a number of times.
-3. While no server can be reached, or only one that cannot write, either runs again for `reconnect_for` seconds from the
-   first such error on: the seconds before it, in which it worked, are not those of the failover. A store that is to read
-   only looks for no other server.
-4. Pauses are random: those that met would meet again. The longer an attempt took, and the more often it failed, the
-   further apart the next attempts must begin.
+1. An operation that may be committed (`in_doubt`) or cannot succeed (`is_final`) never runs again.
+2. While a lock or a connection is not free, and after a conflict, an operation runs again for most of the busy timeout;
+   a user's transaction up to a number of times.
+3. While no server can be reached, or only a server that cannot write, operations and transactions run again for
+   `reconnect_for` seconds from the first such error on. Earlier seconds of successful work do not count. In a read-only
+   store, the error of a read-only server is final.
+4. Pauses are random: after equal pauses, attempts in conflict would meet again. The longer an attempt took, and the
+   more attempts failed, the longer the pauses may be.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONGEST_PAUSE: Final = 4.0
 
 
 class Retries:
-    """The attempts of an operation, or of a transaction of the user's: that has a number of `attempts`."""
+    """The attempts of an operation, or of a user's transaction: only a transaction has a number of `attempts`."""
 
     __slots__ = (
         "_attempts",
@@ -78,8 +78,8 @@ class Retries:
         )
 
     def pause(self, error: CollectionsStoreError, took: float = 0.0) -> float:
-        """Return how many seconds to wait before the next attempt; raise the error if there is none. `took`: the seconds
-        of the attempt.
+        """Return the seconds to wait before the next attempt; raise the error if no attempt is left. `took`: the
+        seconds of the failed attempt.
         """
         self._failed += 1
         if getattr(error, "in_doubt", False) or getattr(error, "is_final", False):

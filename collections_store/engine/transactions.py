@@ -2,14 +2,15 @@
 
 Rules:
 
-1. A transaction owns a connection, never a thread: any thread may take the next step in it, one at a time.
-2. Where the database has one writer, it holds the writer lock: all other writes wait for its end.
-3. It goes on after a write that failed, since each is in a savepoint where it needs one. Any other failure ends it at
-   once and rolls it back, and nothing is executed in it afterwards. So does a signal that raises in a step: what was
-   done by then is unknown.
-4. However it ends, its connection, the writer lock and its permit are released. Only the context of the transaction
-   keeps them: when a signal ends that context, what the user still has of the transaction blocks nobody.
-5. Locks are taken in this order: permit, writer lock, connection. They are released in the opposite order.
+1. A transaction owns a connection, never a thread: any thread may take the next step, one thread at a time.
+2. Where the database has a single writer, a writing transaction holds the writer lock: all writes outside the
+   transaction wait for the end.
+3. A transaction goes on after a failed write: each write is in a savepoint where needed. If the connection cannot go on
+   after a failure, the transaction is rolled back at once, and executes nothing afterwards. A signal that raises in a
+   step has the same effect: the progress of the step is unknown.
+4. At any end the connection, the writer lock and the permit are released. Only the transaction context keeps these
+   resources: when a signal ends the context, the user's references to the transaction block nobody.
+5. Lock order: permit, writer lock, connection. The order of release is the opposite.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ CLOSED: Final = "the store was closed while the transaction was open; it was rol
 
 
 class TransactionResources:
-    """What an open transaction holds: a connection, a permit and, where there is one writer, the writer lock."""
+    """The resources of an open transaction: connection, permit and, on a database with one writer, the writer lock."""
 
     __slots__ = ("__weakref__", "permits", "pooled", "release", "transaction")
 
@@ -75,7 +76,7 @@ class TransactionResources:
     ) -> None:
         self.pooled, self.permits = pooled, pooled.permits
         self.release = partial(manager.release, permit)
-        """Releases the writer lock and the permit. Again does nothing."""
+        """Releases the writer lock and the permit. A second call does nothing."""
         self.transaction = OpenTransaction(
             manager.executor, self, manager.observer, writes=manager.writes
         )
@@ -105,14 +106,14 @@ class OpenTransaction:
         self._writes = writes
         self._guard = threading.Lock()
         self._thread = 0
-        """The thread that runs an operation, 0 if none does."""
+        """The thread that runs an operation; 0: no thread does."""
         self._problem: CollectionsStoreError | None = None
-        """What further steps raise; None while it is open."""
+        """The error that further steps raise; None while the transaction is open."""
         self.state = "open"
         self._closing = self.returned = False
         self.forked = False
         self.savepoints: list[Any] = []
-        """The savepoints of the contexts that are open within it, the innermost last."""
+        """The savepoints of the open contexts within the transaction, the innermost last."""
 
     def run(self, operation: Operation[Any], job: Job | None = None) -> Any:
         """Return the result of an operation; one thread at a time."""
@@ -136,9 +137,9 @@ class OpenTransaction:
     def _step(
         self, operation: Any, job: Job | None, act: Callable[[PooledConnection, Any], Any]
     ) -> Any:
-        """Return the result of an operation, or of what `act` does instead.
+        """Return the result of `act` on the connection and the operation.
 
-        This frame holds the lock: a signal could leave the generator of a context behind, and the lock with it.
+        This frame holds the lock: a signal could leave the generator of a context behind, and the lock locked.
         """
         if self.forked:
             raise StoreClosed(FORKED)
@@ -186,16 +187,16 @@ class OpenTransaction:
         return self._step(None, job, lambda pooled, _: pooled.connection.begin_savepoint())
 
     def release(self, savepoint: Any, job: Job | None = None) -> None:
-        """Keep what was done since a savepoint."""
+        """Keep the changes since a savepoint."""
         self._step(None, job, lambda pooled, _: pooled.connection.release_savepoint(savepoint))
 
     def rollback_to(self, savepoint: Any) -> None:
-        """Undo what was done since a savepoint; nothing is left to do if the transaction has ended."""
+        """Undo the changes since a savepoint; do nothing if the transaction has ended."""
         with suppress(CollectionsStoreError):
             self._step(None, None, lambda pooled, _: pooled.connection.rollback_to(savepoint))
 
     def commit(self, job: Job | None = None) -> None:
-        """Commit; raises what prevented it."""
+        """Commit; raise the error that prevented the commit."""
         if self.forked:
             raise StoreClosed(FORKED)
         with self._guard:
@@ -228,7 +229,7 @@ class OpenTransaction:
                 self._end(OVER, problem, committed=committed)
 
     def rollback(self, cause: BaseException | None = None) -> None:
-        """Roll back, unless it has ended."""
+        """Roll back, unless the transaction has ended."""
         if self.forked:
             return
         with self._guard:
@@ -236,10 +237,10 @@ class OpenTransaction:
                 self._end(_rolled_back(cause) if cause else OVER)
 
     def roll_back_orphan(self, resources: TransactionResources) -> None:
-        """Roll back because a signal ended the context of the transaction before that could.
+        """Roll back because a signal ended the context of the transaction before the context could.
 
-        Whichever thread drops the last reference calls this, with any lock: so nothing is waited for, and the permit
-        and the writer lock, which are known by weak references, are left alone.
+        The thread that drops the last reference calls this, whatever locks the thread holds. The rollback therefore
+        waits for nothing, and leaves the permit and the writer lock alone: both are known by weak references.
         """
         if not self.returned and not self.forked and self._guard.acquire(blocking=False):
             try:
@@ -253,7 +254,7 @@ class OpenTransaction:
             raise StoreClosed(FORKED)
 
     def close(self) -> None:
-        """Roll back because the store was closed; an operation that runs just now does so when it ends."""
+        """Roll back because the store was closed: now, or at the end of a running operation."""
         self._closing = True
         if self._guard.acquire(blocking=False):
             try:
@@ -262,7 +263,7 @@ class OpenTransaction:
                 self._guard.release()
 
     def _ended(self) -> CollectionsStoreError:
-        """Return what ended the transaction; a copy: an error that is raised twice would show both tracebacks."""
+        """Return a copy of the error that ended the transaction: an error raised twice would show both tracebacks."""
         problem = self._problem or OVER
         again = type(problem)(*problem.args)
         again.__cause__ = problem.__cause__
@@ -288,9 +289,9 @@ class OpenTransaction:
         committed: bool = False,
         orphan: TransactionResources | None = None,
     ) -> None:
-        """Release everything; unless it was committed, the connection rolls back.
+        """Release all resources; unless the transaction was committed, the connection rolls back.
 
-        When a signal interrupts this, it is called again: by the context of the transaction, or as an orphan.
+        If a signal interrupts this, the transaction context or `roll_back_orphan` calls this again.
         """
         self._problem, resources = self._problem or problem, orphan or self._resources()
         lost = isinstance(error, DatabaseUnavailable)
@@ -323,7 +324,7 @@ class OpenTransaction:
 
 
 class TransactionManager:
-    """Begins the transactions of a store, and knows those that are open."""
+    """Begins the transactions of a store, and knows the open transactions."""
 
     executor: Executor
 
@@ -346,7 +347,7 @@ class TransactionManager:
     def begin(
         self, permit: TransactionPermit, isolation: Isolation, job: Job | None = None
     ) -> TransactionResources:
-        """Begin a transaction with a permit, which is released when the transaction ends or cannot begin."""
+        """Begin a transaction with a permit. The permit is released when the transaction ends or cannot begin."""
         resources: TransactionResources | None = None
         pooled: PooledConnection | None = None
         try:
@@ -376,7 +377,7 @@ class TransactionManager:
             raise
 
     def release(self, permit: TransactionPermit) -> None:
-        """Release the writer lock, if the permit's transaction holds it, and the permit."""
+        """Release the permit, and the writer lock if the permit's transaction holds the lock."""
         try:
             if self._write_queue is not None:
                 self._write_queue.unlock_writer(permit)
@@ -384,14 +385,14 @@ class TransactionManager:
             self._permits.release(permit)
 
     def close(self) -> None:
-        """End the transactions that are still open."""
+        """End the open transactions."""
         with self._guard:
             left = list(self._open)
         for transaction in left:
             transaction.close()
 
     def fork(self) -> list[TransactionResources | None]:
-        """Give up what belongs to the parent process; the caller must keep what is returned for ever."""
+        """Give up the parent process's transactions; return the resources, for the caller to keep for ever."""
         left = list(self._open)
         for transaction in left:
             transaction.forked = True
