@@ -20,8 +20,8 @@ Written: TypeAlias = Iterable[tuple[str, str]]
 class Operation(Generic[T_co]):
     """Something to do on a connection.
 
-    An operation is a value: it is printed in errors, and called again after a conflict. A subclass adds fields,
-    `__call__`, and what differs from these defaults.
+    An operation is a value: printed in errors, and called again after a conflict. A subclass adds fields and
+    `__call__`, and overrides defaults.
     """
 
     __slots__ = ()
@@ -30,7 +30,7 @@ class Operation(Generic[T_co]):
 
         @property
         def collection(self) -> str:
-            """The collection that it reads or writes; of several, the first."""
+            """The collection to read or write; of several, the first."""
 
     writes: bool = False
     """Whether it changes anything. A write runs on the writer's connection where the database has a single writer, and
@@ -50,12 +50,12 @@ class Operation(Generic[T_co]):
     """Returns its result where the collection does not exist."""
 
     def __call__(self, session: Session) -> T_co:
-        """Execute it, and return its result."""
+        """Execute the operation, and return the result."""
         raise NotImplementedError
 
     @property
     def collections(self) -> tuple[str, ...]:
-        """All collections that it reads or writes: they are looked up again where a table has vanished."""
+        """All collections to read or write, looked up again after a table has vanished."""
         return (self.collection,)
 
     def absent(self) -> T_co:
@@ -67,8 +67,8 @@ class Operation(Generic[T_co]):
         return ()
 
     def missed(self) -> Operation[list[Any]] | None:
-        """Return the query for a document that an upsert may have missed before its insert; None without an insert.
-        If a unique index refuses the new one and the query finds another, the operation runs again.
+        """Return the query for a document that an upsert may have missed before its insert; None without an insert. If
+        a unique index refuses the new document and the query finds a document, the operation runs again.
         """
         return None
 
@@ -97,7 +97,7 @@ class Work(Operation[Any]):
 
     @property
     def collections(self) -> tuple[str, ...]:
-        """All of them."""
+        """All collections."""
         return self.names
 
     def __call__(self, session: Session) -> Any:

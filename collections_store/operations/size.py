@@ -1,4 +1,4 @@
-"""The size of values, as far as a bounded look shows: what is large takes long to encode, to parse or to compare."""
+"""The size of values, by a bounded look: large values take long to encode, to parse or to compare."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _TEXTS: Final = (str, bytes, bytearray)
 
 
 def room_left(values: Collection[Any], room: int) -> int:
-    """Return what values leave of so many bytes. The look ends when nothing is left: then the result is negative.
+    """Return the bytes of `room` that values leave. The look ends when nothing is left: the result is negative.
 
-    Of an object its fields are looked at, whatever declares them: the referents that the garbage collector knows,
-    without classes and functions.
+    The fields of an object count, however declared: the referents that the garbage collector knows, without classes and
+    functions.
     """
     unseen = [values]
     for some in unseen:
