@@ -21,7 +21,7 @@ class Server(NamedTuple):
 
 
 class LogPosition(NamedTuple):
-    """A position in the log of a timeline: that changes with each failover."""
+    """A position in the log of a timeline; each failover begins a timeline."""
 
     position: str
     timeline: int
@@ -29,7 +29,7 @@ class LogPosition(NamedTuple):
 
 @value_class
 class IdentifyServer(Operation[Server]):
-    """Return which server the connection leads to."""
+    """Return the server of the connection."""
 
     collection = ""
     atomic = True
@@ -40,7 +40,7 @@ class IdentifyServer(Operation[Server]):
 
 @value_class
 class ReadPosition(Operation[LogPosition]):
-    """Return the position in the primary's log behind all that was committed before."""
+    """Return the position in the primary's log behind all earlier commits."""
 
     options: Options
     collection = ""

@@ -1,4 +1,4 @@
-"""Checks of arguments, which several layers share. Every `check_*` function returns the value, or raises `InvalidOption`."""
+"""Checks of arguments for several layers. Every `check_*` function returns the value, or raises `InvalidOption`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def check_seconds(option: str, value: Any, *, least: float = MIN_TIMEOUT) -> flo
 
 
 def check_choice(option: str, value: Any, choices: tuple[Any, ...]) -> Any:
-    """Return one of the choices: a string, or None."""
+    """Return a choice: a string, or None."""
     if isinstance(value, str | None) and value in choices:
         return value
     known = " or ".join(map(repr, choices))
