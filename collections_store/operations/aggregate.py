@@ -27,7 +27,7 @@ from .session import Session
 MAX_SORTED: Final = 10_000
 """Rows that the database sorts, at most; more are sorted in Python, where their size is limited."""
 FIRST_SORTED: Final = 100
-"""Rows that are read first, to learn their size."""
+"""Rows of the first read, to learn their size."""
 MAX_VALUES: Final = 50_000
 """Different values that the database groups, at most."""
 

@@ -26,7 +26,7 @@ from .write import MAX_ATTEMPTS, NeedsTransaction, Writer, lifetime
 
 Mode: TypeAlias = Literal["replace", "insert", "ignore", "if_version"]
 MAX_SINGLE: Final = 3
-"""Inserts of a bulk write that take fewer statements one by one than together."""
+"""Inserts of a bulk write that take fewer statements alone than together."""
 MAX_ROWS: Final = 1000
 """Documents of a batch, at most."""
 

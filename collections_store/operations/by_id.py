@@ -26,7 +26,7 @@ from .write import Beside, Writer, lifetime
 
 T = TypeVar("T")
 _UNLIMITED: Final = codec.Codec(2**40)
-"""For stored bodies: a codec with another limit may have written them."""
+"""For stored bodies, written by a codec with any limit."""
 LOG: Final = logging.getLogger("collections_store")
 
 

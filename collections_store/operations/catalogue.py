@@ -52,9 +52,9 @@ def check_readable(connection: Connection, collection: str, options: CollectionO
 
 
 Tables: TypeAlias = dict[str, tuple[str, str, Statements]]
-"""Compiled statements by collection, with the table and the options that they are for, as the catalogue has them."""
+"""Compiled statements by collection, with the table and the options of the catalogue's entry."""
 MOST_TABLES: Final = 1024
-"""Collections whose statements are cached, at most: each takes some 60 KB."""
+"""Collections whose statements are cached, at most: about 60 KB each."""
 
 
 REFRESHED_AFTER: Final = 5.0
@@ -83,9 +83,9 @@ class Catalogue:
         )
         """Called after each commit that recorded changes, with the collections."""
         self.known: dict[str, tuple[Statements, float]] = {}
-        """The statements of collections, and when they are looked up again."""
+        """The statements of collections, and the time of the next lookup."""
         self.of_replicas: Catalogue | None = None
-        """What is cached of replicas, which is of other moments; it forgets the same."""
+        """The cache of replicas, which lag behind; `forget` applies to both caches."""
         self._tables: Tables = {} if parent is None else parent._tables
         self.exists: bool = parent is not None and parent.exists
         """Whether the store's own tables are known to exist."""

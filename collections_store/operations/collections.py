@@ -25,7 +25,7 @@ from .session import Session
 STAGED: Final = "$"
 """The end of the names of collections that are being restored. No other collection has such a name."""
 Entry: TypeAlias = tuple[str, CollectionOptions]
-"""The table of a collection, and its options."""
+"""The table of a collection, and the options."""
 
 
 def read_entry(session: Session, collection: str) -> Entry | None:

@@ -34,7 +34,7 @@ from .schema import has_table
 from .session import DriverSession, Session
 
 BEGINNING: Final = -(2**63)
-"""A time before which nothing expired: rows are read whether they have expired or not."""
+"""A time before every expiry: expired rows are read too."""
 COPY_ADVICE: Final = "drop it first"
 OTHER_RESTORE: Final = "another restore of it has begun since, or ended"
 RESTORE_ADVICE: Final = "restore into an empty store, or pass replace=True"
@@ -281,7 +281,7 @@ class EndCopy(Copies):
     restoring: Restoring | None = None
     writes = True
     snapshot = False
-    """What others write is seen once their collection is locked."""
+    """Statements after the lock of a collection see all earlier writes."""
 
     def __call__(self, session: Session) -> None:
         for entry, counts in self.copied:

@@ -358,7 +358,7 @@ _BY_ID: Final = Sort.parse("$id")
 _LEAST: Final = "\x01"
 """The least character of ids."""
 BATCH_SIZE: Final = 4 * 2**20
-"""Bytes of memory that a batch takes, about, as long as no single document is larger."""
+"""Bytes of memory of a batch, about, unless a single document is larger."""
 _SAMPLE: Final = 10
 
 

@@ -14,7 +14,7 @@ from .session import Session
 
 T_co = TypeVar("T_co", covariant=True)
 Written: TypeAlias = Iterable[tuple[str, str]]
-"""Ids, and the JSON texts of the bodies that were to be written under them."""
+"""Ids, and the JSON texts of the bodies to write under the ids."""
 
 
 class Operation(Generic[T_co]):
@@ -33,21 +33,21 @@ class Operation(Generic[T_co]):
             """The collection to read or write; of several, the first."""
 
     writes: bool = False
-    """Whether it changes anything. A write runs on the writer's connection where the database has a single writer, and
+    """Whether the operation writes. A write runs on the writer's connection where the database has a single writer, and
     is not repeated when the connection is lost and the outcome unknown.
     """
     atomic: bool = False
-    """Whether it is atomic by itself: a single statement, or a transaction that it begins. If so, it may be grouped with
-    others; else the executor calls it within a transaction.
+    """Whether the operation is atomic by itself: a single statement, or a transaction of its own. An atomic operation may
+    join a group; the executor calls any other operation within a transaction.
     """
     begins: bool = False
-    """Whether it begins its transaction itself, unless one statement does all. It joins no group."""
+    """Whether the operation begins its own transaction unless one statement suffices. The operation joins no group."""
     snapshot: bool = True
-    """Whether all its statements see one moment; else each sees what was committed before it."""
+    """Whether all statements see the same moment; else each statement sees everything committed before."""
     creates_collection: bool = False
-    """Whether a collection that does not exist is created for it; else `absent` returns its result."""
+    """Whether a missing collection is created for the operation; else `absent` returns the result."""
     empty: Callable[[], Any] = NoneType
-    """Returns its result where the collection does not exist."""
+    """Returns the result where the collection does not exist."""
 
     def __call__(self, session: Session) -> T_co:
         """Execute the operation, and return the result."""
@@ -75,7 +75,7 @@ class Operation(Generic[T_co]):
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Any, Any, T]
-"""Yields operations, receives their results or what they raise, and returns a result of its own."""
+"""Yields operations, receives their results or errors, and returns a result of its own."""
 
 
 @value_class

@@ -66,13 +66,13 @@ Batch: TypeAlias = tuple[Given, ...]
 ReadRequest: TypeAlias = tuple[int, Any]
 """The position of a write request, and its operation or its `Refusal`."""
 SPOOL_MEMORY: Final = 8 * 2**20
-"""Bytes of a spool in memory; with more, it is a temporary file."""
+"""Bytes of a spool in memory; a larger spool is a temporary file."""
 CHUNK: Final = 2**21
-"""Bytes of the caller's values that are read at a time; a single value may be larger."""
+"""Bytes of the caller's values in a chunk; a single value may be larger."""
 BULK_BATCH: Final = 500
 """Write requests of a batch."""
 MAX_EXCLUDED: Final = 3
-"""Documents that a unique index refuses in a batch before each is written by itself."""
+"""Refusals of a unique index in a batch, before each document is written alone."""
 ATTEMPTS: Final = 1000
 """Attempts of `change`, by default."""
 MAX_PAUSE: Final = 0.1
@@ -282,9 +282,7 @@ class Writing:
         position: int,
         value: Any,
     ) -> Given | None:
-        """Return a document, with a new id unless the caller `has_ids`; refuse a document that cannot be written, or
-        raise the error.
-        """
+        """Return a document, with a new id unless the caller `has_ids`; refuse an invalid document, or raise."""
         if not has_ids:
             value = new_id(), value
         if ids is not None:
@@ -315,9 +313,7 @@ class Writing:
 
 
 def encoded(codec: Codec, body: Any, *, has_id: bool) -> str:
-    """Return the text of a body; raise `InvalidBody`, also for a field `_id` without an id argument: the caller means
-    the id.
-    """
+    """Return the text of a body; raise `InvalidBody`, also for a field `_id` that stands for an id argument."""
     text = codec.encode_body(body)
     if not has_id and '"_id"' in text:
         plain = decode(text)

@@ -50,13 +50,11 @@ BEFORE_ALL: Final = -(2**63)
 FIRST_BATCH: Final = 50
 MAX_BATCH: Final = 2000
 BATCH_CHARACTERS: Final = 2**20
-"""Characters of JSON in a batch of a stream, about, as long as no single body is larger."""
+"""Characters of JSON in a batch of a stream, about, unless a single body is larger."""
 
 
 class ReadsDocuments(Protocol):
-    """An operation that returns documents. With a projection the bodies are plain JSON; else `decode` makes the
-    bodies.
-    """
+    """An operation that returns documents. Bodies are plain JSON with a projection, else made by `decode`."""
 
     @property
     def collection(self) -> str:
@@ -261,7 +259,7 @@ class SortedReader:
         self._order = self._statements.order(sort)
         self._in_sql = self._statements.can_order(filter, sort)
         self._in_body = [isinstance(field.target, Path) for field in sort.fields]
-        """Whether each field is of the body; SQL orders metadata exactly."""
+        """For each field, whether the field is of the body; SQL orders metadata exactly."""
 
     def window(self, skip: int, limit: int | None) -> list[Positioned]:
         """Return `limit` documents after the first `skip`."""

@@ -26,7 +26,7 @@ from ..sql.feed import PRUNED, FeedStatements
 from .connection import Connection
 
 PRUNE_EVERY: Final = 1000
-"""Recorded changes after which a process looks for surplus ones, at most."""
+"""Recorded changes after which a process looks for surplus changes, at most."""
 MAX_PENDING: Final = 10_000
 """Pending changes, at most."""
 MAX_CHARACTERS: Final = 4 * 2**20
@@ -71,10 +71,10 @@ class Recorder:
     def __init__(self, statements: CatalogueStatements) -> None:
         self._statements = statements
         self.pending: list[PendingChange] = []
-        """Replaced, not emptied, when it is recorded: a `Savepoint` may have it."""
+        """The list is replaced, not emptied, by `record`: a `Savepoint` may hold the list."""
         self._characters = 0
         self.recorded: dict[str, FeedStatements] = {}
-        """The feeds, by collection, in which something was recorded since the last commit."""
+        """The feeds with changes recorded since the last commit, by collection."""
 
     def add(self, connection: Connection, change: PendingChange) -> None:
         """Record a change with the transaction."""

@@ -89,9 +89,9 @@ class ReturnDocument:
     """
 
     BEFORE: Final = False
-    """As it was found."""
+    """The document before the change."""
     AFTER: Final = True
-    """As it is now."""
+    """The document after the change."""
 
 
 class OperationBuilder:

@@ -31,9 +31,7 @@ def read_revision(session: Session) -> str | None:
 
 
 def create_or_find(session: Session) -> str | None:
-    """Create the store's own tables, and return None; if another process was first, return the revision of the existing
-    tables.
-    """
+    """Create the store's own tables, and return None; return the revision if another process was first."""
     try:
         with session.transaction(write=True):
             for statement in session.store.create_all():

@@ -14,10 +14,10 @@ class Server(NamedTuple):
     """A running server."""
 
     system: str
-    """The database system, and the database in it, which a primary and its replicas share."""
+    """The database system and the database, the same for a primary and its replicas."""
     is_replica: bool
     started: str
-    """When it was started."""
+    """The time of the start."""
 
 
 class LogPosition(NamedTuple):

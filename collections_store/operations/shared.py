@@ -102,9 +102,7 @@ class SharedConnection(Connection):
 def is_in_transaction(
     connection: sa.Connection, database: Database, *, usable: bool = False
 ) -> bool:
-    """Return whether a caller's connection is in a transaction of the driver's, failed or not; not failed if
-    `usable`.
-    """
+    """Return whether a caller's connection is in a transaction of the driver's; `usable`: and has not failed."""
     if connection.closed or connection.invalidated or not connection.in_transaction():
         return False
     state = database.transactions.state(connection.connection.driver_connection)

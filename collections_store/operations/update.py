@@ -112,9 +112,7 @@ class Modification:
         return self.codec.encode_updated(body)
 
     def _check(self, body: Any, before: Any) -> None:
-        """Raise `UnknownField` for an undeclared field in the result of a pipeline; fields that operators name were
-        checked.
-        """
+        """Raise `UnknownField` for an undeclared field in a pipeline's result; operators were checked before."""
         if isinstance(self.update, Update) and self.update.pipeline is not None:
             self.codec.check_fields(PipelineResult(body, before), "update")
 
@@ -273,7 +271,7 @@ class ModifyMany(_Update):
         return result
 
     def written(self, session: Session) -> Written:
-        """Compute the texts again from the documents after the rollback: all texts would fill the memory."""
+        """Compute the texts again from the documents after the rollback: remembered texts would fill the memory."""
         if self._inserted:
             return self._written.items()
         every = (doc for _, doc in matching(session, self.collection, self.filter))
@@ -330,9 +328,9 @@ def _answered(
 
 
 MAX_OPERAND: Final = 10**18 - 1
-"""Up to here, a sum of two integers is one of 64 bit."""
+"""The sum of two integers up to this value has 64 bits."""
 GROWTH: Final = 19
-"""Characters by which such a sum may be longer than the number that it replaces."""
+"""Characters by which such a sum may be longer than the old number."""
 _UNLIMITED: Final = Codec()
 
 
@@ -365,9 +363,7 @@ class Increment(AtomicWrite[Any]):
         return self._written.items()
 
     def _is_one_statement(self, session: Session, writer: Writer) -> bool:
-        """Return whether a single SQL statement can increment; elsewhere the codec, the feed or an index needs the
-        body.
-        """
+        """Return whether a single SQL statement can increment: only SQL needs the body, and takes the numbers."""
         statements = writer.statements
         if (
             not self.codec.is_plain
@@ -412,7 +408,7 @@ class Increment(AtomicWrite[Any]):
         return text
 
     def _first(self) -> Any:
-        """Return the number for a path without a number."""
+        """Return the new number at a path without a number."""
         try:
             return checked_sum(self.initial, self.by)
         except OperandError as error:
@@ -443,7 +439,7 @@ def read_increment(path: Any, by: Any, initial: Any) -> Path:
 
 
 DELETE_BATCH: Final = 1000
-"""Documents that are deleted at once where each is recorded, or found by the matcher."""
+"""Documents of a deletion batch, where each deletion is recorded or found by the matcher."""
 
 
 @value_class

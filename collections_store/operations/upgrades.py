@@ -46,13 +46,13 @@ from .versions import (
 )
 
 Progress: TypeAlias = Callable[[int, int], Any]
-"""Called after each batch with the number of documents that were done, and of all that were to do at the beginning."""
+"""Called after each batch with the number of processed documents, and the initial number of outdated documents."""
 MAX_FAILURES: Final = 1000
 """Failures that a result lists; all are counted."""
 SAMPLES: Final = 5
 """Documents of which a dry run returns the bodies before and after."""
 _UNLIMITED: Final = Codec(2**40, nul="replace")
-"""For quarantined bodies: the record around one is larger than the collection may allow."""
+"""For quarantined bodies: the record around a body may exceed the limit of the collection."""
 
 
 @dataclass(slots=True)
@@ -135,9 +135,7 @@ class Upgrading:
     def _convert(
         self, documents: tuple[Document, ...]
     ) -> tuple[tuple[Upgraded, ...], list[Refused]]:
-        """Return the documents with the texts of their new bodies, and the ids of the failed documents with the
-        errors.
-        """
+        """Return the documents with the texts of their new bodies, and the failed ids with their errors."""
         upgraded, failures = list[Upgraded](), list[Refused]()
         for document in documents:
             try:

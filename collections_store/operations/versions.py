@@ -150,7 +150,7 @@ class CountOutdated(Operation[int]):
 
 @value_class
 class ReadOutdated(Operation[Batch]):
-    """Read up to `limit` stored documents of different schema versions past the position `after`."""
+    """Read up to `limit` documents of different schema versions past the position `after`, without upgrades."""
 
     collection: str
     version: int
@@ -169,9 +169,9 @@ class ReadOutdated(Operation[Batch]):
 
 
 Upgraded = tuple[Document, str]
-"""A document as it was read, and the text of its new body."""
+"""A document in the version read, and the text of the new body."""
 Refused = tuple[str, CollectionsStoreError]
-"""The id of a document that was not written, and why."""
+"""The id of an unwritten document, and the error."""
 
 
 @value_class

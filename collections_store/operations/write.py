@@ -17,14 +17,14 @@ from .session import Session
 
 T = TypeVar("T")
 Rewritten: TypeAlias = tuple[Document, str]
-"""A document, and the text of its new body."""
+"""A document, and the text of the new body."""
 Beside: TypeAlias = tuple[str, str]
-"""Another collection, and an id there."""
+"""A collection, and an id in the collection."""
 PURGE_BATCH: Final = 1000
 REWRITE_CHARACTERS: Final = 2**20
 """Characters of JSON that are written at once, about, as long as no single body is larger."""
 MAX_ATTEMPTS: Final = 100
-"""Attempts of a write that others interfere with, between its reading and its writing."""
+"""Attempts of a write with concurrent writes between the read and the write."""
 _UNLIMITED: Final = Codec(2**40)
 
 
@@ -51,9 +51,7 @@ class Writer:
 
     @property
     def may_put_lists(self) -> bool:
-        """Whether a single statement can write many documents: no change is recorded, and no unique index checks each
-        in turn.
-        """
+        """Whether a single statement can write many documents: no feed, and no unique index checks each in turn."""
         database = self._connection.database
         is_one_table = database.takes_lists and not database.is_remote
         return is_one_table and self._feed is None and not self.statements.has_unique
@@ -108,8 +106,8 @@ class Writer:
             return is_there and self.insert(id, text, ttl)
 
     def replace(self, id: str, text: str, ttl: int | None, expected: int) -> int | None:
-        """Write a body in place of a version; returns the new version, None if the stored version differs or no
-        document exists.
+        """Write a body in place of a version; returns the new version, None if the stored version differs or is
+        missing.
         """
         before = self._before(id)
         row = {**self._row(id, text, ttl), "expected": expected}

@@ -11,7 +11,7 @@ from ..errors import InvalidOption, did_you_mean, shortened
 MAX_COUNT: Final = 2**63 - 1
 """The largest limit that the databases take."""
 MIN_TIMEOUT: Final = 0.001
-"""Seconds; PostgreSQL counts milliseconds, and 0 of them would mean no timeout."""
+"""Seconds; PostgreSQL counts milliseconds, and 0 would mean no timeout."""
 MAX_TIMEOUT: Final = 2_000_000
 """Seconds; the databases count milliseconds in 32 bits."""
 

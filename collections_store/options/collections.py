@@ -14,9 +14,9 @@ from ..query.index import Index, unknown_keys
 from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
-"""The bodies that a change is recorded with: none, the new one, or the new and the old one."""
+"""The bodies in a recorded change: none, the new body, or the new and the old body."""
 FORMAT: Final = 2
-"""The newest form of a stored entry: that of a distributed collection. The entry of any other has the format 1."""
+"""The newest format of a stored entry, for distributed collections. The entry of any other collection has format 1."""
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
 _CODEC: Final = codec.Codec()
@@ -26,7 +26,7 @@ _KEYS: Final = (
     "versions", "distributed",
 )  # fmt: skip
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
-"""Keys that a copy of the collection does not take over; of a feed and an index these are `_LOCAL_NAMES`."""
+"""Keys that a copy of the collection does not take over; for a feed and an index see `_LOCAL_NAMES`."""
 _LOCAL_NAMES: Final = ("physical", "key")
 
 

@@ -55,8 +55,9 @@ class VersionSettings(CollectionSettings, total=False):
 
     * `schema_version`: the version of the documents that this program reads and writes, an integer from 1 on. Each body
       stores the version in the field `schema_version`; a document without the field has version 1.
-    * `upgrades`: functions that convert a body to the next version, by the old version: `{1: one_to_two, 2:
-      two_to_three}`. The classes in a function's annotations are models of the argument and the result.
+    * `upgrades`: functions that convert a body to the next version, by the old version:
+      `{1: one_to_two, 2: two_to_three}`. The classes in a function's annotations are models of the argument and the
+      result.
     * `downgrades`: functions that convert a newer body to the version before it, likewise; without them a newer
       document raises `DocumentTooNew`.
     * `write_back`: `get`, `document` and `get_many` write upgraded bodies; False.
