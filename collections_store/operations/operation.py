@@ -37,8 +37,8 @@ class Operation(Generic[T_co]):
     is not repeated when the connection is lost and the outcome unknown.
     """
     atomic: bool = False
-    """Whether the operation is atomic by itself: a single statement, or a transaction of its own. An atomic operation may
-    join a group; the executor calls any other operation within a transaction.
+    """Whether the operation is atomic by itself: a single statement, or a transaction of its own. An atomic operation
+    may join a group; the executor calls any other operation within a transaction.
     """
     begins: bool = False
     """Whether the operation begins its own transaction unless one statement suffices. The operation joins no group."""

@@ -363,7 +363,7 @@ class Increment(AtomicWrite[Any]):
         return self._written.items()
 
     def _is_one_statement(self, session: Session, writer: Writer) -> bool:
-        """Return whether a single SQL statement can increment: only SQL needs the body, and takes the numbers."""
+        """Return whether a single SQL statement can increment: no model, feed or unique index, and small numbers."""
         statements = writer.statements
         if (
             not self.codec.is_plain
