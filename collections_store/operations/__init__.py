@@ -1,6 +1,6 @@
-"""What is done on a connection: the only package that executes statements.
+"""Operations on a connection. No other package executes statements.
 
-An operation is a value that is called with a session and returns a result: it builds its statements, executes them
-and decodes the rows. `operation` has the base class, with all that an executor may ask of one. This package must not know
-a thread, an event loop or a store. Begin with `by_id`, then `find` and `write`.
+An operation is a value: called with a session, an operation builds and executes statements, decodes the rows and
+returns the result. `operation` has the base class, with everything an executor may ask. This package must not know a
+thread, an event loop or a store. Begin with `by_id`, then `find` and `write`.
 """

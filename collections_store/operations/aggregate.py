@@ -1,4 +1,4 @@
-"""The operation `Aggregate`: the database does the first stages if it can, Python runs the rest of the pipeline."""
+"""The operation `Aggregate`: the database does the first stages if possible, Python runs the rest of the pipeline."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .session import Session
 MAX_SORTED: Final = 10_000
 """Rows that the database sorts, at most; more are sorted in Python, where their size is limited."""
 FIRST_SORTED: Final = 100
-"""Rows that are read first, to learn their size."""
+"""Rows of the first read, to learn their size."""
 MAX_VALUES: Final = 50_000
 """Different values that the database groups, at most."""
 
@@ -41,7 +41,7 @@ class Aggregate(Operation[list[Any]]):
     memory_limit: int = MEMORY_LIMIT
 
     def __call__(self, session: Session) -> list[Any]:
-        """Let the database do the first stages if it can, and run the rest."""
+        """Let the database do the first stages if possible, and run the rest."""
         with placed(self.pipeline.computing()):
             return self._result(session)
 
@@ -61,7 +61,7 @@ class Aggregate(Operation[list[Any]]):
         return self._run(session, rest, self._matching(session, filter))
 
     def _sorted(self, session: Session, leading: Leading, limit: int) -> list[Document]:
-        """Let the database sort; read as many rows as the memory limit has room for, by the size of those before."""
+        """Let the database sort; read the rows that fit the memory limit, by the size of the earlier rows."""
         memory, found = StageMemory(leading.place, self.memory_limit), list[Document]()
         some = FIRST_SORTED
         while some > 0:
@@ -93,7 +93,7 @@ class Aggregate(Operation[list[Any]]):
         return result
 
     def _grouped(self, session: Session) -> list[Any] | None:
-        """Let the database group the different values, with their counts; None: it cannot."""
+        """Let the database group the different values, with their counts; None if the database cannot."""
         filter, rest = self.pipeline.filtered()
         paths = rest.fields()
         if paths is None or not all(map(session.database.ordering.can_order, paths)):
@@ -118,7 +118,7 @@ class Aggregate(Operation[list[Any]]):
 
     @property
     def collections(self) -> tuple[str, ...]:
-        """Every collection that is read, those of `$lookup` included."""
+        """Every collection read, including the collections of `$lookup`."""
         return (self.collection, *self.pipeline.collections())
 
     def absent(self) -> list[Any]:
@@ -127,7 +127,7 @@ class Aggregate(Operation[list[Any]]):
 
 @value_class
 class _OtherCollections:
-    """The other collections of a session's store, for `$lookup`."""
+    """The collections of a session's store, for `$lookup`."""
 
     session: Session
 

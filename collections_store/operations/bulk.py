@@ -26,13 +26,13 @@ from .write import MAX_ATTEMPTS, NeedsTransaction, Writer, lifetime
 
 Mode: TypeAlias = Literal["replace", "insert", "ignore", "if_version"]
 MAX_SINGLE: Final = 3
-"""Inserts of a bulk write that take fewer statements one by one than together."""
+"""Inserts of a bulk write that take fewer statements alone than together."""
 MAX_ROWS: Final = 1000
 """Documents of a batch, at most."""
 
 
 class Given(NamedTuple):
-    """A document to write: its position among all that are given, and the version that is expected, None if none is."""
+    """A document to write: the position in the call, and the expected version, None if any version will do."""
 
     position: int
     id: str
@@ -108,7 +108,7 @@ class PutBatch(Operation[PutManyResult]):
     def _attempt(
         self, session: Session, writer: Writer, given: Sequence[Given]
     ) -> tuple[PutManyResult, Sequence[Given]]:
-        """Write documents, all at one moment; returns also those that others inserted at the same time."""
+        """Write documents at the same moment; return also the documents that another writer inserted meanwhile."""
         life = lifetime(self.ttl, writer.statements.options.ttl)
         ids, sql = [each.id for each in given], writer.statements.by_id
         if session.rows(sql.has_expired, {"now": life["now"]}):
@@ -137,7 +137,7 @@ class PutBatch(Operation[PutManyResult]):
     def _overwrite(
         self, session: Session, writer: Writer, given: Sequence[Given], life: dict[str, Any]
     ) -> PutManyResult:
-        """Write documents whatever is there: new are those whose positions come after all others."""
+        """Write documents without reading first; new documents get positions after the last old position."""
         self._remember(given)
         sql = writer.statements.by_id
         [(last,)] = session.rows(sql.last_position)
@@ -153,7 +153,7 @@ class PutBatch(Operation[PutManyResult]):
     def _accepted(
         self, given: Sequence[Given], there: dict[str, Row]
     ) -> tuple[list[Given], list[Refusal]]:
-        """Return what is to be written, and what is refused."""
+        """Return the documents to write, and the refusals."""
         accepted: list[Given] = []
         refused: list[Refusal] = []
         for each in given:
@@ -173,7 +173,7 @@ class PutBatch(Operation[PutManyResult]):
 
 
 def _insert(session: Session, writer: Writer, given: list[Given], life: dict[str, Any]) -> set[str]:
-    """Insert documents in the database's fastest way; returns the ids of those that others did not insert before."""
+    """Insert documents in the database's fastest way; returns the ids of the inserted documents."""
     sql, rows = writer.statements.by_id, _rows(given)
     if not given:
         return set()
@@ -204,8 +204,8 @@ def batches(given: Iterable[Given]) -> Iterator[tuple[Given, ...]]:
 
 
 def puts_together(operations: Sequence[Any]) -> Iterator[list[int]]:
-    """Yield the indices of operations, in their order: each by itself, but consecutive `Put`s of one collection and time
-    to live, under different ids, together.
+    """Yield the indices of operations, in their order: each alone, but consecutive `Put`s with the same collection and
+    time to live and different ids together.
     """
     some: list[int] = []
     ids: set[str] = set()
@@ -226,8 +226,8 @@ def puts_together(operations: Sequence[Any]) -> Iterator[list[int]]:
 
 @value_class
 class PutListed(AtomicWrite[list[int | None]]):
-    """Do several puts under different ids of a collection in one statement, where the database takes lists; returns the
-    versions, None where an expired document is in the way.
+    """Do several puts under different ids of a collection in a single statement, where the database takes lists;
+    returns the versions, None where an expired document is in the way.
     """
 
     puts: tuple[Put, ...] = field(repr=False)
@@ -235,7 +235,7 @@ class PutListed(AtomicWrite[list[int | None]]):
 
     @property
     def collection(self) -> str:
-        """The collection of all."""
+        """The collection of all puts."""
         return self.puts[0].collection
 
     def __call__(self, session: Session) -> list[int | None]:
@@ -255,8 +255,9 @@ Part: TypeAlias = tuple[int, Any]
 
 @value_class
 class BulkBatch(Operation[BulkWriteResult]):
-    """Do several operations on a collection. `ordered`: stop at the first refusal; `strict`: raise it, and the transaction is
-    rolled back. So savepoints are needed there for unique indexes alone, to find the duplicate of what one refused.
+    """Do several operations on a collection. `ordered`: stop at the first refusal; `strict`: raise the refusal, and the
+    transaction is rolled back. A strict batch needs savepoints only for unique indexes, to find the duplicate of a
+    refused document.
     """
 
     collection: str
@@ -281,7 +282,7 @@ class BulkBatch(Operation[BulkWriteResult]):
         return result
 
     def _inserted(self, session: Session, run: list[Part]) -> BulkWriteResult | None:
-        """Insert many at once; None: one at a time will show what is wrong."""
+        """Insert many documents at once; return None on a refusal, for the caller to insert each document alone."""
         given = tuple(Given(position, each.id, each.text) for position, each in run)
         batch = PutBatch(self.collection, given, "insert", run[0][1].ttl)
         try:
@@ -317,11 +318,11 @@ class BulkBatch(Operation[BulkWriteResult]):
 
 
 class _Refused(Exception):
-    """Some of the documents cannot be inserted."""
+    """A document of the batch cannot be inserted."""
 
 
 def _runs(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Yield the operations, those inserts together that one statement can do."""
+    """Yield the operations; inserts that a single statement can do come together."""
     run: list[Part] = []
     ids: set[str] = set()
     for part in parts:
@@ -351,7 +352,7 @@ def _counted(position: int, operation: Any, result: Any) -> BulkWriteResult:
 
 @value_class
 class Together(Operation[Any]):
-    """Run steps in one transaction; `begin` returns them, for each attempt again. `prepare` replaces their operations."""
+    """Run steps in one transaction. Each attempt calls `begin` for the steps; `prepare` replaces operations."""
 
     collection: str
     begin: Callable[[], Steps[Any]] = field(repr=False)
@@ -371,7 +372,7 @@ class Together(Operation[Any]):
 
 
 def unguarded(session: Session, operation: Any) -> Any:
-    """Run one operation of several in a transaction of a collection without unique indexes; its failure ends all."""
+    """Run an operation of a transaction on a collection without unique indexes; a failure ends the transaction."""
     try:
         return operation(session)
     except session.database.errors.types() as error:
@@ -382,7 +383,7 @@ def unguarded(session: Session, operation: Any) -> Any:
 
 
 def attempt(session: Session, operation: Any) -> Any:
-    """Run one operation of several in a transaction; a failure undoes only that one."""
+    """Run an operation of a transaction; a failure undoes only this operation."""
     while True:
         try:
             with session.savepoint():

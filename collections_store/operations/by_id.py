@@ -1,4 +1,4 @@
-"""Operations on single documents, and on lists of them, by their ids."""
+"""Operations on documents by id, and by lists of ids."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .write import Beside, Writer, lifetime
 
 T = TypeVar("T")
 _UNLIMITED: Final = codec.Codec(2**40)
-"""For stored bodies: a codec with another limit may have written them."""
+"""For stored bodies, written by a codec with any limit."""
 LOG: Final = logging.getLogger("collections_store")
 
 
 class AtomicWrite(Operation[T]):
-    """Base class of writes that are one statement, or begin a transaction of their own."""
+    """Base class of writes that are a single statement, or begin a transaction of their own."""
 
     __slots__ = ()
     writes = True
@@ -39,7 +39,7 @@ class AtomicWrite(Operation[T]):
 
 
 class BodyWrite(AtomicWrite[int]):
-    """Base class of the operations that write one body, and return its version."""
+    """Base class of the operations that write a body, and return the version."""
 
     __slots__ = ()
     if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class DocumentExists(Operation[bool]):
 
 @value_class
 class GetMany(Operation[dict[str, Any]]):
-    """Read the bodies that exist under some ids, in the order of the ids."""
+    """Read the existing bodies under a list of ids, in the order of the ids."""
 
     collection: str
     ids: tuple[str, ...]
@@ -134,7 +134,7 @@ class GetMany(Operation[dict[str, Any]]):
 
 @value_class
 class LockMany(Operation[set[str]]):
-    """Lock documents until the transaction ends, and return the ids of those that exist."""
+    """Lock documents until the transaction ends, and return the ids of the existing documents."""
 
     collection: str
     ids: tuple[str, ...]
@@ -169,8 +169,8 @@ class Put(BodyWrite):
 
 @value_class
 class Insert(BodyWrite):
-    """Write a body where there is none, and only if the document `beside` exists. Raises `VersionConflict`; if `unique`,
-    `DuplicateKey` for a taken id, and `DocumentNotFound` where nothing is beside it.
+    """Insert a body under a free id, and only if the document `beside` exists. Raises `VersionConflict`; if `unique`,
+    `DuplicateKey` for a taken id, and `DocumentNotFound` without the document `beside`.
     """
 
     collection: str
@@ -182,12 +182,12 @@ class Insert(BodyWrite):
 
     @property
     def creates_collection(self) -> bool:  # type: ignore[override]
-        """No insert beside a document of the same collection."""
+        """False for an insert beside a document of the same collection."""
         return self.beside is None or self.beside[0] != self.collection
 
     @property
     def collections(self) -> tuple[str, ...]:
-        """That of the document `beside` too."""
+        """The collection, and the collection of the document `beside`."""
         return (self.collection,) if self.beside is None else (self.collection, self.beside[0])
 
     def __call__(self, session: Session) -> int:
@@ -229,7 +229,7 @@ class Replace(BodyWrite):
 
 @value_class
 class Rewrite(BodyWrite):
-    """Change the body of a document as it was read, not when it expires; raises `VersionConflict`."""
+    """Change the body of a document in the state that was read, not the expiry; raises `VersionConflict`."""
 
     collection: str
     document: Document
@@ -252,7 +252,7 @@ class Rewrite(BodyWrite):
 
 @value_class
 class RemoveById(AtomicWrite[bool]):
-    """Delete a document; returns whether it existed. Raises `VersionConflict` if it is not the version `expected`."""
+    """Delete a document; returns whether it existed. Raises `VersionConflict` for a version other than `expected`."""
 
     collection: str
     id: str
@@ -287,8 +287,8 @@ class RemoveMany(AtomicWrite[int]):
 
 @value_class
 class Touch(AtomicWrite[bool]):
-    """Restart a document's time to live, or set another one; returns whether it exists. `slides`: that of a document of a
-    session becomes as long as the session's, and at most its own.
+    """Restart a document's time to live, or set a new time to live; returns whether the document exists. `slides`: the
+    time to live of a session's document becomes as long as the session's, but never longer than the document's own.
     """
 
     collection: str
@@ -323,7 +323,7 @@ class TouchMany(AtomicWrite[int]):
 
 @value_class
 class Purge(AtomicWrite[int]):
-    """Delete some of the documents that have expired; returns how many, 0 when there are no more."""
+    """Delete a batch of expired documents; returns how many, 0 at the end."""
 
     collection: str
     empty = int
@@ -334,12 +334,12 @@ class Purge(AtomicWrite[int]):
 
 
 def has_expired(expires: int | None) -> bool:
-    """Return whether a document that expires at a time, None: never, has done so."""
+    """Return whether a document with this expiry has expired; None never expires."""
     return expires is not None and expires <= now()
 
 
 def body_of(collection: str, id: str, text: str, decode: Decode) -> Any:
-    """Return a body from its text; raises what `raise_unless_skipped` does, and `BodySkipped`."""
+    """Return a body from its text; raises the errors of `raise_unless_skipped`, and `BodySkipped`."""
     try:
         return decode(text)
     except ValueError as error:
@@ -348,8 +348,8 @@ def body_of(collection: str, id: str, text: str, decode: Decode) -> Any:
 
 
 def written_body(collection: str, id: str, body: Any, decode: Decode) -> Any:
-    """Return what `decode` makes of a body, which is plain JSON, for a caller who changes the document; raise `InvalidBody`,
-    also for one that reads leave out.
+    """Decode a plain JSON body for a caller who changes the document; raise `InvalidBody`, also for a body that reads
+    leave out.
     """
     try:
         return decode(_UNLIMITED.encode(body))
@@ -387,6 +387,6 @@ def id_taken(collection: str, id: str) -> DuplicateKey:
 def version_conflict(
     session: Session, collection: str, id: str, expected: int | None
 ) -> VersionConflict:
-    """Return the error that names the version which is there instead of the one expected."""
+    """Return the error that names the expected and the stored version."""
     found = GetDocument(collection, id)(session)
     return VersionConflict(collection, id, expected, None if found is None else found.version)

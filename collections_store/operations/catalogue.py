@@ -1,4 +1,4 @@
-"""The catalogue as a store's connections know it: a cache of the statements of the collections' tables."""
+"""The catalogue of a store's connections: a cache of the statements of the collections' tables."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def read_options(collection: str, text: str) -> CollectionOptions:
 
 
 def jsonb_problem(connection: Connection) -> str | None:
-    """Return why the database has no JSONB, None if it has."""
+    """Return why the database has no JSONB; None if JSONB is available."""
     database = connection.database
     probe = database.ddl.jsonb_probe
     if probe is None:
@@ -52,9 +52,9 @@ def check_readable(connection: Connection, collection: str, options: CollectionO
 
 
 Tables: TypeAlias = dict[str, tuple[str, str, Statements]]
-"""Compiled statements by collection, with the table and the options that they are for, as the catalogue has them."""
+"""Compiled statements by collection, with the table and the options of the catalogue's entry."""
 MOST_TABLES: Final = 1024
-"""Collections whose statements are cached, at most: each takes some 60 KB."""
+"""Collections whose statements are cached, at most: about 60 KB each."""
 
 
 REFRESHED_AFTER: Final = 5.0
@@ -62,7 +62,7 @@ REFRESHED_AFTER: Final = 5.0
 
 
 class Catalogue:
-    """A cache of which table is whose. It may be out of date for `REFRESHED_AFTER` seconds: see `forget`.
+    """A cache of the collections' tables. An entry may be out of date for `REFRESHED_AFTER` seconds: see `forget`.
 
     Compiled statements have their own cache, by table and options: a lookup never makes a compiled statement wrong.
     """
@@ -76,23 +76,23 @@ class Catalogue:
         *,
         caches: bool = True,
     ) -> None:
-        """A transaction of the store has a catalogue with a `parent`: what that reads may be rolled back."""
+        """A transaction of the store has a catalogue with a `parent`: the entries it reads may be rolled back."""
         self.statements, self._parent, self._caches = statements, parent, caches
         self.changed: Callable[[Iterable[str]], None] = (
             (lambda _: None) if parent is None else parent.changed
         )
         """Called after each commit that recorded changes, with the collections."""
         self.known: dict[str, tuple[Statements, float]] = {}
-        """The statements of collections, and when they are looked up again."""
+        """The statements of collections, and the time of the next lookup."""
         self.of_replicas: Catalogue | None = None
-        """What is cached of replicas, which is of other moments; it forgets the same."""
+        """The cache of replicas, which lag behind; `forget` applies to both caches."""
         self._tables: Tables = {} if parent is None else parent._tables
         self.exists: bool = parent is not None and parent.exists
         """Whether the store's own tables are known to exist."""
         self._forgotten: set[str] = set()
 
     def look_up(self, connection: Connection, name: str) -> Statements:
-        """Read which table is a collection's, and return its statements; raises `CollectionAbsent`."""
+        """Look up the table of a collection, and return the table's statements; raises `CollectionAbsent`."""
         rows = connection.rows(self.statements.resolve, {"name": name}) if self.exists else ()
         if not rows:
             self._tables.pop(name, None)
@@ -126,7 +126,7 @@ class Catalogue:
             self.of_replicas.exists = True
 
     def _evict(self) -> None:
-        """Make room in the cache: collections that other processes dropped would stay in it for ever."""
+        """Make room in the cache: collections that another process dropped would stay cached for ever."""
         while len(self._tables) >= MOST_TABLES:
             for name in tuple(self._tables)[: MOST_TABLES // 4]:
                 self._tables.pop(name, None)
@@ -143,23 +143,23 @@ class Catalogue:
             self._tables.pop(name, None)
 
     def forget_all(self) -> None:
-        """Look each collection up again: a rollback may have undone what was read."""
+        """Look each collection up again: a rollback may have undone the entries that were read."""
         self.known.clear()
 
     def of_store(self) -> Catalogue:
-        """Return the store's catalogue: this one, unless it is a transaction's."""
+        """Return the store's catalogue: the parent of a transaction's catalogue, else this catalogue."""
         return self._parent or self
 
     def after_commit(self) -> Catalogue:
-        """Return the store's catalogue, in which the collections are forgotten that the transaction changed."""
+        """Forget the collections that the transaction changed, and return the store's catalogue."""
         store = self._parent or self
         for name in self._forgotten:
             store.forget(name)
         return store
 
     def uncached(self) -> Catalogue:
-        """Return a catalogue for a caller's transaction, which looks up each time: what that reads may be rolled back,
-        and another table get the same name.
+        """Return a catalogue for a caller's transaction, without a cache of collections: a rollback may undo the entry,
+        and a later table get the same name.
         """
         catalogue = Catalogue(self.statements, caches=False)
         catalogue._tables, catalogue.exists = self._tables, self.exists

@@ -30,8 +30,8 @@ OLDEST: Final = "oldest"
 
 @value_class
 class Changes:
-    """Some changes in their order, and the position of the last one. `more`: there may be others at once. `characters` of
-    JSON were read for them.
+    """Changes in their order, and the position of the last change. `more`: the next changes may be ready at once.
+    `characters`: the JSON that was read.
     """
 
     changes: tuple[Change, ...]
@@ -77,7 +77,7 @@ class FindPosition(Operation[ChangePosition]):
 
 @value_class
 class ReadChanges(Operation[Changes]):
-    """Read up to `limit` changes after a position, and return those that are wanted."""
+    """Read up to `limit` changes after a position, and return the wanted changes."""
 
     collection: str
     position: ChangePosition
@@ -101,8 +101,8 @@ class ReadChanges(Operation[Changes]):
         raise self._lost(None)
 
     def _read(self, rows: Sequence[Row], *, ordered: bool) -> Changes:
-        """Return the changes before the first one that lacks the bodies which the filter needs. If that is the first of all,
-        the changes up to the last such one are lost.
+        """Return the changes before the first change without the bodies that the filter needs. If the very first change
+        lacks the bodies, the changes up to the last such change are lost.
         """
         changes = self._readable(rows)
         undecided = [n for n, each in enumerate(changes) if self.wanted.is_open(each)]
@@ -120,7 +120,7 @@ class ReadChanges(Operation[Changes]):
         return Changes(tuple(wanted), position, more, characters)
 
     def _readable(self, rows: Sequence[Row]) -> list[Change]:
-        """Return the changes before the first damaged record; raises `DatabaseError` if that is the first of all."""
+        """Return the changes before the first damaged record; raises `DatabaseError` if the first record is."""
         changes: list[Change] = []
         for row in rows:
             try:
@@ -150,7 +150,7 @@ class ReadChanges(Operation[Changes]):
         )
 
     def _current(self, id: str, text: str | None) -> Any:
-        """Return a recorded body as plain JSON for the filter: in the declared schema version, if it can be upgraded."""
+        """Return a recorded body as plain JSON for the filter: in the declared schema version, if possible."""
         if text is None:
             return None
         body = decode(text)
@@ -160,14 +160,14 @@ class ReadChanges(Operation[Changes]):
             return body
 
     def _returned(self, change: Change, row: Row) -> Change:
-        """Return a change, whose bodies are plain JSON, with those of the codec."""
+        """Return a change with the bodies decoded by the codec."""
         if self.codec.is_plain:
             return change
         body, before = self._body(change.body, row[6]), self._body(change.before, row[5])
         return replace(change, body=body, before=before)
 
     def _body(self, plain: Any, text: str | None) -> Any:
-        """Return a recorded body. One that its codec refuses is `Invalid`: an error would end the stream there."""
+        """Return a recorded body; `Invalid` for a body that the codec refuses: an error would end the stream."""
         try:
             return None if text is None else self.codec.decode_body(text)
         except InvalidBody as error:
@@ -184,7 +184,7 @@ class ReadChanges(Operation[Changes]):
 
 @value_class
 class LastChange(Operation[ChangePosition | None]):
-    """Return the position of the last change; None: none are recorded."""
+    """Return the position of the last change; None if changes are not recorded."""
 
     collection: str
     atomic = True
@@ -200,14 +200,14 @@ def _last(session: Session, feed: FeedStatements) -> ChangePosition:
 
 
 def _oldest(session: Session, feed: FeedStatements) -> ChangePosition:
-    """Return the position before all changes that are left."""
+    """Return the position before all remaining changes."""
     pruned = [seq for seq, kind in session.rows(feed.first) if kind == PRUNED]
     return ChangePosition(feed.feed.key, pruned[0] if pruned else 0)
 
 
 @value_class
 class Prune(Operation[bool]):
-    """Delete the recorded changes that are too many or too old; returns whether there were any."""
+    """Delete the recorded changes that are too many or too old; returns whether any were deleted."""
 
     collection: str
     writes = True
@@ -221,7 +221,7 @@ class Prune(Operation[bool]):
 
 @value_class
 class HasPrunable(Operation[bool]):
-    """Return whether there are recorded changes to delete, without writing."""
+    """Return whether recorded changes are to be deleted, without writing."""
 
     collection: str
     empty = bool

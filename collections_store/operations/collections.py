@@ -1,7 +1,8 @@
 """Operations on collections and their entries in the catalogue, and the locks of a schema change.
 
-A write locks rows of the collection's table first, and the collection's entry in the catalogue when it records changes
-(see `recorder`). A schema change locks the two in the same order: in the opposite order, each would wait for the other.
+A write locks rows of the collection's table first, and the collection's entry in the catalogue when changes are
+recorded (see `recorder`). A schema change locks the two in the same order: in the opposite order, each would wait for
+the other.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from .session import Session
 STAGED: Final = "$"
 """The end of the names of collections that are being restored. No other collection has such a name."""
 Entry: TypeAlias = tuple[str, CollectionOptions]
-"""The table of a collection, and its options."""
+"""The table of a collection, and the options."""
 
 
 def read_entry(session: Session, collection: str) -> Entry | None:
-    """Return the catalogue's entry of a collection; None: there is none."""
+    """Return the catalogue's entry of a collection, or None."""
     rows = session.entries(session.store.resolve, name=collection)
     return (rows[0][0], read_options(collection, rows[0][1])) if rows else None
 
 
 def existing(collection: str, entry: Entry | None) -> Entry:
-    """Return an entry; raise `CollectionAbsent` if there is none."""
+    """Return an entry; raise `CollectionAbsent` for None."""
     if entry is None:
         raise CollectionAbsent(collection)
     return entry
 
 
 def lock_entry(session: Session, collection: str, *, readers: bool = True) -> Entry | None:
-    """Lock a collection against writers, and `readers` too, until the transaction ends; returns its entry in the catalogue.
-    Raises `TableVanished` where another transaction changed it first.
+    """Lock a collection against writers, and `readers` too, until the transaction ends; returns the entry in the
+    catalogue. Raises `TableVanished` if another transaction changed the collection first.
     """
     read = read_entry(session, collection)
     if read is None:
@@ -63,7 +64,7 @@ AS_IT_IS: Final = Settings()
 
 @value_class
 class CreateCollection(Operation[None]):
-    """Create a collection, unless it exists; `must_be_new`: then raise `CollectionExists`."""
+    """Create a collection, unless the name exists; `must_be_new`: then raise `CollectionExists`."""
 
     collection: str
     body_index: bool = True
@@ -83,7 +84,7 @@ class CreateCollection(Operation[None]):
 
 
 def create(session: Session, collection: str, options: CollectionOptions, created: int) -> bool:
-    """Create a collection with options, but without their indexes; returns False if it exists."""
+    """Create a collection with options, but without their indexes; returns False if the collection exists."""
     store = session.store
     if options.jsonb and (problem := jsonb_problem(session)):
         raise InvalidOption("jsonb", problem)
@@ -105,7 +106,7 @@ def create(session: Session, collection: str, options: CollectionOptions, create
 
 @value_class
 class Configure(Operation[None]):
-    """Change the settings of a collection. Its table is renamed, so that a writer with the old settings must look it up
+    """Change the settings of a collection. The table is renamed: a writer with the old settings must look the table up
     again.
     """
 
@@ -140,7 +141,7 @@ class Configure(Operation[None]):
 
 @value_class
 class DropCollection(Operation[bool]):
-    """Delete a collection with all its documents, and what an interrupted restore left of it; returns whether it existed."""
+    """Delete a collection, and the remains of an interrupted restore; returns whether the collection existed."""
 
     collection: str
     writes = True
@@ -151,7 +152,7 @@ class DropCollection(Operation[bool]):
 
 
 def drop(session: Session, collection: str) -> bool:
-    """Drop a collection; returns whether it existed."""
+    """Drop a collection; returns whether the collection existed."""
     store = session.store
     lock_entry(session, collection)
     deleted = session.rows(store.delete, {"name": collection})
@@ -169,8 +170,8 @@ def drop(session: Session, collection: str) -> bool:
 
 @value_class
 class Rename(Operation[None]):
-    """Rename a collection. Its tables are renamed too, so that a user of the old names must look them up again, and
-    can neither write to nor watch the wrong collection.
+    """Rename a collection and the tables. A user of the old names must look the tables up again, and can neither write
+    to nor watch the wrong collection.
     """
 
     collection: str
@@ -217,7 +218,7 @@ class ListCollections(Operation[list[CollectionInfo]]):
     def _measure(
         self, session: Session, name: str, table: str, options: str
     ) -> tuple[int, int] | None:
-        """Return count and size; None: the collection was dropped or renamed since it was listed."""
+        """Return count and size; None: the collection was dropped or renamed since the listing."""
         documents = session.store.documents(table, read_options(name, options))
         try:
             with session.savepoint():
@@ -259,7 +260,7 @@ def _name_table(
 
 
 def _with_feed(session: Session, table: str, options: CollectionOptions) -> CollectionOptions:
-    """Create the table of changes that belongs to a collection's table."""
+    """Create the table of changes of a collection's table."""
     assert options.feed is not None
     store = session.store
     feed = replace(options.feed, physical=store.names.feed(table))
@@ -295,9 +296,7 @@ def set_options(session: Session, collection: str, options: CollectionOptions) -
 
 @value_class
 class ListPurgeable(Operation[list[str]]):
-    """List the collections in which documents have expired or changes are surplus, except those that the database cannot
-    read.
-    """
+    """List the readable collections with expired documents or surplus changes."""
 
     collections = ()
 

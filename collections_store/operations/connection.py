@@ -1,11 +1,11 @@
 """Connections, which execute SQL, and the contexts of transactions and savepoints.
 
-`DriverConnection` calls the driver, on a connection that the store owns: nothing stands between an operation and its
+`DriverConnection` calls the driver, on a connection that the store owns: nothing stands between an operation and the
 statement. `shared.SharedConnection` goes through SQLAlchemy, on a connection that the caller owns, for the caller's
 events, transactions and errors apply. Operations receive a `session.Session`, which adds the catalogue and the changes.
 
 The contexts are classes, not generators: a signal that raises while a generator's context is entered leaves the
-generator behind, which would then roll back at an arbitrary later time.
+generator behind, to roll back at an arbitrary later time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Connection:
     """Whether the connection broke in maintenance after a commit, whose errors nobody receives."""
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
-        """Execute a statement, and return its rows."""
+        """Execute a statement, and return the rows."""
         raise NotImplementedError
 
     def select(self, query: Query, filter: Filter, **window: Any) -> list[Row]:
@@ -76,7 +76,7 @@ class Connection:
     def lock(
         self, statements: IdStatements, sql: str, ids: Sequence[str], time: int | None = None
     ) -> list[Row]:
-        """Execute a statement that selects and locks the rows of `:ids` that have not expired at `time`, by default now."""
+        """Execute a statement that selects and locks the rows of `:ids` not expired at `time`, by default now."""
         listed, time = self.database.compiler.list_parameter(ids), time or now()
         groups = [listed]
         if statements.lock_groups is not None:
@@ -86,7 +86,7 @@ class Connection:
         return [row for some in groups for row in self.rows(sql, {"ids": some, "now": time})]
 
     def committed_rows(self, sql: str, parameters: Parameters) -> list[Row]:
-        """Execute a statement that ends with a commit unless a transaction is open, and return its rows."""
+        """Execute a statement, followed by a commit unless a transaction is open, and return the rows."""
         return self.rows(sql, parameters)
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
@@ -98,8 +98,8 @@ class Connection:
         raise NotImplementedError
 
     def changed_many(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
-        """Execute a statement for each row of parameters, with the parameters that are the `same` for all, in one call:
-        as lists where the database takes lists. Return the number of changed rows.
+        """Execute a statement for each row of parameters, with the parameters that are the `same` for all rows, in a
+        single call: as lists where the database takes lists. Return the number of changed rows.
         """
         if self.database.takes_lists:
             return self.changed(sql, {**as_lists(rows), **same})
@@ -109,8 +109,8 @@ class Connection:
         raise NotImplementedError
 
     def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[object]:
-        """Return the context whose statements take effect together, or not at all. With `snapshot` all of them see one
-        moment, else each sees everything that was committed before.
+        """Return the context whose statements take effect together, or not at all. With `snapshot` all statements see
+        the same moment, else each statement sees everything committed before.
         """
         raise NotImplementedError
 
@@ -127,7 +127,7 @@ class Connection:
         raise NotImplementedError
 
     def can_go_on(self) -> bool:
-        """Return whether a transaction is open that has not failed."""
+        """Return whether a transaction is open and has not failed."""
         raise NotImplementedError
 
     def reset(self) -> bool:
@@ -143,7 +143,7 @@ class Connection:
         raise NotImplementedError
 
     def savepoint(self) -> AbstractContextManager[object]:
-        """Return the context, within a transaction, whose statements are undone if it fails."""
+        """Return a context within a transaction; a failure undoes the statements of the context."""
         return SavepointContext(self)
 
     def begin_savepoint(self) -> Any:
@@ -155,7 +155,7 @@ class Connection:
         raise NotImplementedError
 
     def rollback_to(self, savepoint: Any) -> None:
-        """Undo everything since the savepoint; where the database cannot, undo the whole transaction."""
+        """Undo everything since the savepoint; if impossible, undo the whole transaction."""
         raise NotImplementedError
 
 
@@ -236,7 +236,7 @@ class DriverConnection(Connection):
         return True
 
     def has_input(self) -> bool:
-        """Return whether the database has sent something since the last statement, as it does when it ends the session."""
+        """Return whether the database has sent anything since the last statement, as at the end of the session."""
         return self.database.connections.has_input(self.driver)
 
     def begin(self, *, write: bool, snapshot: bool = True) -> None:
@@ -246,7 +246,7 @@ class DriverConnection(Connection):
         self._begin(self.database.transactions.begin(write=write, isolation=isolation))
 
     def begin_group(self) -> None:
-        """Begin a transaction of statements that do not depend on each other."""
+        """Begin a transaction of independent statements."""
         self.grouped = True
         self.begin(write=True, snapshot=False)
 
@@ -295,7 +295,7 @@ class DriverConnection(Connection):
                 self.rollback()
 
     def in_transaction(self) -> bool:
-        """Return whether a transaction is open, be it a failed one."""
+        """Return whether a transaction is open, failed or not."""
         return self.database.transactions.state(self.driver) in {"open", "failed"}
 
     def can_go_on(self) -> bool:
@@ -354,7 +354,7 @@ class SavepointContext:
 
 
 def _end(finish: Callable[[], None], undo: Callable[[], None], error: BaseException | None) -> None:
-    """End a context: finish it, or undo it after an error."""
+    """Finish a context, or undo the context after an error."""
     try:
         if error is None:
             finish()
@@ -366,8 +366,8 @@ def _end(finish: Callable[[], None], undo: Callable[[], None], error: BaseExcept
 
 
 def _undo(undo: Callable[[], None], error: BaseException) -> None:
-    """Undo what was done before an error. A failure to do so does not replace what a signal raised: the executor
-    answers a lost connection with another attempt, and would lose Ctrl-C.
+    """Undo the work before an error. A failure to undo does not replace the exception of a signal: the executor repeats
+    after a lost connection, and would lose Ctrl-C.
     """
     try:
         undo()
@@ -388,7 +388,7 @@ def add_functions(driver: Any, database: Database) -> None:
 
 
 def raise_own(database: Database, driver: Any, error: Exception) -> None:
-    """Raise what one of our SQL functions raised, if that is why a statement failed."""
+    """Raise the error of one of our SQL functions that made a statement fail."""
     own = database.errors.raised_within(error)
     if own is not None:
         add_functions(driver, database)  # a second signal may have ended one

@@ -1,7 +1,7 @@
-"""Copies of collections: their rows and options as they are stored, and what they become in another store.
+"""Copies of collections: the stored rows and options, and their form in another store.
 
-A row is copied with its id, body, version and times, in natural order. Each batch is read back in the transaction that
-wrote it and compared. `engine.backup.copying` puts these operations in order.
+A row is copied with its id, body, version and times, in natural order. Each batch is read back and compared in the
+transaction of the write. `engine.backup.copying` puts these operations in order.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from .schema import has_table
 from .session import DriverSession, Session
 
 BEGINNING: Final = -(2**63)
-"""A time before which nothing expired: rows are read whether they have expired or not."""
+"""A time before every expiry: expired rows are read too."""
 COPY_ADVICE: Final = "drop it first"
 OTHER_RESTORE: Final = "another restore of it has begun since, or ended"
 RESTORE_ADVICE: Final = "restore into an empty store, or pass replace=True"
 
 
 class StoredRow(NamedTuple):
-    """A document as a copy takes it; times, and the time to live, in microseconds."""
+    """A stored document; times, and the time to live, in microseconds."""
 
     id: str
     body: Any
@@ -52,12 +52,12 @@ class StoredRow(NamedTuple):
     ttl: int | None
 
     def line(self) -> bytes:
-        """Return its line of the checksum."""
+        """Return the document's line of the checksum."""
         return canonical(list(self)) + b"\n"
 
 
 class StoredRows(NamedTuple):
-    """Rows with their positions, and the characters of JSON that were read for them."""
+    """Rows with their positions, and the number of characters of JSON read."""
 
     rows: list[StoredRow]
     positions: list[int]
@@ -66,7 +66,7 @@ class StoredRows(NamedTuple):
 
 @value_class
 class StoredCollection:
-    """The entry of a collection that is copied. `source` identifies the original of an interrupted copy."""
+    """The entry of a copied collection. `source` identifies the original of an interrupted copy."""
 
     name: str
     options: Mapping[str, Any] = field(repr=False)
@@ -79,15 +79,15 @@ class StoredCollection:
 
     @property
     def indexes(self) -> tuple[Index, ...]:
-        """The indexes that it has."""
+        """The collection's indexes."""
         return self.parsed().indexes
 
     def parsed(self) -> CollectionOptions:
-        """Return its options, parsed."""
+        """Return the options, parsed."""
         return CollectionOptions.from_portable(self.options)
 
     def check(self) -> None:
-        """Raise what `parsed` raises, and `InvalidIndex` and `InvalidFilter` for indexes that no store can have."""
+        """Raise the errors of `parsed`, and `InvalidIndex` and `InvalidFilter` for invalid indexes."""
         names = set()
         for index in self.indexes:
             index.check()
@@ -101,14 +101,14 @@ class Copies(Operation[Any]):
 
     @property
     def collections(self) -> tuple[str, ...]:
-        """None: the catalogue has them."""
+        """None: the operation reads the names from the catalogue."""
         return ()
 
 
 @value_class
 class ListStored(Copies):
-    """List the entries of the named collections, or of all, by name; raises `CollectionNotFound`. `must_exist`: raises the
-    error of the database if the store has no tables.
+    """List the entries of the named collections, or of all, by name; raises `CollectionNotFound`. `must_exist`: raise
+    the error of the database if the store has no tables.
     """
 
     names: tuple[str, ...] | None = None
@@ -136,14 +136,14 @@ def _stored(name: str, created: int, text: str) -> StoredCollection:
 
 
 class Counts(NamedTuple):
-    """The rows of a collection, and those of them that expire some time."""
+    """The number of rows of a collection, and the number of rows with an expiry."""
 
     total: int
     expiring: int
 
 
 def check_counts(name: str, there: Counts, copied: Counts) -> None:
-    """Raise `CopyFailed` unless what is there was copied; of the documents that expire, some may have been purged."""
+    """Raise `CopyFailed` unless all copied documents exist; documents with an expiry may have been purged."""
     lasting = there.total - there.expiring == copied.total - copied.expiring
     if not lasting or there.expiring > copied.expiring:
         problem = f"it has {there.total:,} documents, and {copied.total:,} were copied to it"
@@ -152,7 +152,7 @@ def check_counts(name: str, there: Counts, copied: Counts) -> None:
 
 @value_class
 class CountStored(Operation[Counts]):
-    """Count the rows of a collection, and those that expire some time; expired ones too."""
+    """Count the rows of a collection, and the rows with an expiry, including expired rows."""
 
     collection: str
     atomic = True
@@ -186,8 +186,8 @@ class ReadStored(Operation[StoredRows]):
 
 @value_class
 class WriteStored(Operation[int]):
-    """Write rows past the position `after`, which is the last one there, and compare what is read back with their `lines`;
-    return the last position. `truncate`: delete the rows past that position first.
+    """Write rows past `after`, the last position of the collection, read the rows back and compare with `lines`; return
+    the last position. `truncate`: delete the rows past `after` first.
     """
 
     collection: str
@@ -227,8 +227,8 @@ class WriteStored(Operation[int]):
 
 @value_class
 class Restoring:
-    """How collections are restored. `replace`: those of the same names are replaced; if not, there must be none. `whole`:
-    without `replace`, the store must have no collections at all.
+    """How collections are restored. `replace`: replace collections of the same names; otherwise none may exist.
+    `whole`: without `replace`, the store must have no collections at all.
     """
 
     replace: bool
@@ -237,9 +237,7 @@ class Restoring:
 
 @value_class
 class BeginCopy(Copies):
-    """Create the collections of a copy, except those of the same copy that exist, or none. Those that are restored get
-    names that end in `STAGED`.
-    """
+    """Create the missing collections of a copy, all or none. The names of collections to restore end in `STAGED`."""
 
     entries: tuple[StoredCollection, ...]
     restoring: Restoring | None = None
@@ -275,15 +273,15 @@ def _create_copy(session: Session, name: str, entry: StoredCollection) -> None:
 
 @value_class
 class EndCopy(Copies):
-    """Mark copied collections as complete, and put those that were restored in their places; all or none. Raise `CopyFailed`
-    if another restore has written to these.
+    """Mark copied collections as complete, and give restored collections their names; all or none. Raise `CopyFailed`
+    if another restore has written to a collection.
     """
 
     copied: tuple[tuple[StoredCollection, Counts], ...]
     restoring: Restoring | None = None
     writes = True
     snapshot = False
-    """What others write is seen once their collection is locked."""
+    """Statements after the lock of a collection see all earlier writes."""
 
     def __call__(self, session: Session) -> None:
         for entry, counts in self.copied:
@@ -308,7 +306,7 @@ def _check_staged(session: Session, entry: StoredCollection, counts: Counts) -> 
 
 @value_class
 class DropStaged(Copies):
-    """Drop what was written of collections that cannot be restored."""
+    """Drop the staged collections of a failed restore."""
 
     entries: tuple[StoredCollection, ...]
     writes = True
@@ -323,8 +321,8 @@ class DropStaged(Copies):
 
 @value_class
 class BackUp(Copies):
-    """Copy the database to that of another session, some `pages` at a time, in one snapshot. `report` is called
-    with the number of pages that are done, and of all.
+    """Copy the database to another session's database, `pages` pages at a time, in a single snapshot. `report` is
+    called with the number of copied pages and the total.
     """
 
     target: DriverSession
@@ -346,7 +344,9 @@ class BackUp(Copies):
 
 
 class Checksum(NamedTuple):
-    """What the file of a backup records of a collection: the checksum of the entry, the number of documents, and theirs."""
+    """The record of a collection in a backup file: the checksum of the entry, the number of documents, and the
+    documents' checksum.
+    """
 
     name: str
     entry: str
@@ -374,7 +374,7 @@ class Seal(Copies):
 
 @value_class
 class ReadChecksums(Copies):
-    """Read the checksums of a backup; None if it has none."""
+    """Read the checksums of a backup; None without checksums."""
 
     def __call__(self, session: Session) -> dict[str, Checksum] | None:
         if not has_table(session, session.store.checksums):
@@ -385,7 +385,7 @@ class ReadChecksums(Copies):
 
 @value_class
 class FindDamage(Copies):
-    """Return a damage of the database's file; None if there is none."""
+    """Return a damage of the database's file; None for an intact file."""
 
     def __call__(self, session: Session) -> str | None:
         probe = session.database.backups.integrity_probe

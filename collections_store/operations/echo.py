@@ -12,7 +12,7 @@ _LONGEST: Final = 1000
 
 
 def set_up(echo: object) -> None:
-    """Enable the log, and print it unless the program has set up logging; the same as SQLAlchemy does for an engine."""
+    """Enable the log, and print the log unless the program has set up logging, as SQLAlchemy does for an engine."""
     if echo and LOG.getEffectiveLevel() > logging.INFO:
         LOG.setLevel(logging.INFO)
     if echo and not LOG.hasHandlers():
@@ -22,7 +22,7 @@ def set_up(echo: object) -> None:
 
 
 class EchoingDriver:
-    """A driver's connection that logs each statement; in all other respects the connection itself."""
+    """A driver's connection that logs each statement, and passes everything else on."""
 
     __slots__ = ("_driver", "_shows_parameters")
 

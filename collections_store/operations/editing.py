@@ -1,11 +1,11 @@
-"""`edit`: a body that the caller changes in place, of which only what changed is written.
+"""`edit`: the caller changes a body in place, and only the changed fields are written.
 
 Rules:
 
-1. What changed is found by comparison: the body as JSON when it was handed out, and when the block ends.
-2. It is written over the version that was read. If another write came between, the document is read again, and the same
-   changes are made to what is there now, unless that write changed the same fields.
-3. An array counts as one field as soon as anything in it changed: its elements have no names.
+1. Changes are found by comparison: the body as JSON at the beginning of the block, and at the end.
+2. The changes are written over the version that was read. After a concurrent write the document is read again, and the
+   same changes are made to the current body, unless the concurrent write changed the same fields.
+3. An array with any change counts as a single field: elements have no names.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EDIT_ATTEMPTS: Final = 20
 
 @dataclass(slots=True)
 class Editing:
-    """An edit of a document: `begin` returns the body, `end` writes what changed."""
+    """An edit of a document: `begin` returns the body, `end` writes the changes."""
 
     collection: str
     codec: Codec
@@ -50,7 +50,9 @@ class Editing:
         return self._body
 
     def end(self) -> Steps[None]:
-        """Write what changed; raise `VersionConflict` where others changed the same, and what `put` raises."""
+        """Write the changes; raise `VersionConflict` if another write changed the same fields, and the errors of
+        `put`.
+        """
         after = self._as_json()
         found = self._found
         assert found is not None
@@ -85,7 +87,7 @@ class Editing:
         return current(self.codec, self.collection, document)
 
     def _overlaps(self, original: Any, found: Any, update: dict[str, Any] | None) -> bool:
-        """Return whether another write changed what the update changes."""
+        """Return whether another write changed the fields of the update."""
         theirs = difference(original, found)
         if update is None or theirs is None:
             return True

@@ -1,7 +1,7 @@
 """Operations that read by filter: documents, pages, streams, counts, values, plans; checks of their arguments.
 
-A stream comes in batches. Where an index has its order, each batch is read behind the last one. Elsewhere all ids are
-sorted first, and the documents under them are read as they are needed: the sort keys take memory, bodies do not.
+A stream comes in batches. With an index of the order, each batch is read past the previous batch. Without such an index
+all ids are sorted first, and the documents are read as needed: the sort keys take memory, bodies do not.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ from .session import Session
 
 @value_class
 class Find(Operation[list[Document]]):
-    """Read the documents that match, in order. `sort`: None is the order of the index that serves the filter, for reads with
-    a limit: in natural order all matches would be read and sorted.
+    """Read the matching documents, in order. `sort`: None is the order of the index for the filter, for reads with a
+    limit: natural order would read and sort all matches.
     """
 
     collection: str
@@ -99,8 +99,8 @@ class Find(Operation[list[Document]]):
 
 @value_class
 class FindIdRange(Operation[list[Document]]):
-    """Read the documents with ids from `first` to before `end`, in the order of the ids: 1, -1 is descending, 0 the natural
-    order. `Find` would, too: here no filter is parsed, and its statement is not looked up by a shape.
+    """Read the documents with ids from `first` to before `end`, in the order of the ids: 1, -1 is descending, 0 the
+    natural order. Faster than `Find`: no filter is parsed, and no statement is looked up by shape.
     """
 
     collection: str
@@ -123,7 +123,7 @@ class FindIdRange(Operation[list[Document]]):
 
 @value_class
 class FindByIds(Operation[list[Document]]):
-    """Read the documents under some ids, in natural order, as `Find` does for a filter of ids."""
+    """Read the documents under a list of ids, in natural order, as `Find` does for a filter of ids."""
 
     collection: str
     ids: tuple[str, ...]
@@ -166,7 +166,9 @@ class FindPage(Operation[Page]):
 
 @value_class
 class FindIdPrefixes(Operation[list[str]]):
-    """Read the different beginnings, up to the delimiter, of the ids that begin with a prefix; those after another one."""
+    """Read the different beginnings, up to the delimiter, of the ids that begin with a prefix; with `after`, the
+    beginnings after this string.
+    """
 
     collection: str
     prefix: str
@@ -189,7 +191,7 @@ class FindIdPrefixes(Operation[list[str]]):
 
     @property
     def _start(self) -> int:
-        """Where the first delimiter may be that ends behind the prefix."""
+        """The least position of a delimiter that ends behind the prefix."""
         return max(0, len(self.prefix) - len(self.delimiter) + 1)
 
     def _beginning(self, id: str) -> str:
@@ -199,7 +201,7 @@ class FindIdPrefixes(Operation[list[str]]):
 
 @value_class
 class FindIds(Operation[list[str]]):
-    """Read the ids of the documents that match, in their order, and no body that the filter does not need."""
+    """Read the ids of the matching documents, in the order of the ids, and only the bodies that the filter needs."""
 
     collection: str
     filter: Filter
@@ -220,7 +222,7 @@ class FindIds(Operation[list[str]]):
 
 @value_class
 class Count(Operation[int]):
-    """Return how many documents match."""
+    """Return the number of matching documents."""
 
     collection: str
     filter: Filter
@@ -243,7 +245,7 @@ class Count(Operation[int]):
 
 @value_class
 class Distinct(Operation[list[Any]]):
-    """Read the values that a field has in the documents that match, in MongoDB's order."""
+    """Read the values of a field in the matching documents, in MongoDB's order."""
 
     collection: str
     field: Target
@@ -260,7 +262,7 @@ class Distinct(Operation[list[Any]]):
         return sorted((value for _, value in found.values()), key=sort_key(ordered))
 
     def _found(self, session: Session) -> Iterator[tuple[int, Any]]:
-        """Yield values, each behind the position of the document it is from."""
+        """Yield pairs of a document's position and a value."""
         field = self.field
         if isinstance(field, str):
             for seq, document in matching(session, self.collection, self.filter):
@@ -276,7 +278,7 @@ class Distinct(Operation[list[Any]]):
         yield from self._within_arrays(session, field.keys)
 
     def _within_arrays(self, session: Session, keys: tuple[str, ...]) -> Iterator[tuple[int, Any]]:
-        """Yield the values of the documents with an array on the way to the field, which are read in batches."""
+        """Yield the values of the documents with an array on the way to the field, in batches."""
         query = session.collection(self.collection).bodies_with_array(self.filter, keys)
         after, limit, more = BEFORE_ALL, FIRST_BATCH, True
         while more:
@@ -290,7 +292,7 @@ class Distinct(Operation[list[Any]]):
 
 
 def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
-    """Return `skip` and `limit` if they are integers from 0 on; raises `InvalidFilter`."""
+    """Return `skip` and `limit`, integers from 0 on; raises `InvalidFilter`."""
     if limit is None and type(skip) is int and 0 <= skip < NO_LIMIT:
         return skip, limit  # sooner
     for name, value in (("skip", skip), ("limit", 0 if limit is None else limit)):
@@ -300,7 +302,7 @@ def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
 
 
 def check_page(limit: Any) -> int:
-    """Return `limit` if it is an integer from 1 on; raises `InvalidFilter`."""
+    """Return `limit`, an integer from 1 on; raises `InvalidFilter`."""
     _, checked = check_window(0, limit)
     if not checked:
         raise InvalidFilter("limit", f"must be an integer from 1 on, got {shortened(limit)}")
@@ -318,8 +320,8 @@ def check_part(option: str, value: Any) -> str:
 
 
 def read_id_range(within: Any, sort: Sort | None) -> tuple[str, str, int] | None:
-    """Return the bounds of a filter of `$id`, `{"$gte": first, "$lt": end}`, and the direction of `FindIdRange`; None for
-    others.
+    """Return the bounds of a filter of `$id`, `{"$gte": first, "$lt": end}`, and the direction of `FindIdRange`; None
+    for any other filter.
     """
     fields = (_BY_ID if sort is None else sort).fields  # as `plan_order` does
     if type(within) is not dict or len(within) != 2:
@@ -333,7 +335,7 @@ def read_id_range(within: Any, sort: Sort | None) -> tuple[str, str, int] | None
 
 
 def read_ids(within: Any) -> tuple[str, ...] | None:
-    """Return the ids of a filter of `$id`, `{"$in": ids}`; None for others."""
+    """Return the ids of a filter of `$id`, `{"$in": ids}`; None for any other filter."""
     if type(within) is not dict or len(within) != 1:
         return None
     ids = within.get("$in")
@@ -341,7 +343,7 @@ def read_ids(within: Any) -> tuple[str, ...] | None:
 
 
 def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection | None:
-    """Return a parsed projection if it goes with the filter; raises `InvalidProjection`."""
+    """Return a parsed projection that goes with the filter; raises `InvalidProjection`."""
     if projection is None:
         return None
     if codec.has_model:
@@ -356,12 +358,12 @@ _BY_ID: Final = Sort.parse("$id")
 _LEAST: Final = "\x01"
 """The least character of ids."""
 BATCH_SIZE: Final = 4 * 2**20
-"""Bytes of memory that a batch takes, about, as long as no single document is larger."""
+"""Bytes of memory of a batch, about, unless a single document is larger."""
 _SAMPLE: Final = 10
 
 
 class Batches(Protocol):
-    """The batches of a stream: each operation that `next` returns is run, and its result given to `advance`."""
+    """The batches of a stream. The caller runs each operation from `next`, and gives the result to `advance`."""
 
     def next(self) -> Any:
         """Return the operation that reads the next batch; None: there is none."""
@@ -382,8 +384,8 @@ def batches_of(
 
 @value_class
 class SortedBatch:
-    """Some documents in order and the position of the last one, None if there are no more. `ids`: no index has the order,
-    and these are all that match.
+    """Documents in order and the position of the last document, None at the end. `ids`: the ids of all matching
+    documents, if no index has the order.
     """
 
     documents: list[Document]
@@ -393,7 +395,7 @@ class SortedBatch:
 
 @value_class
 class ReadSorted(Operation[SortedBatch]):
-    """Read up to `limit` documents in order after a position, or the ids of all."""
+    """Read up to `limit` documents in order after a position, or the ids of all matching documents."""
 
     collection: str
     filter: Filter
@@ -534,7 +536,7 @@ class Explain(Operation[Explanation]):
     def _missing_index(
         self, session: Session, statements: Statements, sort: Sort, *, arrays: bool
     ) -> Index | None:
-        """Return an index that would help: of arrays where there are some, if the database has such indexes."""
+        """Return an index that would help: an array index for fields with arrays, if the database has such indexes."""
         existing = statements.options.indexes
         keys = next(indexable_keys(self.filter), None)
         if keys is not None and session.database.ordering.can_order(keys):

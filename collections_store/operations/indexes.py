@@ -1,4 +1,4 @@
-"""Indexes: creating, dropping and listing them, and the duplicates that unique ones refuse."""
+"""Creating, dropping and listing indexes, and the duplicates that unique indexes refuse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 @value_class
 class CreateIndex(Operation[str]):
-    """Create an index, unless it exists; returns its name."""
+    """Create an index, unless the index exists; returns the name."""
 
     collection: str
     index: Index
@@ -74,7 +74,7 @@ class CreateIndex(Operation[str]):
 
 @value_class
 class DropIndex(Operation[bool]):
-    """Drop an index; returns whether it existed."""
+    """Drop an index; returns whether the index existed."""
 
     collection: str
     name: str
@@ -94,7 +94,7 @@ class DropIndex(Operation[bool]):
 
 @value_class
 class ListIndexes(Operation[list[Index]]):
-    """List the indexes, in the order in which they were created."""
+    """List the indexes, in the order of creation."""
 
     collection: str
     atomic = True
@@ -106,7 +106,7 @@ class ListIndexes(Operation[list[Index]]):
 
 @value_class
 class IsDeclared(Operation[bool]):
-    """Return whether a collection has some settings, the index of a schema version, and some indexes."""
+    """Return whether a collection has all given settings, the index of a schema version, and all given indexes."""
 
     collection: str
     settings: Settings
@@ -128,8 +128,8 @@ class IsDeclared(Operation[bool]):
 
 @value_class
 class DeclareVersion(Operation[None]):
-    """Create the index of the documents that do not have a schema version, unless it exists. `only`: drop those for other
-    versions.
+    """Create the index of the documents without a schema version, unless the index exists. `only`: drop the indexes of
+    all different versions.
     """
 
     collection: str
@@ -154,7 +154,7 @@ class DeclareVersion(Operation[None]):
 @value_class
 class FindDuplicate(Operation[DuplicateKey | None]):
     """Return the duplicate that a unique index refused. `refused` returns the ids and texts of the refused write;
-    without `refused`, two stored documents are duplicates. None: it, or the other document, no longer exists.
+    without `refused`, two stored documents are duplicates. None: one of the two documents no longer exists.
     """
 
     collection: str
@@ -175,7 +175,7 @@ class FindDuplicate(Operation[DuplicateKey | None]):
         return DuplicateKey(self.collection, index.name, values, document.id, hidden)
 
     def _found(self, session: Session, index: Index) -> Iterator[tuple[Document, Key]]:
-        """Yield documents with keys that others have."""
+        """Yield documents with the key of another document."""
         seen: set[Any] = set()
         written: set[str] = set()
         for document in self._documents(session):
@@ -189,7 +189,7 @@ class FindDuplicate(Operation[DuplicateKey | None]):
             seen.add(comparable)
 
     def _comparable(self, session: Session, key: Key) -> Any:
-        """Return a value that is equal for keys that are the same to the index."""
+        """Return a comparable value of a key: equal if the index holds two keys for equal."""
         ordered = session.database.ordered_keys
         return tuple(_hashable(value, ordered) for value in key)
 
@@ -202,7 +202,7 @@ class FindDuplicate(Operation[DuplicateKey | None]):
             yield document
 
     def _is_taken(self, session: Session, index: Index, written: set[str], key: Key) -> bool:
-        """Return whether a document has the key that is not overwritten itself."""
+        """Return whether a document outside the refused write has the key."""
         if self.refused is None:
             return False
         where = () if index.where is None else (index.where.condition,)
@@ -218,14 +218,14 @@ class FindDuplicate(Operation[DuplicateKey | None]):
 
 
 def duplicate_of(operation: Operation[Any], physical: str) -> FindDuplicate:
-    """Return the operation that finds what the unique index `physical` refused in another one."""
+    """Return the operation that finds the duplicate that the unique index `physical` refused in an operation."""
     if isinstance(operation, CreateIndex):
         return FindDuplicate(operation.collection, physical, operation.index)
     return FindDuplicate(operation.collection, physical, refused=operation.written)
 
 
 class _Indexes:
-    """The indexes of a collection that is locked."""
+    """The indexes of a locked collection."""
 
     def __init__(
         self, session: Session, collection: str, table: str, options: CollectionOptions
@@ -234,7 +234,7 @@ class _Indexes:
         self._statements = session.store.indexes(table)
 
     def add(self, index: Index) -> None:
-        """Create an index, and the array guards of its fields."""
+        """Create an index, and the array guards of the index's fields."""
         added = replace(index, physical=self._next())
         for statement in self._statements.create(added):
             self._connection.changed(statement)
@@ -248,7 +248,7 @@ class _Indexes:
         )
 
     def remove(self, index: Index) -> None:
-        """Drop an index, and the array guards that no other index needs."""
+        """Drop an index, and the array guards that no remaining index needs."""
         remaining = tuple(each for each in self._options.indexes if each.name != index.name)
         needed = {prefix for each in remaining for prefix in prefixes_of(each)}
         for statement in self._statements.drop(index):
@@ -260,7 +260,9 @@ class _Indexes:
         self._set_options(indexes=remaining, array_guards=guards)
 
     def set_version(self, version: int, *, only: bool) -> None:
-        """Create the index of the documents with other schema versions; `only`: drop those for other versions."""
+        """Create the index of the documents with different schema versions; `only`: drop the indexes of all different
+        versions.
+        """
         versions = dict(self._options.versions)
         if version not in versions:
             versions[version] = self._next()
@@ -291,7 +293,7 @@ def _lock(session: Session, collection: str, *, readers: bool) -> Entry:
 
 
 def _is_in(index: Index, document: Document) -> bool:
-    """Return whether a unique index counts a document: it does not look into arrays for `where`."""
+    """Return whether a unique index counts a document: `where` does not look into arrays."""
     if index.where is None:
         return True
     fields = partial_conditions(index.where)
@@ -301,7 +303,7 @@ def _is_in(index: Index, document: Document) -> bool:
 
 
 def _has_array(document: Document, keys: tuple[str, ...]) -> bool:
-    """Return whether there is an array at a field, or on the way to it."""
+    """Return whether an array is at a field, or on the way to the field."""
     return bool(keys) and any(
         isinstance(value_at(document.body, way), list) for way in path_prefixes(keys)
     )

@@ -1,4 +1,4 @@
-"""Settings of a connection that are executed in each transaction.
+"""Settings of a connection, executed in each transaction.
 
 A pooler may give each transaction another connection of the server, and the connection to other clients afterwards.
 """
@@ -15,9 +15,7 @@ NONE: Final[Parameters] = {}
 
 
 class LocalSettings:
-    """Executes the settings of a connection in each transaction: a pooler may give each one another connection of the
-    server, and that connection to others afterwards.
-    """
+    """Executes the settings of a connection in each transaction."""
 
     __slots__ = ("_database", "_driver", "_is_pooled", "_settings", "_state")
 
@@ -28,11 +26,11 @@ class LocalSettings:
         self._state, self._is_pooled = database.transactions.state, is_pooled
 
     def execute(self, sql: str, parameters: Parameters = NONE) -> Any:
-        """Execute a statement, behind the settings if it is a transaction of its own.
+        """Execute a statement, behind the settings if the statement is a transaction of its own.
 
-        A read and the settings are one trip, which takes three times as long as a statement alone: so connections
-        without a pooler keep their settings. A write follows in a second trip, once the pooler has a connection of
-        the server: nobody could tell its caller whether the pooler will pass on what was sent before.
+        A read and the settings are a single trip, three times as long as a statement alone: connections without a
+        pooler keep their settings. A write follows in a second trip, once the pooler has a connection of the server:
+        nobody could tell the caller whether the pooler will pass on an earlier write.
         """
         if self._state(self._driver) != "none":
             return self._driver.execute(sql, parameters)
@@ -60,7 +58,7 @@ class LocalSettings:
         return found
 
     def begin(self, sql: str) -> None:
-        """Begin a transaction, and execute the settings in it."""
+        """Begin a transaction, and execute the settings."""
         self._driver.await_server()
         self._driver.execute("; ".join((sql, *self._settings)), prepare=False)
 
@@ -73,7 +71,9 @@ class RemoteSettings(LocalSettings):
     __slots__ = ()
 
     def execute(self, sql: str, parameters: Parameters = NONE) -> Any:
-        """Execute a statement, within a transaction if it may wait there; a write takes 2.3 times as long so (measured)."""
+        """Execute a statement, within a transaction if the statement may wait on the remote server: a write then takes
+        2.3 times as long (measured).
+        """
         waits = self._is_pooled or self._database.transactions.waits_remotely(sql)
         if not waits or self._state(self._driver) != "none":
             return self._driver.execute(sql, parameters)

@@ -14,14 +14,14 @@ from .session import Session
 
 T_co = TypeVar("T_co", covariant=True)
 Written: TypeAlias = Iterable[tuple[str, str]]
-"""Ids, and the JSON texts of the bodies that were to be written under them."""
+"""Ids, and the JSON texts of the bodies to write under the ids."""
 
 
 class Operation(Generic[T_co]):
     """Something to do on a connection.
 
-    An operation is a value: it is printed in errors, and called again after a conflict. A subclass adds fields,
-    `__call__`, and what differs from these defaults.
+    An operation is a value: printed in errors, and called again after a conflict. A subclass adds fields and
+    `__call__`, and overrides defaults.
     """
 
     __slots__ = ()
@@ -30,32 +30,32 @@ class Operation(Generic[T_co]):
 
         @property
         def collection(self) -> str:
-            """The collection that it reads or writes; of several, the first."""
+            """The collection to read or write; of several, the first."""
 
     writes: bool = False
-    """Whether it changes anything. A write runs on the writer's connection where the database has a single writer, and
+    """Whether the operation writes. A write runs on the writer's connection where the database has a single writer, and
     is not repeated when the connection is lost and the outcome unknown.
     """
     atomic: bool = False
-    """Whether it is atomic by itself: a single statement, or a transaction that it begins. If so, it may be grouped with
-    others; else the executor calls it within a transaction.
+    """Whether the operation is atomic by itself: a single statement, or a transaction of its own. An atomic operation
+    may join a group; the executor calls any other operation within a transaction.
     """
     begins: bool = False
-    """Whether it begins its transaction itself, unless one statement does all. It joins no group."""
+    """Whether the operation begins its own transaction unless one statement suffices. The operation joins no group."""
     snapshot: bool = True
-    """Whether all its statements see one moment; else each sees what was committed before it."""
+    """Whether all statements see the same moment; else each statement sees everything committed before."""
     creates_collection: bool = False
-    """Whether a collection that does not exist is created for it; else `absent` returns its result."""
+    """Whether a missing collection is created for the operation; else `absent` returns the result."""
     empty: Callable[[], Any] = NoneType
-    """Returns its result where the collection does not exist."""
+    """Returns the result where the collection does not exist."""
 
     def __call__(self, session: Session) -> T_co:
-        """Execute it, and return its result."""
+        """Execute the operation, and return the result."""
         raise NotImplementedError
 
     @property
     def collections(self) -> tuple[str, ...]:
-        """All collections that it reads or writes: they are looked up again where a table has vanished."""
+        """All collections to read or write, looked up again after a table has vanished."""
         return (self.collection,)
 
     def absent(self) -> T_co:
@@ -67,15 +67,15 @@ class Operation(Generic[T_co]):
         return ()
 
     def missed(self) -> Operation[list[Any]] | None:
-        """Return the query for a document that an upsert may have missed before its insert; None without an insert.
-        If a unique index refuses the new one and the query finds another, the operation runs again.
+        """Return the query for a document that an upsert may have missed before its insert; None without an insert. If
+        a unique index refuses the new document and the query finds a document, the operation runs again.
         """
         return None
 
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Any, Any, T]
-"""Yields operations, receives their results or what they raise, and returns a result of its own."""
+"""Yields operations, receives their results or errors, and returns a result of its own."""
 
 
 @value_class
@@ -97,7 +97,7 @@ class Work(Operation[Any]):
 
     @property
     def collections(self) -> tuple[str, ...]:
-        """All of them."""
+        """All collections."""
         return self.names
 
     def __call__(self, session: Session) -> Any:

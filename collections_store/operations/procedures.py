@@ -1,11 +1,11 @@
-"""Methods that take several operations, each written once for sync and async.
+"""Methods of several operations, each written once for sync and async.
 
-A procedure is a generator: it yields operations, receives their results, and returns what the method returns. It may also
-yield a `Pause` or a `CallFunction`, which sync and async each do in their own way.
+A procedure is a generator: it yields operations, receives their results, and returns the result of the method. A
+procedure may also yield a `Pause` or a `CallFunction`, done differently by sync and async.
 
-An iterable of the caller's may do anything, even use the store that its documents are for. While a `CallFunction`
-reads a chunk (`Chunks`), no lock is held and no transaction is open. For a single transaction all of it is read
-first: what is much waits in a temporary file (`Spool`), and can be read again if the transaction is repeated.
+An iterable of the caller's may do anything, even use the store. While a `CallFunction` reads a chunk (`Chunks`), no
+lock is held and no transaction is open. For a single transaction the whole iterable is read first: many values wait in
+a temporary file (`Spool`), to be read again if the transaction is repeated.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ Batch: TypeAlias = tuple[Given, ...]
 ReadRequest: TypeAlias = tuple[int, Any]
 """The position of a write request, and its operation or its `Refusal`."""
 SPOOL_MEMORY: Final = 8 * 2**20
-"""Bytes of a spool in memory; with more, it is a temporary file."""
+"""Bytes of a spool in memory; a larger spool is a temporary file."""
 CHUNK: Final = 2**21
-"""Bytes of the caller's values that are read at a time; a single value may be larger."""
+"""Bytes of the caller's values in a chunk; a single value may be larger."""
 BULK_BATCH: Final = 500
 """Write requests of a batch."""
 MAX_EXCLUDED: Final = 3
-"""Documents that a unique index refuses in a batch before each is written by itself."""
+"""Refusals of a unique index in a batch, before each document is written alone."""
 ATTEMPTS: Final = 1000
 """Attempts of `change`, by default."""
 MAX_PAUSE: Final = 0.1
@@ -95,11 +95,11 @@ class CallFunction:
 
 
 class Chunks(Generic[T]):
-    """An iterable of the caller's, which is read and converted some values at a time: up to `most`, and about `CHUNK` bytes
-    of values that are not in memory yet.
+    """An iterable of the caller's, read and converted in chunks: up to `most` values, and about `CHUNK` bytes of values
+    that are not in memory yet.
 
-    An iterable may change yielded values, such as a body that is filled repeatedly. So each value is converted before
-    the next one is read; a list, a tuple or a dict changes nothing.
+    An iterable may change yielded values, such as a body that is filled repeatedly. Each value is converted before the
+    next is read; a list, a tuple or a dict changes nothing.
     """
 
     def __init__(self, values: Any, most: int, convert: Callable[[int, Any], T]) -> None:
@@ -127,8 +127,8 @@ class Chunks(Generic[T]):
         return chunk
 
     def _read_small(self, chunk: list[T]) -> list[tuple[int, Any]]:
-        """Add values to a chunk as long as they are small together. Return the one that is too large, with its position:
-        it is converted outside of this call, where async calls are in another thread.
+        """Add values to a chunk as long as their total is small. Return the value that is too large, with its position,
+        for conversion outside of this call: async calls run in another thread.
         """
         room = SMALL
         while len(chunk) < self._most and (found := self._next(1)):
@@ -148,7 +148,7 @@ class Chunks(Generic[T]):
 
 
 class Spool(Generic[T]):
-    """Values that were read, in their order. The first one, usually the only one, stays in memory as it is."""
+    """Values in the order of reading. The first value, usually the only value, stays in memory as is."""
 
     def __init__(self) -> None:
         self._first: list[T] = []
@@ -176,7 +176,7 @@ class Spool(Generic[T]):
                 yield pickle.load(self._file)
 
     def close(self) -> None:
-        """Delete them."""
+        """Delete the values."""
         if self._file is not None:
             self._file.close()
 
@@ -210,7 +210,7 @@ class Writing:
         return InsertManyResult(tuple(ids))
 
     def _written(self, bodies: Any, ids: list[str] | None) -> Steps[PutManyResult]:
-        """Write bodies; append the ids that they are inserted under to `ids`."""
+        """Write bodies; append the ids of inserted bodies to `ids`."""
         refused: list[Refusal] = []
         has_ids = ids is None or isinstance(bodies, Mapping)
         given = partial(self._given, refused, ids, has_ids)
@@ -282,7 +282,7 @@ class Writing:
         position: int,
         value: Any,
     ) -> Given | None:
-        """Return a document, with a new id unless the caller `has_ids`; refuse or raise one that cannot be written."""
+        """Return a document, with a new id unless the caller `has_ids`; refuse an invalid document, or raise."""
         if not has_ids:
             value = new_id(), value
         if ids is not None:
@@ -313,7 +313,7 @@ class Writing:
 
 
 def encoded(codec: Codec, body: Any, *, has_id: bool) -> str:
-    """Return the text of a body; raise `InvalidBody`, also for a field `_id` if the caller gave no id: it means that one."""
+    """Return the text of a body; raise `InvalidBody`, also for a field `_id` that stands for an id argument."""
     text = codec.encode_body(body)
     if not has_id and '"_id"' in text:
         plain = decode(text)
@@ -332,7 +332,7 @@ def bulk_write(
     ordered: bool,
     atomic: bool,
 ) -> Steps[BulkWriteResult]:
-    """Execute write requests in batches, or all at once; `parse` returns the operation of one."""
+    """Execute write requests in batches, or all at once; `parse` returns the operation of a request."""
 
     def parsed(position: int, request: Any) -> ReadRequest:
         try:
@@ -406,8 +406,8 @@ def change(
     function: Callable[[Any], Any],
     options: Mapping[str, Any],
 ) -> Steps[Any]:
-    """Read a body, let `function` return another or change it in place, and write the result, unless the document was
-    changed at the same time: then begin again.
+    """Read a body, let `function` return a new body or change the body in place, and write the result; begin again if
+    the document was changed at the same time.
     """
     for attempt in range(options["attempts"]):
         found = yield GetDocument(collection, id)
@@ -433,8 +433,8 @@ def change(
 
 
 def changeable(collection: str, codec: Codec, document: Document) -> Any:
-    """Return the body of a stored document for a caller to change: a copy. Raise `InvalidBody` for one that cannot be
-    upgraded or does not fit its model, whatever reads do with it.
+    """Return the body of a stored document for a caller to change: a copy. Raise `InvalidBody` for a body that cannot
+    be upgraded or does not fit the model, whatever the option `invalid`.
     """
     stored = current(codec, collection, document).body
     body = written_body(collection, document.id, stored, codec.decode_body)
@@ -444,7 +444,7 @@ def changeable(collection: str, codec: Codec, document: Document) -> Any:
 
 
 def pause_before(attempt: int) -> Pause:
-    """Return the pause after an attempt, numbered from 0, that met a conflict."""
+    """Return the pause after a conflict in an attempt, numbered from 0."""
     return Pause(random.uniform(0, min(MAX_PAUSE, 0.001 * 2 ** min(attempt, 7))))
 
 
@@ -481,7 +481,7 @@ def check_mode(mode: Any) -> Mode:
 
 
 def _note_part(error: BaseException, collection: str, result: R, *, ended: bool) -> None:
-    """Add to an error what the batches before it wrote; `ended`: no other batch was to come."""
+    """Add the result of the earlier batches to an error; `ended`: no batch follows."""
     outcome = getattr(error, "collections_store_outcome", None)
     if outcome is not None:
         if outcome.is_final:

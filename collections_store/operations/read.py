@@ -1,19 +1,19 @@
 """Reading rows: documents of the rows of a statement, in natural order in batches, or in the order of a sort.
 
-SQL reads what it can express of a filter; the matcher decides the rest (`Query.residual`).
+SQL decides the expressible part of a filter; the matcher decides the rest (`Query.residual`).
 
 SQL's order of a window of rows is exact if no matching document has an array on the way to a field of the sort
-(`Query.guard`), and no row is unorderable: then all comparisons with other rows are right, so the same rows come before
-the window in both orders. Truncated strings, of which an index has the beginning only, must differ from their neighbours
-in that beginning, also from the neighbours just outside the window.
+(`Query.guard`), and no row is unorderable: then all comparisons of rows are right, and the same rows come before the
+window in both orders. Truncated strings (an index has only the beginning) must differ from their neighbours in the
+beginning, also from the neighbours just outside the window.
 
-There are three ways, each a fallback of the one before:
+Three methods, each a fallback of the previous:
 
-1. The window of SQL's order, if it is exact (`SortedReader.window`, `.page`).
+1. The window of SQL's order, if exact (`SortedReader.window`, `.page`).
 2. If documents have arrays on the path: SQL orders the documents without arrays, Python sorts the rest, and
    `heapq.merge` merges both.
-3. If rows are unorderable, or SQL cannot express the order: Python sorts all that matches; with a limit it holds no more
-   than that many (`heapq.nsmallest`).
+3. If rows are unorderable, or SQL cannot express the order: Python sorts all matches; with a limit Python holds at most
+   `limit` documents (`heapq.nsmallest`).
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ BEFORE_ALL: Final = -(2**63)
 FIRST_BATCH: Final = 50
 MAX_BATCH: Final = 2000
 BATCH_CHARACTERS: Final = 2**20
-"""Characters of JSON in a batch of a stream, about, as long as no single body is larger."""
+"""Characters of JSON in a batch of a stream, about, unless a single body is larger."""
 
 
 class ReadsDocuments(Protocol):
-    """An operation that returns documents. With a projection their bodies are plain JSON; else `decode` makes them."""
+    """An operation that returns documents. Bodies are plain JSON with a projection, else made by `decode`."""
 
     @property
     def collection(self) -> str:
@@ -62,15 +62,15 @@ class ReadsDocuments(Protocol):
 
     @property
     def filter(self) -> Filter:
-        """What the documents match."""
+        """The filter of the documents."""
 
     @property
     def projection(self) -> Projection | None:
-        """The parts that are returned; None: all."""
+        """The returned parts; None: all parts."""
 
     @property
     def decode(self) -> Decode:
-        """How the bodies are decoded."""
+        """The function that decodes bodies."""
 
 
 def popped(rows: list[Any]) -> Iterator[Any]:
@@ -98,7 +98,7 @@ def documents_of(rows: list[Any], collection: str, decode: Decode) -> list[Docum
 def returned(
     session: Session, operation: ReadsDocuments, documents: Iterable[Document]
 ) -> Iterable[Document]:
-    """Return documents, whose bodies are plain JSON, as the operation returns them."""
+    """Return documents with plain JSON bodies in the form that the operation returns."""
     filter, projection = operation.filter, operation.projection
     if projection is not None:
         ordered = session.database.ordered_keys
@@ -123,9 +123,9 @@ def _decoded(operation: ReadsDocuments, documents: Iterable[Document]) -> Iterat
 
 @value_class
 class Batch:
-    """Some documents in natural order, with their positions, and the position `after` which the next batch begins, None at
-    the end. `characters` of JSON were read for it. Where the matcher decides nothing, `documents` are decoded as they are
-    iterated over: to release each before the next is several times as fast.
+    """Documents in natural order, with their positions. The next batch begins after the position `after`, None at the
+    end. `characters`: the JSON that was read. Where the matcher decides nothing, iteration decodes `documents`:
+    releasing each before the next is several times as fast.
     """
 
     documents: Iterable[Document]
@@ -136,7 +136,7 @@ class Batch:
 
 @value_class
 class ReadBatch(Operation[Batch]):
-    """Read up to `limit` documents past the position `after`, and return those that match."""
+    """Read up to `limit` documents past the position `after`, and return the matching documents."""
 
     collection: str
     filter: Filter
@@ -176,7 +176,7 @@ class ReadBatch(Operation[Batch]):
 
 
 class NaturalBatches:
-    """The batches of a stream in natural order, each about `BATCH_CHARACTERS` of JSON, whatever the bodies' sizes."""
+    """The batches of a stream in natural order, each about `BATCH_CHARACTERS` of JSON."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class NaturalBatches:
         self._limit = FIRST_BATCH
 
     def next(self) -> ReadBatch | None:
-        """Return the operation that reads the next batch; None: there is none."""
+        """Return the operation that reads the next batch, None at the end."""
         if self._after is None:
             return None
         where = (self._collection, self._filter)
@@ -206,7 +206,7 @@ class NaturalBatches:
 
 
 def next_limit(limit: int, characters: int) -> int:
-    """Return the limit of the next batch, if a batch of `limit` documents had so many characters."""
+    """Return the limit of the next batch, after a batch of `limit` documents with this number of characters."""
     wanted = BATCH_CHARACTERS * limit // (characters or 1)
     return max(1, min(wanted, 2 * limit, MAX_BATCH)) if characters else limit
 
@@ -225,8 +225,8 @@ def matching(
 def locked(
     session: Session, collection: str, filter: Filter, found: list[Document]
 ) -> list[Document]:
-    """Lock the documents that were found until the transaction ends, and return those that still match, as they are now,
-    in the same order.
+    """Lock found documents until the transaction ends, and return the documents that still match, in their current
+    state and the same order.
     """
     database = session.database
     if database.single_writer or not found:
@@ -245,11 +245,11 @@ MIN_BATCH: Final = 100
 
 
 class Unorderable(Exception):
-    """SQL's order of the rows may not be the right one."""
+    """SQL's order of the rows may be wrong."""
 
 
 class SortedReader:
-    """Reads the documents of a collection that match, in an order."""
+    """Reads the matching documents of a collection in an order."""
 
     def __init__(self, session: Session, collection: str, filter: Filter, sort: Sort) -> None:
         self._connection, self._collection = session, collection
@@ -259,7 +259,7 @@ class SortedReader:
         self._order = self._statements.order(sort)
         self._in_sql = self._statements.can_order(filter, sort)
         self._in_body = [isinstance(field.target, Path) for field in sort.fields]
-        """Whether each field is of the body; SQL orders metadata exactly."""
+        """For each field, whether the field is of the body; SQL orders metadata exactly."""
 
     def window(self, skip: int, limit: int | None) -> list[Positioned]:
         """Return `limit` documents after the first `skip`."""
@@ -273,7 +273,7 @@ class SortedReader:
         return found
 
     def page(self, after: Position | None, limit: int) -> list[Positioned]:
-        """Return `limit` documents after a position; the first ones in one statement, if SQL decides all."""
+        """Return `limit` documents after a position; the first documents in one statement, if SQL decides all."""
         if after is None and (found := self._selected(0, limit)) is not None:
             return found
         with self._connection.transaction(write=False):
@@ -291,12 +291,12 @@ class SortedReader:
         return self._in_sql and self._statements.has_index(self._filter, self._sort)
 
     def ids(self) -> list[str]:
-        """Return the ids of all that match, sorted in Python: no body is kept."""
+        """Return the ids of all matching documents, sorted in Python: no body is kept."""
         found = matching(self._connection, self._collection, self._filter)
         return [id for _, id in sorted((self._comparable(each), each[1].id) for each in found)]
 
     def _selected(self, skip: int, limit: int | None) -> list[Positioned] | None:
-        """Return the window of SQL's order; None: it is not exact."""
+        """Return the window of SQL's order; None if not exact."""
         if not self._in_sql or (query := self._indexed(None)).residual:
             return None
         window = {"skip": skip, "limit": NO_LIMIT if limit is None else min(limit + 1, NO_LIMIT)}
@@ -309,7 +309,7 @@ class SortedReader:
         return found[:limit]
 
     def _first(self, after: Position | None, limit: int | None) -> list[Positioned]:
-        """Return the first documents after a position, whatever they hold."""
+        """Return the first documents after a position, with arrays and unorderable values too."""
         if not self._sort.fields:
             start = BEFORE_ALL if after is None else after.seq
             found = matching(self._connection, self._collection, self._filter, start)
@@ -341,7 +341,7 @@ class SortedReader:
         return sorted(self._after(after, found), key=self._comparable)
 
     def _sorted(self, after: Position | None, limit: int | None) -> list[Positioned]:
-        """Return what matches after a position, sorted in Python."""
+        """Return the matching documents after a position, sorted in Python."""
         found = self._after(after, matching(self._connection, self._collection, self._filter))
         if limit is None:
             return sorted(found, key=self._comparable)
@@ -350,7 +350,7 @@ class SortedReader:
     def _exact(
         self, query: Query, window: dict[str, Any], after: Position | None = None
     ) -> list[Positioned]:
-        """Return what SQL finds, one more than is wanted; raises `Inexact` and `Unorderable`."""
+        """Return the rows of SQL, with the neighbour past the window; raises `Inexact` and `Unorderable`."""
         rows = self._connection.select(query, self._filter, **window)
         positions = [row[0] for row in rows]
         documents = documents_of(rows, self._collection, decode)
@@ -374,7 +374,7 @@ class SortedReader:
             before, is_truncated_before = each, is_truncated
 
     def _tie(self, first: tuple[Key, ...], second: tuple[Key, ...]) -> bool:
-        """Return whether the first keys in which two rows differ are equal as far as SQL sees them."""
+        """Return whether the first different keys of two rows are equal to SQL."""
         values = self._database.ordering.values
         for one, other, in_body in zip(first, second, self._in_body, strict=True):
             if one != other:
@@ -382,14 +382,14 @@ class SortedReader:
         return False
 
     def _truncated(self, keys: tuple[Key, ...]) -> list[bool]:
-        """Return for each key whether SQL sees its beginning only."""
+        """Return for each key whether SQL sees the beginning only."""
         is_truncated = self._database.ordering.is_truncated
         pairs = zip(keys, self._in_body, strict=True)
         return [in_body and is_truncated(key) for key, in_body in pairs]
 
     def _walk(self, select: Select, after: Position | None, limit: int) -> Iterator[Positioned]:
-        """Yield what comes after a position, level by level, batch by batch. A filter that the matcher decides may
-        take many batches: read in batches only if an index has the order.
+        """Yield the documents after a position, level by level, batch by batch. A filter that the matcher decides may
+        take many batches, and needs an index of the order.
         """
         if not self._in_sql:
             raise Unorderable
@@ -414,8 +414,8 @@ class SortedReader:
                 return
 
     def _check_position(self, select: Select, position: Position) -> None:
-        """Raise `Unorderable` unless SQL can tell a position from all others. If it ends with a truncated string, all that
-        begin alike are read.
+        """Raise `Unorderable` unless SQL can tell a position from every different position. After a truncated string at
+        the end, all rows with the same beginning are read.
         """
         keys, truncated = position.keys, self._truncated(position.keys)
         if any(map(self._database.ordering.is_unorderable, keys)) or any(truncated[:-1]):
@@ -428,7 +428,7 @@ class SortedReader:
                 raise Unorderable
 
     def _decided(self, query: Query, found: Iterable[Positioned]) -> Iterable[Positioned]:
-        """Return what the matcher keeps of what SQL could not decide."""
+        """Return the documents that match the conditions SQL could not decide."""
         if not query.residual:
             return found
         rest, ordered = query.rest(self._filter), self._database.ordered_keys

@@ -3,13 +3,14 @@
 The rules:
 
 1. Changes wait in `Recorder.pending` until the transaction commits, or until they are many. A rollback to a savepoint
-   restores the changes that were pending at the savepoint, also those recorded since. Within a caller's own transaction,
-   whose end is not seen here, the changes of an operation are recorded when the operation ends.
-2. A writer that records holds the lock on the collection's entry in the catalogue until the commit is done. So the positions of
-   changes come in the order of commits, and a read sees all changes before the last change that it sees. Several entries
-   are locked in the order of their names, against deadlocks.
-3. Surplus changes are deleted after the commit, in another transaction: two transactions that delete the same changes would
-   be in conflict, which does not concern the user. After a failure the next write deletes them, or `changes.Prune`.
+   restores the changes that were pending at the savepoint, also changes recorded since. Within a caller's own
+   transaction, whose end the store does not see, the changes of an operation are recorded when the operation ends.
+2. A writer that records holds the lock on the collection's entry in the catalogue until the commit is done. The
+   positions of changes come in the order of commits, and a read sees all changes before the last visible change.
+   Several entries are locked in the order of their names, against deadlocks.
+3. Surplus changes are deleted after the commit, in another transaction: two transactions that delete the same changes
+   would be in conflict, and the conflict does not concern the user. After a failure the next write deletes them, or
+   `changes.Prune`.
 4. A row stands for the pruned changes: a read that meets the row has lost changes.
 """
 
@@ -25,7 +26,7 @@ from ..sql.feed import PRUNED, FeedStatements
 from .connection import Connection
 
 PRUNE_EVERY: Final = 1000
-"""Recorded changes after which a process looks for surplus ones, at most."""
+"""Recorded changes after which a process looks for surplus changes, at most."""
 MAX_PENDING: Final = 10_000
 """Pending changes, at most."""
 MAX_CHARACTERS: Final = 4 * 2**20
@@ -34,9 +35,7 @@ MAX_CHARACTERS: Final = 4 * 2**20
 
 @value_class
 class PendingChange:
-    """A change that waits for its transaction to commit. Without a row: the feed is dropped, with what was pending for
-    it.
-    """
+    """A change that waits for the commit. Without a row: the feed is dropped, with the pending changes."""
 
     collection: str
     feed: FeedStatements
@@ -44,14 +43,14 @@ class PendingChange:
 
     @property
     def characters(self) -> int:
-        """The size of its bodies."""
+        """The size of the bodies."""
         row = self.row or {}
         return len(row.get("before") or "") + len(row.get("after") or "")
 
 
 class Savepoint:
-    """A savepoint of a transaction: the connection's `handle` of it, and the changes that were pending. After a rollback
-    to it they are pending again, even if they were recorded since: that was undone.
+    """A savepoint of a transaction: the connection's `handle` of the savepoint, and the pending changes. After a
+    rollback to the savepoint these changes are pending again, even if recorded since: the rollback undoes the record.
     """
 
     __slots__ = ("handle", "length", "pending")
@@ -65,17 +64,17 @@ class Savepoint:
 
 
 class Recorder:
-    """What a connection's transaction is to record, and in which feeds it did."""
+    """The pending changes of a connection's transaction, and the feeds with recorded changes."""
 
     __slots__ = ("_characters", "_statements", "pending", "recorded")
 
     def __init__(self, statements: CatalogueStatements) -> None:
         self._statements = statements
         self.pending: list[PendingChange] = []
-        """Replaced, not emptied, when it is recorded: a `Savepoint` may have it."""
+        """The list is replaced, not emptied, by `record`: a `Savepoint` may hold the list."""
         self._characters = 0
         self.recorded: dict[str, FeedStatements] = {}
-        """The feeds, by collection, in which something was recorded since the last commit."""
+        """The feeds with changes recorded since the last commit, by collection."""
 
     def add(self, connection: Connection, change: PendingChange) -> None:
         """Record a change with the transaction."""
@@ -103,7 +102,7 @@ class Recorder:
             self.recorded[collection] = feed
 
     def rollback_to(self, savepoint: Savepoint) -> None:
-        """Restore what was pending at a savepoint: that list has only grown."""
+        """Restore the changes that were pending at a savepoint: the savepoint's list has only grown."""
         self.pending = savepoint.pending
         del self.pending[savepoint.length :]
         self._characters = sum(each.characters for each in self.pending)
@@ -119,10 +118,9 @@ def prunable(feeds: Iterable[FeedStatements]) -> list[FeedStatements]:
 
 
 def prune(connection: Connection, feed: FeedStatements) -> bool:
-    """Delete the changes that are too many or too old; returns whether there were any.
+    """Delete the changes that are too many or too old; returns whether any were deleted.
 
-    One process prunes at a time; a second process returns at once. Each statement must see what was committed before
-    it.
+    One process prunes at a time; a second process returns at once. Each statement must see everything committed before.
     """
     feed.counted = 0
     if not connection.rows(feed.lock_first):
@@ -135,7 +133,7 @@ def prune(connection: Connection, feed: FeedStatements) -> bool:
 
 
 def last_surplus(connection: Connection, feed: FeedStatements) -> int:
-    """Return the position of the last change that is surplus or too old; 0: there are none."""
+    """Return the position of the last change that is surplus or too old, or 0."""
     first = connection.rows(feed.first)
     many = connection.rows(feed.over_limit, {"kept": feed.feed.limit})
     last: int = many[0][0] if many else 0

@@ -89,16 +89,16 @@ class ReturnDocument:
     """
 
     BEFORE: Final = False
-    """As it was found."""
+    """The document before the change."""
     AFTER: Final = True
-    """As it is now."""
+    """The document after the change."""
 
 
 class OperationBuilder:
-    """The base of collections: `_find` returns the operation of `find`, and so on. A method that needs several
-    operations has a procedure. Each raises what is wrong with the arguments.
+    """The base of collections: `_find` returns the operation of `find`, for example. A method of several operations has
+    a procedure. Each builder checks the arguments.
 
-    Every body passes two places: `_codec` encodes it before it is written, and `_run` of a collection returns it.
+    Every body passes two places: `_codec` encodes a body before the write, and `_run` of a collection returns a body.
     """
 
     __slots__ = ("_codec", "name")
@@ -208,7 +208,7 @@ class OperationBuilder:
         return DeleteMatching(self.name, self._filter(filter, equals, required=True))
 
     def _filter(self, filter: Any, equals: Any = ..., *, required: bool = False) -> Filter:
-        """Parse a filter; that of a write is `required`: all documents are `{}`, never None."""
+        """Parse a filter; the filter of a write is `required`: `{}` for all documents, never None."""
         if required and filter is None:
             raise InvalidFilter("", "must be given, got None: {} matches all documents")
         parsed = Filter.parse(filter, equals, self._codec)
@@ -223,7 +223,7 @@ class OperationBuilder:
         return order
 
     def _order(self, sort: Any, limit: int | None = 1) -> Sort | None:
-        """Return the order of a read; None: that of the index that serves the filter."""
+        """Return the order of a read; None: the order of the index that serves the filter."""
         if sort is not None:
             return self._sort(sort)
         return NATURAL if limit is None else None

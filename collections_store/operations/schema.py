@@ -10,7 +10,7 @@ from .session import Session
 
 
 def read_revision(session: Session) -> str | None:
-    """Return the revision of the store's own tables; None: there are none. Raises `SchemaError` where they are incomplete.
+    """Return the revision of the store's own tables; None without tables. Raises `SchemaError` for incomplete tables.
 
     The catalogue is looked for first. One commit creates both tables: a reader that sees the catalogue sees the
     revision too.
@@ -31,7 +31,7 @@ def read_revision(session: Session) -> str | None:
 
 
 def create_or_find(session: Session) -> str | None:
-    """Create the store's own tables, and return None; if another process did first, return the revision of its tables."""
+    """Create the store's own tables, and return None; return the revision if another process was first."""
     try:
         with session.transaction(write=True):
             for statement in session.store.create_all():

@@ -14,14 +14,14 @@ class Server(NamedTuple):
     """A running server."""
 
     system: str
-    """The database system, and the database in it, which a primary and its replicas share."""
+    """The database system and the database, the same for a primary and its replicas."""
     is_replica: bool
     started: str
-    """When it was started."""
+    """The time of the start."""
 
 
 class LogPosition(NamedTuple):
-    """A position in the log of a timeline: that changes with each failover."""
+    """A position in the log of a timeline; each failover begins a timeline."""
 
     position: str
     timeline: int
@@ -29,7 +29,7 @@ class LogPosition(NamedTuple):
 
 @value_class
 class IdentifyServer(Operation[Server]):
-    """Return which server the connection leads to."""
+    """Return the server of the connection."""
 
     collection = ""
     atomic = True
@@ -40,7 +40,7 @@ class IdentifyServer(Operation[Server]):
 
 @value_class
 class ReadPosition(Operation[LogPosition]):
-    """Return the position in the primary's log behind all that was committed before."""
+    """Return the position in the primary's log behind all earlier commits."""
 
     options: Options
     collection = ""

@@ -1,4 +1,4 @@
-"""What operations receive: a connection, with the catalogue and the recorder of changes."""
+"""The argument of operations: a connection, with the catalogue and the recorder of changes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .shared import SharedConnection
 
 
 class Session(Connection):
-    """The connection of an operation, the catalogue that the connection sees, and the changes of its transaction.
+    """The connection of an operation, the catalogue that the connection sees, and the changes of the transaction.
 
-    A session is a connection: to have one would be a frame in every statement.
+    A session is a connection: delegation would add a frame to every statement.
     """
 
     catalogue: Catalogue

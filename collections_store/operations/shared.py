@@ -14,7 +14,7 @@ from .connection import NONE, Connection, Parameters, Row, add_functions, raise_
 
 
 class SharedConnection(Connection):
-    """A connection that the caller owns, in a transaction of the caller's, whose end is not seen here."""
+    """A connection that the caller owns, in a transaction of the caller's, whose end the store does not see."""
 
     def __init__(self, connection: sa.Connection, database: Database) -> None:
         self.sa: sa.Connection = connection
@@ -47,7 +47,7 @@ class SharedConnection(Connection):
         self.sa.exec_driver_sql(sql)
 
     def prepare(self, *, write: bool) -> None:
-        """Register our SQL functions with the driver's connection, and make it join or begin a transaction."""
+        """Register our SQL functions with the driver's connection, and join or begin a transaction."""
         pooled = self.sa.connection
         if "collections_store" not in pooled.info:
             add_functions(pooled.dbapi_connection, self.database)
@@ -102,7 +102,7 @@ class SharedConnection(Connection):
 def is_in_transaction(
     connection: sa.Connection, database: Database, *, usable: bool = False
 ) -> bool:
-    """Return whether a caller's connection is in a transaction of the driver's, be it a failed one unless `usable`."""
+    """Return whether a caller's connection is in a transaction of the driver's; `usable`: and has not failed."""
     if connection.closed or connection.invalidated or not connection.in_transaction():
         return False
     state = database.transactions.state(connection.connection.driver_connection)

@@ -1,4 +1,4 @@
-"""The size of values, as far as a bounded look shows: what is large takes long to encode, to parse or to compare."""
+"""The size of values, by a bounded look: large values take long to encode, to parse or to compare."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gc import get_referents
 from typing import Any, Final
 
 SMALL: Final = 2**15
-"""Bytes. To encode that many takes less than switching to another thread, to parse a filter of them about 3 ms."""
+"""Bytes. Encoding this size is faster than switching to another thread; parsing a filter of this size takes 3 ms."""
 _VALUE: Final = 32
 """Bytes of a value, beside its characters."""
 _SCALARS: Final = frozenset({type(None), int, float, bool})
@@ -16,10 +16,10 @@ _TEXTS: Final = (str, bytes, bytearray)
 
 
 def room_left(values: Collection[Any], room: int) -> int:
-    """Return what values leave of so many bytes. The look ends when nothing is left: then the result is negative.
+    """Return the bytes of `room` that values leave. The look ends when nothing is left: the result is negative.
 
-    Of an object its fields are looked at, whatever declares them: the referents that the garbage collector knows,
-    without classes and functions.
+    The fields of an object count, however declared: the referents that the garbage collector knows, without classes and
+    functions.
     """
     unseen = [values]
     for some in unseen:

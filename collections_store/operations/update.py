@@ -1,6 +1,6 @@
-"""Updates and deletions of what a filter matches, and increments.
+"""Updates and deletions of matching documents, and increments.
 
-An update reads a document, computes the new body, and writes it where the version is still the same.
+An update reads a document, computes the new body, and writes the new body if the version is still the same.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ Answer: TypeAlias = Literal["result", "before", "after"]
 
 @value_class
 class Replacement:
-    """A body that takes the place of another."""
+    """A body that replaces the old body."""
 
     body: Any
 
     def apply(self, _: Document, **__: Any) -> Any:
-        """Return it, as `Update.apply` returns a changed body."""
+        """Return the body, as `Update.apply` returns a changed body."""
         return self.body
 
 
@@ -82,8 +82,8 @@ def current(codec: Codec, collection: str, document: Document) -> Document:
 
 @value_class
 class Modification:
-    """How an update changes a document. `upsert`: inserts one if there is none. `time`: when the call began, in
-    microseconds since 1970.
+    """How an update changes a document. `upsert`: inserts a document if none matches. `time`: the beginning of the
+    call, in microseconds since 1970.
     """
 
     update: Update | Replacement
@@ -112,13 +112,13 @@ class Modification:
         return self.codec.encode_updated(body)
 
     def _check(self, body: Any, before: Any) -> None:
-        """Raise `UnknownField` for a new field that no body has; those that operators name were checked."""
+        """Raise `UnknownField` for an undeclared field in a pipeline's result; operators were checked before."""
         if isinstance(self.update, Update) and self.update.pipeline is not None:
             self.codec.check_fields(PipelineResult(body, before), "update")
 
 
 class _Update(Operation[Any]):
-    """Base class of updates that may insert: they remember what they wrote, for `written` and `missed`."""
+    """Base class of updates that may insert, and remember their writes for `written` and `missed`."""
 
     __slots__ = ()
     writes = True
@@ -139,8 +139,8 @@ class _Update(Operation[Any]):
 
 @value_class
 class ModifyOne(_Update):
-    """Change the document `id`, or the first one that matches; returns the result, or the document before or after. Raises
-    `VersionConflict` where it is not the version `expected`.
+    """Change the document `id`, or the first match; returns the result, or the document before or after. Raises
+    `VersionConflict` for a version other than `expected`.
     """
 
     collection: str
@@ -205,7 +205,7 @@ class ModifyOne(_Update):
         return found
 
     def _insert(self, session: Session, writer: Writer) -> str | None:
-        """Insert what an upsert does; None: another document was there first."""
+        """Insert the document of an upsert; None if a concurrent write inserted first."""
         wanted = seed_id(self.filter) if self.id is None else self.id
         id = new_id() if wanted is None else check_id(wanted)
         ordered = session.database.ordered_keys
@@ -221,7 +221,7 @@ class ModifyOne(_Update):
     def _check_answer(
         self, session: Session, before: Document | None, known: Document, text: str | None
     ) -> None:
-        """Raise what is wrong with the projection, or with a stored body, before anything is written."""
+        """Raise the error of the projection or of a stored body before anything is written."""
         if self.projection is None and self.decode is decode:
             return
         after = known if text is None else replace(known, body=decode(text))
@@ -239,7 +239,7 @@ class ModifyOne(_Update):
 
 @value_class
 class ModifyMany(_Update):
-    """Change the documents that match, all or none.
+    """Change the matching documents, all or none.
 
     Each document is read when its batch is reached: with one snapshot for all, a concurrent change of any document
     would make the operation begin again.
@@ -271,7 +271,7 @@ class ModifyMany(_Update):
         return result
 
     def written(self, session: Session) -> Written:
-        """Compute it again, from what is there after the rollback: the texts would fill the memory."""
+        """Compute the texts again from the documents after the rollback: remembered texts would fill the memory."""
         if self._inserted:
             return self._written.items()
         every = (doc for _, doc in matching(session, self.collection, self.filter))
@@ -280,7 +280,7 @@ class ModifyMany(_Update):
     def _changed(
         self, session: Session, documents: Iterable[Document]
     ) -> Iterator[tuple[Document, str]]:
-        """Yield the documents that change, with the texts of their new bodies."""
+        """Yield the changed documents, with the texts of the new bodies."""
         ordered = session.database.ordered_keys
         for document in documents:
             ours = current(self.modification.codec, self.collection, document)
@@ -291,7 +291,7 @@ class ModifyMany(_Update):
 
 @value_class
 class FindAndDelete(AtomicWrite[Document | None]):
-    """Delete the first document that matches; returns it."""
+    """Delete the first matching document; returns the document."""
 
     collection: str
     filter: Filter
@@ -328,15 +328,15 @@ def _answered(
 
 
 MAX_OPERAND: Final = 10**18 - 1
-"""Up to here, a sum of two integers is one of 64 bit."""
+"""The sum of two integers up to this value has 64 bits."""
 GROWTH: Final = 19
-"""Characters by which such a sum may be longer than the number that it replaces."""
+"""Characters by which such a sum may be longer than the old number."""
 _UNLIMITED: Final = Codec()
 
 
 @value_class
 class Increment(AtomicWrite[Any]):
-    """Add to the number at a path, which is `initial` where it is missing; returns the new number."""
+    """Add to the number at a path, `initial` if missing; returns the new number."""
 
     collection: str
     id: str
@@ -363,7 +363,7 @@ class Increment(AtomicWrite[Any]):
         return self._written.items()
 
     def _is_one_statement(self, session: Session, writer: Writer) -> bool:
-        """Return whether SQL can express it, and a failure would show what is wrong."""
+        """Return whether a single SQL statement can increment: no model, feed or unique index, and small numbers."""
         statements = writer.statements
         if (
             not self.codec.is_plain
@@ -408,7 +408,7 @@ class Increment(AtomicWrite[Any]):
         return text
 
     def _first(self) -> Any:
-        """Return the number where there was none."""
+        """Return the new number at a path without a number."""
         try:
             return checked_sum(self.initial, self.by)
         except OperandError as error:
@@ -439,12 +439,12 @@ def read_increment(path: Any, by: Any, initial: Any) -> Path:
 
 
 DELETE_BATCH: Final = 1000
-"""Documents that are deleted at once where each is recorded, or found by the matcher."""
+"""Documents of a deletion batch, where each deletion is recorded or found by the matcher."""
 
 
 @value_class
 class DeleteFirst(Operation[DeleteResult]):
-    """Delete the first document that matches."""
+    """Delete the first matching document."""
 
     collection: str
     filter: Filter
@@ -463,7 +463,7 @@ class DeleteFirst(Operation[DeleteResult]):
 
 @value_class
 class DeleteMatching(Operation[DeleteResult]):
-    """Delete the documents that match."""
+    """Delete the matching documents."""
 
     collection: str
     filter: Filter
@@ -481,12 +481,12 @@ class DeleteMatching(Operation[DeleteResult]):
         return DeleteResult(session.changed(query.sql, query.parameters(self.filter)))
 
     def _has_arrays(self, session: Session) -> bool:
-        """Return whether the statement would be wrong in the indexed form."""
+        """Return whether arrays make the indexed form of the statement wrong."""
         guard = session.collection(self.collection).guard(self.filter)
         return guard is not None and session.finds(guard, self.filter)
 
     def _by_ids(self, session: Session, writer: Writer) -> int:
-        """Delete what the matcher finds, in batches."""
+        """Delete the documents that the matcher finds, in batches."""
         found = (document for _, document in matching(session, self.collection, self.filter))
         total = 0
         while batch := list(islice(found, DELETE_BATCH)):
@@ -495,7 +495,7 @@ class DeleteMatching(Operation[DeleteResult]):
         return total
 
     def _recorded(self, session: Session, writer: Writer, query: Query) -> int:
-        """Delete what must be recorded, in batches."""
+        """Delete documents and record the deletions, in batches."""
         total, after = 0, BEFORE_ALL
         while True:
             rows = sorted(session.select(query, self.filter, seq=after, limit=DELETE_BATCH))

@@ -4,8 +4,8 @@ Rules:
 
 1. The version marks upgraded documents: an interrupted call continues where the last call ended.
 2. Documents are read without a lock, and the functions are called outside of a transaction. A batch is written in one
-   transaction, each document only in the version that was read; a changed document is read again.
-3. A document that cannot be upgraded stays as it is, or moves to the quarantine. The others go on.
+   transaction, each document only in the version read; a changed document is read again.
+3. A document that cannot be upgraded stays unchanged, or moves to the quarantine. The call continues.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ from .versions import (
 )
 
 Progress: TypeAlias = Callable[[int, int], Any]
-"""Called after each batch with the number of documents that were done, and of all that were to do at the beginning."""
+"""Called after each batch with the number of processed documents, and the initial number of outdated documents."""
 MAX_FAILURES: Final = 1000
 """Failures that a result lists; all are counted."""
 SAMPLES: Final = 5
 """Documents of which a dry run returns the bodies before and after."""
 _UNLIMITED: Final = Codec(2**40, nul="replace")
-"""For quarantined bodies: the record around one is larger than the collection may allow."""
+"""For quarantined bodies: the record around a body may exceed the limit of the collection."""
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What has been done so far."""
+    """The counts and lists of a call so far."""
 
     upgraded: int = 0
     failed: int = 0
@@ -66,7 +66,7 @@ class _Tally:
     samples: list[UpgradeSample] = field(default_factory=list)
 
     def fail(self, id: str, error: CollectionsStoreError) -> None:
-        """Count a document that stays as it is."""
+        """Count a document that stays unchanged."""
         self.failed += 1
         if len(self.failures) < MAX_FAILURES:
             self.failures.append(UpgradeFailure(id, error))
@@ -89,7 +89,7 @@ class Upgrading:
     tally: _Tally = field(default_factory=_Tally)
 
     def run(self) -> Steps[UpgradeResult]:
-        """Upgrade all documents; return what was done."""
+        """Upgrade all documents; return the result."""
         version = self.codec.upgrades.version
         if not self.dry_run:
             yield DeclareVersion(self.collection, version)
@@ -114,7 +114,7 @@ class Upgrading:
         return self.progress(*counts)
 
     def _upgrade(self, documents: tuple[Document, ...]) -> Steps[list[Document]]:
-        """Upgrade documents as they were read; return those that were changed meanwhile."""
+        """Upgrade documents in the versions read; return the documents that were changed meanwhile."""
         upgraded, failures = self._convert(documents)
         refused: list[Refused] = []
         if self.dry_run:
@@ -135,7 +135,7 @@ class Upgrading:
     def _convert(
         self, documents: tuple[Document, ...]
     ) -> tuple[tuple[Upgraded, ...], list[Refused]]:
-        """Return the documents with the texts of their new bodies, and the ids of the others with the reasons."""
+        """Return the documents with the texts of their new bodies, and the failed ids with their errors."""
         upgraded, failures = list[Upgraded](), list[Refused]()
         for document in documents:
             try:
@@ -154,7 +154,7 @@ class Upgrading:
             yield UpgradeSample(document.id, document.body, after)
 
     def _failed(self, document: Document, error: CollectionsStoreError) -> Steps[bool]:
-        """Leave a document, or move it; return False if it was changed meanwhile."""
+        """Leave a document, or move the document; return False if the document was changed meanwhile."""
         if self.dry_run or self.quarantine is None:
             self.tally.fail(document.id, error)
             return True
@@ -173,7 +173,7 @@ class Upgrading:
         return moved
 
     def _again(self, id: str) -> Steps[None]:
-        """Upgrade a document that others change at the same time."""
+        """Upgrade a document that is changed at the same time."""
         for attempt in range(ATTEMPTS):
             document = yield GetDocument(self.collection, id)
             if document is None or self.codec.is_current(document.body):

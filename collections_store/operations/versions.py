@@ -1,7 +1,7 @@
 """Documents of other schema versions: checking, reading, and writing the upgraded documents.
 
 An operation by filter compares fields of the declared version. The operation and the check for documents of another
-version run in one transaction, and see the same snapshot. The index of `DeclareVersion` answers that.
+version run in one transaction, and see the same snapshot. The index of `DeclareVersion` serves the check.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class OfVersion(Operation[Any]):
 
     @property
     def collection(self) -> str:
-        """That of the operation."""
+        """The collection of the operation."""
         return self.operation.collection
 
     def __call__(self, session: Session) -> Any:
@@ -75,7 +75,7 @@ class OfVersion(Operation[Any]):
 
 
 def for_version(operation: Any, version: int) -> Operation[Any]:
-    """Return the operation as it runs where documents may have other schema versions."""
+    """Return the operation for a collection whose documents may have different schema versions."""
     match operation:
         case Together():
             return replace(operation, prepare=partial(for_version, version=version))
@@ -150,7 +150,7 @@ class CountOutdated(Operation[int]):
 
 @value_class
 class ReadOutdated(Operation[Batch]):
-    """Read up to `limit` documents of other schema versions past the position `after`, as they are stored."""
+    """Read up to `limit` documents of different schema versions past the position `after`, without upgrades."""
 
     collection: str
     version: int
@@ -169,9 +169,9 @@ class ReadOutdated(Operation[Batch]):
 
 
 Upgraded = tuple[Document, str]
-"""A document as it was read, and the text of its new body."""
+"""A document in the version read, and the text of the new body."""
 Refused = tuple[str, CollectionsStoreError]
-"""The id of a document that was not written, and why."""
+"""The id of an unwritten document, and the error."""
 
 
 @value_class
@@ -197,7 +197,7 @@ class WriteUpgraded(Operation[list[Refused]]):
         return list(self._one_by_one(session))
 
     def _all_unchanged(self, session: Session) -> bool:
-        """Lock the documents, and return whether they are as they were read."""
+        """Lock the documents, and return whether all are unchanged since the read."""
         ids = [each.id for each, _ in self.upgraded]
         statements = session.collection(self.collection).by_id
         rows: list[Row] = session.lock(statements, statements.lock_many, ids)
@@ -216,8 +216,8 @@ class WriteUpgraded(Operation[list[Refused]]):
 
 @value_class
 class Quarantine(Operation[bool]):
-    """Move a document to another collection, under the same id; returns False if it was changed since it was read. Raises
-    `DuplicateKey` if that collection has a document of this id.
+    """Move a document to another collection, under the same id; returns False if the document was changed since the
+    read. Raises `DuplicateKey` if the target has a document of this id.
     """
 
     collection: str
@@ -229,7 +229,7 @@ class Quarantine(Operation[bool]):
 
     @property
     def collections(self) -> tuple[str, ...]:
-        """Both."""
+        """Both collections."""
         return self.collection, self.target
 
     def __call__(self, session: Session) -> bool:

@@ -1,4 +1,4 @@
-"""Writing documents by id, for every operation that writes.
+"""Writing documents by id, for every write operation.
 
 A `Writer` increments versions, purges expired documents that are in the way, and records the changes (see `changes`).
 """
@@ -17,19 +17,19 @@ from .session import Session
 
 T = TypeVar("T")
 Rewritten: TypeAlias = tuple[Document, str]
-"""A document, and the text of its new body."""
+"""A document, and the text of the new body."""
 Beside: TypeAlias = tuple[str, str]
-"""Another collection, and an id there."""
+"""A collection, and an id in the collection."""
 PURGE_BATCH: Final = 1000
 REWRITE_CHARACTERS: Final = 2**20
 """Characters of JSON that are written at once, about, as long as no single body is larger."""
 MAX_ATTEMPTS: Final = 100
-"""Attempts of a write that others interfere with, between its reading and its writing."""
+"""Attempts of a write with concurrent writes between the read and the write."""
 _UNLIMITED: Final = Codec(2**40)
 
 
 class NeedsTransaction(CollectionsStoreError):
-    """The operation cannot join a group: it must see one moment."""
+    """The operation cannot join a group: all statements must see the same moment."""
 
 
 class Writer:
@@ -51,13 +51,13 @@ class Writer:
 
     @property
     def may_put_lists(self) -> bool:
-        """Whether one statement can write many documents: no change is recorded, and no unique index checks each in turn."""
+        """Whether a single statement can write many documents: no feed, and no unique index checks each in turn."""
         database = self._connection.database
         is_one_table = database.takes_lists and not database.is_remote
         return is_one_table and self._feed is None and not self.statements.has_unique
 
     def atomically(self, work: Callable[[], T], *, always: bool = False) -> T:
-        """Do work that writes by one statement: in a transaction if changes are recorded with it, or `always`."""
+        """Do work that writes by a single statement: in a transaction if changes are recorded, or `always`."""
         if self._feed is None and not always:
             return work()
         if self._connection.grouped and not self._connection.database.single_writer:
@@ -80,7 +80,7 @@ class Writer:
         raise _expires_repeatedly(id)
 
     def insert(self, id: str, text: str, ttl: int | None, beside: Beside | None = None) -> bool:
-        """Write a body where there is none, and only if the document `beside` exists."""
+        """Insert a body under a free id, and only if the document `beside` exists."""
         sql, row = self._sql.insert, self._row(id, text, ttl)
         if beside is not None and self._connection.database.is_remote:
             return self._insert_beside(id, text, ttl, *beside)
@@ -99,14 +99,16 @@ class Writer:
     def _insert_beside(
         self, id: str, text: str, ttl: int | None, collection: str, other: str
     ) -> bool:
-        """Lock the other document first: Citus has no INSERT with a SELECT that locks, or of another server."""
+        """Lock the document `other` first: Citus has no INSERT with a SELECT that locks or reads another server."""
         share = self._connection.collection(collection).by_id.share
         with self._connection.transaction(write=True):
             is_there = bool(self._connection.rows(share, {"id": other, "now": now()}))
             return is_there and self.insert(id, text, ttl)
 
     def replace(self, id: str, text: str, ttl: int | None, expected: int) -> int | None:
-        """Write a body in place of a version; returns the new version, None if there is another one or none."""
+        """Write a body in place of a version; returns the new version, None if the stored version differs or is
+        missing.
+        """
         before = self._before(id)
         row = {**self._row(id, text, ttl), "expected": expected}
         rows = self._connection.rows(self._sql.replace, row)
@@ -116,7 +118,7 @@ class Writer:
         return int(rows[0][0])
 
     def rewrite(self, document: Document, text: str) -> bool:
-        """Change the body of a document; returns False if it was changed since it was read."""
+        """Change the body of a document; returns False if the document was changed since the read."""
         row = {"body": text, "now": now(), **_identity(document)}
         if not self._connection.changed(self._sql.rewrite, row):
             return False
@@ -125,8 +127,8 @@ class Writer:
         return True
 
     def rewrite_batch(self, changed: Iterable[Rewritten]) -> int:
-        """Change the bodies of documents that are locked, in their order; returns how many. Raises `TransactionConflict`
-        if one was changed all the same.
+        """Change the bodies of locked documents, in their order; returns how many. Raises `TransactionConflict` if a
+        document was changed all the same.
         """
         count = 0
         for some in _portions(changed):
@@ -144,19 +146,19 @@ class Writer:
         self.record("update", document.id, document.version + 1, before, text)
 
     def remove(self, id: str) -> bool:
-        """Delete a document; returns whether it existed."""
+        """Delete a document; returns whether the document existed."""
         parameters = {"id": id, "now": now()}
         if self._feed is None:
             return self._connection.changed(self._sql.remove, parameters) > 0
         return self._removed(self._sql.remove_returning, parameters)
 
     def remove_version(self, id: str, expected: int) -> bool:
-        """Delete a document if it has a version."""
+        """Delete a document in the version `expected`."""
         parameters = {"id": id, "now": now(), "expected": expected}
         return self._removed(self._sql.remove_version, parameters)
 
     def remove_document(self, document: Document) -> bool:
-        """Delete a document, unless it was changed since it was read."""
+        """Delete a document, unless the document was changed since the read."""
         return self._removed(self._sql.remove_document, {"now": now(), **_identity(document)})
 
     def _removed(self, sql: str, parameters: dict[str, Any]) -> bool:
@@ -179,13 +181,13 @@ class Writer:
         return count
 
     def purge(self, ids: Sequence[str], time: int | None = None) -> int:
-        """Delete those documents that have expired, by now or by a `time`; returns how many."""
+        """Delete the documents under `ids` that have expired, by now or by a `time`; returns how many."""
         listed = self._connection.database.compiler.list_parameter(ids)
         rows = self._connection.rows(self._sql.purge, {"ids": listed, "now": time or now()})
         return self.removed(rows, "expire")
 
     def purge_some(self) -> int:
-        """Delete up to `PURGE_BATCH` documents that have expired; returns how many."""
+        """Delete up to `PURGE_BATCH` expired documents; returns how many."""
         parameters = {"limit": PURGE_BATCH, "now": now()}
         if not self.statements.database.takes_subqueries:
             ids = [id for (id,) in self._connection.rows(self._sql.expired, parameters)]
@@ -212,7 +214,7 @@ class Writer:
         return {"id": id, "body": text, **lifetime(ttl, self.statements.options.ttl)}
 
     def _before(self, id: str) -> str | None:
-        """Return the body that is recorded as the one before, and lock the document."""
+        """Return the body to record as the old body, and lock the document."""
         if not self.keeps_before:
             return None
         rows = self._connection.rows(self._sql.lock, {"id": id, "now": now()})
@@ -220,8 +222,8 @@ class Writer:
 
 
 def lifetime(ttl: int | None, default: int | None) -> dict[str, Any]:
-    """Return the parameters of a statement that writes a document: now, its time to live, and when that ends. `ttl`: None
-    stands for the collection's `default`; 0 and no default for no end.
+    """Return the time parameters of a statement that writes a document: now, the time to live, and the expiry. `ttl`:
+    None is the collection's `default`. The document never expires if `ttl` is 0, or None without a default.
     """
     time, ttl = now(), (default if ttl is None else ttl) or None
     return {"now": time, "expires": None if ttl is None else time + ttl, "ttl": ttl}

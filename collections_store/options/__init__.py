@@ -1,8 +1,8 @@
-"""Options of stores and collections, validated, and the checks of arguments that several layers share.
+"""Options of stores and collections, validated, and the checks of arguments for several layers.
 
-The package knows no database. Begin with `stores`: `StoreOptions` declares what a caller passes, `Options` is the same,
-validated. `settings` has the same pair for collections, `collections` what the catalogue stores of a collection, `names`
-the names of tables, `urls` the URLs of databases, and `checks` a function for each kind of argument.
+The package knows no database. Begin with `stores`: `StoreOptions` declares the arguments of a caller, `Options` the
+validated values. `settings` has the same pair for collections, `collections` the catalogue's entry of a collection,
+`names` the names of tables, `urls` the URLs of databases, and `checks` a function for each kind of argument.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of arguments, which several layers share. Every `check_*` function returns the value, or raises `InvalidOption`."""
+"""Checks of arguments for several layers. Every `check_*` function returns the value, or raises `InvalidOption`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import InvalidOption, did_you_mean, shortened
 MAX_COUNT: Final = 2**63 - 1
 """The largest limit that the databases take."""
 MIN_TIMEOUT: Final = 0.001
-"""Seconds; PostgreSQL counts milliseconds, and 0 of them would mean no timeout."""
+"""Seconds; PostgreSQL counts milliseconds, and 0 would mean no timeout."""
 MAX_TIMEOUT: Final = 2_000_000
 """Seconds; the databases count milliseconds in 32 bits."""
 
@@ -62,7 +62,7 @@ def check_seconds(option: str, value: Any, *, least: float = MIN_TIMEOUT) -> flo
 
 
 def check_choice(option: str, value: Any, choices: tuple[Any, ...]) -> Any:
-    """Return one of the choices: a string, or None."""
+    """Return a choice: a string, or None."""
     if isinstance(value, str | None) and value in choices:
         return value
     known = " or ".join(map(repr, choices))

@@ -14,9 +14,9 @@ from ..query.index import Index, unknown_keys
 from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
-"""The bodies that a change is recorded with: none, the new one, or the new and the old one."""
+"""The bodies in a recorded change: none, the new body, or the new and the old body."""
 FORMAT: Final = 2
-"""The newest form of a stored entry: that of a distributed collection. The entry of any other has the format 1."""
+"""The newest format of a stored entry, for distributed collections. The entry of any other collection has format 1."""
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
 _CODEC: Final = codec.Codec()
@@ -26,14 +26,14 @@ _KEYS: Final = (
     "versions", "distributed",
 )  # fmt: skip
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
-"""Keys that a copy of the collection does not take over; of a feed and an index these are `_LOCAL_NAMES`."""
+"""Keys that a copy of the collection does not take over; for a feed and an index see `_LOCAL_NAMES`."""
 _LOCAL_NAMES: Final = ("physical", "key")
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """How a collection's changes are recorded: in the table `physical`, the last `limit` of them, none older than
-    `age` microseconds. Tokens begin with `key`. `unknown` are keys of a newer version.
+    """How a collection's changes are recorded: in the table `physical`, the last `limit` changes, none older than `age`
+    microseconds. Tokens begin with `key`. `unknown` are keys of a newer version.
     """
 
     physical: str = ""
@@ -56,17 +56,18 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class CollectionOptions:
-    """What the catalogue stores of a collection besides its name and table.
+    """The catalogue's entry of a collection, besides the name and the table.
 
-    `body_index`: PostgreSQL has an index over whole bodies. `cursor_key` seals the cursors of its pages; `counter`
-    numbers its indexes. `array_guards` are the path prefixes whose arrays are indexed, with the names of these indexes. A
+    `body_index`: PostgreSQL has an index over whole bodies. `cursor_key` seals the cursors of pages; `counter` numbers
+    the indexes. `array_guards` are the path prefixes whose arrays are indexed, with the names of these indexes. A
     document expires after `ttl` microseconds unless its write has a `ttl` (None: never), again with each update if
-    `sliding`. `feed`: how changes are recorded; None: they are not. `jsonb`: SQLite stores bodies as JSONB. `copy_of` identifies
-    what is being copied into the collection, until the copy is complete. `versions` are the declared schema versions, with
-    the names of the indexes of the documents that have others. `distributed`: the documents are on several servers.
+    `sliding`. `feed`: how changes are recorded; None: changes are not recorded. `jsonb`: SQLite stores bodies as JSONB.
+    `copy_of` identifies the source of an incomplete copy. `versions` are the declared schema versions, each with the
+    name of the index of the documents that have a different version. `distributed`: the documents are on several
+    servers.
 
-    The JSON has a format; that of older versions has none and is of format 1. `unknown` are keys of a newer version,
-    which are preserved. A change that older versions must not ignore takes a higher format.
+    The JSON has a format; JSON of older versions without the key has format 1. `unknown` are the preserved keys of a
+    newer version. A change that older versions must not ignore takes a higher format.
     """
 
     cursor_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
@@ -128,7 +129,7 @@ class CollectionOptions:
         )
 
     def to_portable(self) -> dict[str, Any]:
-        """Return the stored form, without what belongs to this store alone: names of tables, keys, a copy's state."""
+        """Return the stored form, without the local parts of this store: names of tables, keys, a copy's state."""
         stored = codec.decode(self.to_text())
         portable = unknown_keys(stored, _LOCAL)
         portable["indexes"] = [unknown_keys(each, _LOCAL_NAMES) for each in stored["indexes"]]
@@ -137,8 +138,8 @@ class CollectionOptions:
 
     @classmethod
     def from_portable(cls, portable: Mapping[str, Any]) -> Self:
-        """Read `to_portable`, without what would belong to a store alone. Raises `SchemaTooNew`, `InvalidOption`, and any
-        error for what is not of that form.
+        """Read `to_portable`, without the local parts of a store. Raises `SchemaTooNew`, `InvalidOption`, and any error
+        for a malformed value.
         """
         check_format("the collection", portable.get("format"), FORMAT)
         _check_portable(portable)
@@ -148,7 +149,7 @@ class CollectionOptions:
         return cls.from_text(_CODEC.encode(stored))
 
     def find(self, name: str) -> Index | None:
-        """Return the index of that name."""
+        """Return the index of this name."""
         return next((index for index in self.indexes if index.name == name), None)
 
     def paths(self) -> frozenset[tuple[str, ...]]:
@@ -178,7 +179,7 @@ def _check_age(option: str, value: Any) -> None:
 
 
 def _lists(value: Any) -> Any:
-    """Return a value with lists in place of its tuples."""
+    """Return a value with lists in place of tuples."""
     if isinstance(value, dict):
         return {key: _lists(each) for key, each in value.items()}
     return [_lists(each) for each in value] if isinstance(value, list | tuple) else value

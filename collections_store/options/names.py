@@ -45,11 +45,11 @@ class Names:
 
     @property
     def checksums(self) -> str:
-        """The table of the checksums in a backup that is a database file."""
+        """The table of the checksums, in a backup that is a database file."""
         return f"{self.prefix}checksums"
 
     def documents(self, number: int, collection: str) -> str:
-        """Return a collection's table. No prefix holds a $, so that number 11 of `zz` is not 1 of `zz1`."""
+        """Return a collection's table. No prefix holds a $: number 11 of `zz` differs from number 1 of `zz1`."""
         separator = "" if self.prefix.endswith("_") else "$"
         return f"{self.prefix}{separator}{number}_{collection[:_SLUG_LENGTH].lower()}"
 
@@ -66,12 +66,12 @@ class Names:
         return f"{self._stem(table)}$changes"
 
     def owns(self, table: str) -> bool:
-        """Return whether a store with this prefix may have a table of that name."""
+        """Return whether a store with this prefix may have a table of this name."""
         known = f"{self.prefix}(revision|collections|checksums|\\$?[0-9]+[_$].*)"
         return re.fullmatch(known, table) is not None
 
     def _stem(self, table: str) -> str:
-        """Return the name of a collection's table up to its number; older names have no $."""
+        """Return the name of a collection's table up to the number; older names have no $."""
         found = re.match(f"{self.prefix}\\$?[0-9]+", table)
         assert found is not None
         return found[0]

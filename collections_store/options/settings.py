@@ -1,4 +1,4 @@
-"""The settings of collections: what a caller declares, and the same settings, validated."""
+"""The settings of collections: declared by a caller, and validated."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Changes: TypeAlias = bool | Literal["after", "both"] | None
 class ChangeSettings(TypedDict, total=False):
     """How a collection records its changes.
 
-    * `changes`: True records the id and version of each change for `watch`, "after" also the new body, "both" also
-      the old one. False, the default of a new collection, records none and deletes the record.
-    * `changes_kept`: the number of changes that are kept at least; 100,000.
-    * `changes_ttl`: seconds, or a timedelta, for which changes are kept at most; `math.inf`.
+    * `changes`: True records the id and version of each change for `watch`, "after" also the new body, "both" also the
+      old body. False, the default of a new collection, records none and deletes the record.
+    * `changes_kept`: the minimum number of changes to keep; 100,000.
+    * `changes_ttl`: seconds, or a timedelta, the maximum time to keep changes; `math.inf`.
     """
 
     changes: Changes
@@ -32,11 +32,11 @@ class ChangeSettings(TypedDict, total=False):
 
 
 class CollectionSettings(ChangeSettings, total=False):
-    """The options of a collection: `ChangeSettings` and these. None leaves an option as it is.
+    """The options of a collection: `ChangeSettings` and the following. None leaves an option unchanged.
 
     * `ttl`: seconds, or a timedelta, until a written document expires, unless the write has a `ttl` of its own;
       `math.inf`, the default of a new collection: never.
-    * `sliding`: each update of a document with a time to live starts that time again; False.
+    * `sliding`: each update of a document with a time to live restarts the time to live; False.
     """
 
     ttl: Ttl
@@ -44,22 +44,23 @@ class CollectionSettings(ChangeSettings, total=False):
 
 
 class BodyFunction(Protocol):
-    """A function that upgrades a body. No `Callable` of `Any`: with one among the options, mypy finds no single overload."""
+    """A function that upgrades a body. Not a `Callable` of `Any`: mypy would find no single overload."""
 
     def __call__(self, body: Any, /) -> object:
         """Return the new body, or None for the same object."""
 
 
 class VersionSettings(CollectionSettings, total=False):
-    """The arguments of `collection`: `CollectionSettings`, and these, which hold for the returned object only.
+    """The arguments of `collection`: `CollectionSettings`, and the following, for the returned object only.
 
-    * `schema_version`: the version of the documents that this program reads and writes, an integer from 1 on. It is
-      stored in each body as the field `schema_version`; a document without it has version 1.
-    * `upgrades`: functions that convert a body of one version to the next, by the version that they begin with:
-      `{1: one_to_two, 2: two_to_three}`. The classes in a function's annotations are models of its argument and result.
+    * `schema_version`: the version of the documents that this program reads and writes, an integer from 1 on. Each body
+      stores the version in the field `schema_version`; a document without the field has version 1.
+    * `upgrades`: functions that convert a body to the next version, by the old version:
+      `{1: one_to_two, 2: two_to_three}`. The classes in a function's annotations are models of the argument and the
+      result.
     * `downgrades`: functions that convert a newer body to the version before it, likewise; without them a newer
       document raises `DocumentTooNew`.
-    * `write_back`: `get`, `document` and `get_many` write what they upgrade; False.
+    * `write_back`: `get`, `document` and `get_many` write upgraded bodies; False.
     """
 
     schema_version: int
@@ -69,20 +70,20 @@ class VersionSettings(CollectionSettings, total=False):
 
 
 class ReadSettings(VersionSettings, total=False):
-    """`ModelSettings` without `invalid`, which decides the type of the bodies."""
+    """`ModelSettings` without `invalid`: `invalid` decides the type of the bodies."""
 
     trusted: bool
     extra: codec.Extra
 
 
 class ModelSettings(ReadSettings, total=False):
-    """The arguments of `collection` with a model: `VersionSettings`, and these, which hold for the returned object only.
+    """The arguments of `collection` with a model: `VersionSettings`, and the following, for the returned object only.
 
-    * `invalid`: what a read does with a stored body that does not fit the model. "raise" raises `InvalidBody`, which
-      names the document; "return" returns an `Invalid` in the place of the body; "skip" leaves the document out and logs
-      a warning. A change stream returns an `Invalid` in each case. "raise".
-    * `trusted`: reads skip the "after" validators of pydantic models. Types and constraints are checked in the step that
-      decodes, which pydantic and msgspec cannot do without. False.
+    * `invalid`: how a read treats a stored body that does not fit the model. "raise" raises `InvalidBody` with the
+      document's id; "return" returns an `Invalid` in the place of the body; "skip" leaves the document out and logs a
+      warning. A change stream returns an `Invalid` in each case. "raise".
+    * `trusted`: reads skip the "after" validators of pydantic models. Types and constraints are checked all the same:
+      pydantic and msgspec cannot decode without the checks. False.
     * `extra`: whether filters, sort orders, indexes and updates may name fields that the model does not declare. "forbid"
       raises `UnknownField`; "allow" checks no names. "forbid".
     """
@@ -102,7 +103,7 @@ class Settings:
 
     @classmethod
     def parse(cls, settings: Mapping[str, object], declared: type = CollectionSettings) -> Self:
-        """Validate settings; raises `InvalidOption`, and `TypeError` for one that is not declared."""
+        """Validate settings; raises `InvalidOption`, and `TypeError` for an undeclared setting."""
         check_known("a collection", settings, declared)
         sliding, limit = settings.get("sliding"), settings.get("changes_kept")
         return cls(

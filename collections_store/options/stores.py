@@ -1,4 +1,4 @@
-"""The options of stores: what a caller passes, and the same options, validated."""
+"""The options of stores: passed by a caller, and validated."""
 
 from __future__ import annotations
 
@@ -35,51 +35,52 @@ class StoreOptions(TypedDict, total=False):
     """The options of `Store` and `AsyncStore`.
 
     * `pool_size`: the maximum number of connections. Default: 4 readers and 1 writer on an SQLite file, 10 on
-      PostgreSQL, where an `AsyncStore` has one more writer. PostgreSQL ends connections that are idle for 5 minutes.
-      Not with `engine`.
+      PostgreSQL, where an `AsyncStore` has an additional writer. PostgreSQL ends connections after 5 idle minutes. Not
+      with `engine`.
     * `busy_timeout`: seconds to wait for a lock or a connection before `DatabaseBusy`; 30.
     * `reconnect_for`: seconds for which an operation that has written nothing tries to reach a lost or a writable
       server; then `DatabaseUnavailable` or `ReadOnlyDatabase`. 0: not at all. Default: 30 on PostgreSQL, 1 on SQLite.
       The first use tries for 1 second at most.
-    * `reply_timeout`: seconds for which PostgreSQL may be silent during a statement; then its connection is closed with
+    * `reply_timeout`: seconds for which PostgreSQL may be silent during a statement; then the connection is closed with
       `DatabaseUnavailable`, for a write `in_doubt`. Choose more than your slowest query takes; schema changes have no
       limit. Default: none. Not on SQLite, and not with `engine`.
-    * `durability`: "full", the default: an acknowledged write survives a power cut. "normal": a power cut may lose
-      the last moments, a crash of the process loses nothing. "replicated", on PostgreSQL: it also survives the loss of
+    * `durability`: "full", the default: an acknowledged write survives a power cut. "normal": a power cut may lose the
+      last moments, a crash of the process loses nothing. "replicated", on PostgreSQL: a write also survives the loss of
       the primary; a server without a synchronous standby is refused with `DatabaseUnavailable`. Not with `engine`.
     * `read_only`: the store only reads, from a standby or a primary; False. A write raises `ReadOnlyDatabase`, nothing is
       created, upgraded or swept. On PostgreSQL, and not with `engine`.
     * `max_body`: the maximum size of a body in bytes of JSON; 16 MiB.
-    * `nul`: "error", the default, rejects NUL characters in bodies; "replace" stores U+FFFD in their place.
-    * `default`: a function that converts a value to JSON where JSON lacks its type, as in `json.dumps`.
+    * `nul`: "error", the default, rejects NUL characters in bodies; "replace" stores U+FFFD instead.
+    * `default`: a function that converts a value to JSON where JSON lacks the type, as in `json.dumps`.
     * `prefix`: the beginning of the tables' names; "cs_".
     * `schema`: the PostgreSQL schema of the tables. Default: the connection's own.
-    * `upgrade`: "auto" upgrades an older database when it is opened, the default on SQLite; "manual" raises
-      `SchemaOutdated`, the default on PostgreSQL.
+    * `upgrade`: "auto" upgrades an older database on opening, the default on SQLite; "manual" raises `SchemaOutdated`,
+      the default on PostgreSQL.
     * `sweep_interval`: the interval in seconds at which a thread purges expired documents and changes. Default: none;
       call `purge_expired`.
     * `page_cache`: the maximum number of bytes of an SQLite file that each connection caches; 16 MiB. Not on
-      PostgreSQL, whose server has its own cache, and not with `engine`.
-    * `pooler`: what stands before a PostgreSQL server. "transaction": a pooler such as PgBouncer, which may give each
-      transaction another connection of the server. "session": no pooler, or one that keeps the connection of the server
-      for a session. Default: found out for each connection. Also as `?pooler=transaction` in the URL. Not with `engine`.
-    * `sharding`: how a Citus cluster (12 or newer) shares the work. "schema": the tables of the store's `schema` are on
-      one of the workers, and other schemas on others. "collections": the collections that are created with
-      `distributed=True` are on all workers, a part of the documents on each, and the others on the coordinator. The store
-      creates its tables that way. Also as `?sharding=schema` in the URL. Default: the tables are where the URL leads.
-    * `replicas`: the URL of streaming replicas of a PostgreSQL server, from which the collections of the store read.
-      Also as `?replicas=…` in the URL. Not with `engine`, `read_only` or `sharding`. Default: reads go to the server that
-      writes.
-    * `consistency`: with `replicas`, what a read sees. "session", the default: what the store has written and read before.
-      "eventual": what a replica has replayed. "strong": what is committed; it reads where it writes. Also
-      as `?consistency=…` in the URL, and for one collection by its `with_options`.
-    * `on_operation`: a function that is called with an `OperationRecord` after each operation, in the thread that ran
-      the operation. What it raises is logged once, and reaches no caller.
-    * `slow_operation`: seconds; an operation that takes longer is logged as a WARNING, with the advice of its explanation.
-      Default: none.
-    * `echo`: True logs each statement without its parameters to `collections_store.statements`, and prints the log if no
-      handler is set up; "debug" logs the parameters too, which are bodies and values; False. With `engine` use the
-      engine's own `echo`.
+      PostgreSQL, whose server has a cache, and not with `engine`.
+    * `pooler`: the pooler before a PostgreSQL server. "transaction": a pooler such as PgBouncer may give each
+      transaction another connection of the server. "session": no pooler, or a pooler that keeps the connection of the
+      server for a session. Default: detected for each connection. Also as `?pooler=transaction` in the URL. Not with
+      `engine`.
+    * `sharding`: how a Citus cluster (12 or newer) shares the work. "schema": all tables of the store's `schema` are on
+      a single worker; Citus spreads schemas over the workers. "collections": the documents of collections created with
+      `distributed=True` are spread over all workers; all remaining collections are on the coordinator. The store
+      creates the tables accordingly. Also as `?sharding=schema` in the URL. Default: the tables are where the URL
+      leads.
+    * `replicas`: the URL of streaming replicas of a PostgreSQL server. The collections of the store read from the
+      replicas. Also as `?replicas=…` in the URL. Not with `engine`, `read_only` or `sharding`. Default: reads go to the
+      primary.
+    * `consistency`: with `replicas`, the state that a read sees. "session", the default: at least everything the store
+      has written and read before. "eventual": everything a replica has replayed. "strong": everything committed; reads
+      go to the primary. Also as `?consistency=…` in the URL, and for a single collection by `with_options`.
+    * `on_operation`: a function called with an `OperationRecord` after each operation, in the thread of the operation.
+      Errors of the function are logged once, and reach no caller.
+    * `slow_operation`: seconds; a slower operation is logged as a WARNING, with the advice of `explain`. Default: none.
+    * `echo`: True logs each statement without its parameters to `collections_store.statements`, and prints the log if
+      no handler is set up; "debug" logs the parameters too: bodies and values; False. With `engine` use the engine's
+      own `echo`.
     """
 
     pool_size: int | None
@@ -201,7 +202,7 @@ class Options:
 
     @classmethod
     def parse(cls, options: StoreOptions) -> Self:
-        """Validate the options of a store; raises `InvalidOption`, and `TypeError` for an unknown one."""
+        """Validate the options of a store; raises `InvalidOption`, and `TypeError` for an unknown option."""
         check_known("a store", options, StoreOptions)
         return cls(**options)
 
@@ -214,12 +215,12 @@ class Options:
         return Codec(max_bytes=self.max_body, nul=self.nul, default=self.default)
 
     def of_replicas(self, url: sa.URL) -> Self:
-        """Return the options of connections to the replicas of this URL, which may name a pooler."""
+        """Return the options of connections to the replicas of a URL; the URL may name a pooler."""
         pooler: Any = url.query.get("pooler")
         return replace(self, read_only=True, pooler=pooler)
 
     def default_consistency(self) -> Consistency:
-        """Return what the reads of a collection see."""
+        """Return the consistency of a collection's reads."""
         return "strong" if self.replicas is None else self.consistency or "session"
 
     def check_for_engine(self) -> None:
@@ -229,7 +230,7 @@ class Options:
                 raise InvalidOption(each.name, _NOT_WITH_ENGINE[each.name])
 
     def for_url(self, url: sa.URL) -> Self:
-        """Return the options of a store with this URL, which may name some; raises `InvalidOption`."""
+        """Return the options of a store with a URL; the URL may set options. Raises `InvalidOption`."""
         named: dict[str, Any] = {
             name: url.query[name]
             for name in URL_OPTIONS

@@ -12,7 +12,7 @@ from ..errors import InvalidUrl, shortened
 
 
 def read_url(url: str | sa.URL) -> sa.URL:
-    """Return a parsed database URL; raises `InvalidUrl`, which never shows a password."""
+    """Return a parsed database URL; raises `InvalidUrl`, never with a password."""
     if not isinstance(url, str | sa.URL):
         raise InvalidUrl(f"a URL must be a string or a sqlalchemy.URL, got {shortened(url)}")
     try:
