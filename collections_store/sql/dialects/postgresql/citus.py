@@ -50,8 +50,7 @@ _WORKER_LOST: Final = (
 
 
 class CitusConnections(PostgresConnections):
-    """Settings of transactions. The coordinator passes settings of transactions on to the worker, but not settings of sessions.
-    """
+    """Settings of transactions. The coordinator passes on settings of transactions to the worker, but not of sessions."""
 
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         session = super().settings(options, busy_timeout=busy_timeout)
@@ -88,7 +87,7 @@ class CitusTransactions(PostgresTransactions):
     """Waits for locks of the worker."""
 
     def waits_remotely(self, sql: str) -> bool:
-        """Return whether a statement is no SELECT. A reader waits only for changes of the schema; the coordinator has the same
+        """Return whether a statement is not a SELECT. A reader waits only for changes of the schema; the coordinator has the same
         locks.
         """
         return not sql.startswith("SELECT")
