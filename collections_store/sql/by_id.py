@@ -3,8 +3,8 @@
 No statement sees an expired row. Statements that return a body for an id also return the expiry time, because a test in
 SQL is slower; the rest take `:now`. A write that meets an expired row writes nothing: the row is purged first.
 
-The parameters are `:id` and `:ids`, `:body`, `:now`, `:ttl` and the resulting end `:expires`, `:expected` (a version) and
-`:created`. Version and `:created` together identify a document: a later document of the same id is different.
+The parameters are `:id` and `:ids`, `:body`, `:now`, `:ttl` and the resulting end `:expires`, `:expected` (a version)
+and `:created`. Version and `:created` together identify a document: a later document of the same id is different.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ class IdStatements:
 
     @Statement
     def has_expired(self) -> Any:
-        """Select a row if any row has expired. The order is that of an index: PostgreSQL then chooses the index for any `:now`."""
+        """Select a row if any row has expired. The order is that of an index: PostgreSQL then chooses the index for any
+        `:now`.
+        """
         expired = sa.select(ONE).select_from(self.table).where(self.is_expired)
         return expired.order_by(self.c.expires_at).limit(ONE).offset(ZERO)
 
@@ -136,10 +138,10 @@ class IdStatements:
 
     @Statement
     def first_ids(self) -> Any:
-        """Select the first id of each group of ids from `:first` to before `:end`, in order, `:limit` at most. A group has the
-        same beginning up to the first `:delimiter` from the character `:start` on; an id without a delimiter is a group.
-        The first string after a group ends with `:following` instead of the delimiter, or after a single id with `:least`.
-        The index is searched once for each group.
+        """Select the first id of each group of ids from `:first` to before `:end`, in order, `:limit` at most. A group
+        has the same beginning up to the first `:delimiter` from the character `:start` on; an id without a delimiter is
+        a group. The first string after a group ends with `:following` instead of the delimiter, or after a single id
+        with `:least`. The index is searched once for each group.
         """
         within = self.c.id >= string("first"), self.c.id < string("end"), self.is_live
         if not self.database.takes_subqueries:  # which takes no recursion
@@ -185,8 +187,8 @@ class IdStatements:
 
     @Statement
     def put_whole_lists(self) -> Any:
-        """Upsert the lists `:id` and `:body` as `put_lists`, but nothing if any row has expired. Existing rows are locked first,
-        in the order of ids: two statements cannot deadlock.
+        """Upsert the lists `:id` and `:body` as `put_lists`, but nothing if any row has expired. Existing rows are
+        locked first, in the order of ids: two statements cannot deadlock.
         """
         there = sa.select(self.is_expired.label("expired"))
         there = there.where(AnyOf(self.c.id, ListOf("id", texts=True))).order_by(self.c.id)
@@ -204,7 +206,7 @@ class IdStatements:
     """Insert the lists `:id` and `:body`; returns the ids of those that were absent."""
 
     def _compile_insert_if_exists(self, other: sa.Table) -> str:
-        """Insert as `insert` does if the second table has the row `:other`, and lock the row against deletion."""
+        """Insert as `insert` does if the table `other` has the row `:other`, and lock the row against deletion."""
         columns = self._new_columns()
         values = sa.select(*(each.label(name) for name, each in columns.items()))
         is_other = other.c.id == sa.bindparam("other", type_=sa.Text)
@@ -290,8 +292,8 @@ class IdStatements:
 
     @Statement
     def rewrite_batch(self) -> Any:
-        """Write each `:body` as `rewrite` does, in order; all rows exist and are locked. Lists are written by an INSERT with
-        conflicts: an UPDATE with lists has no order, and a unique index checks row by row.
+        """Write each `:body` as `rewrite` does, in order; all rows exist and are locked. Lists are written by an INSERT
+        with conflicts: an UPDATE with lists has no order, and a unique index checks row by row.
         """
         if not self.database.takes_lists:
             return self.rewritten(**self.slides(integer("now"))).where(self.is_same)

@@ -111,8 +111,8 @@ class CatalogueStatements:
 
     @Statement
     def insert_copy(self) -> Any:
-        """Insert `:name` with the entry of `:old`; returns the new number and the table, or nothing if `:old` does not exist
-        or `:name` exists.
+        """Insert `:name` with the entry of `:old`; returns the new number and the table, or nothing if `:old` does not
+        exist or `:name` exists.
         """
         c = self.c
         columns = {each.name: each for each in (c.table_name, c.created_at, c.options)}

@@ -1,9 +1,9 @@
 """Conditions and orders as clauses of SQL.
 
-A condition has two forms. The *exact form* is right for every document. The *indexed form* over the columns of an index is
-right if no array is on the path: MongoDB tests the elements of an array too, but an expression has a single value for a
-document. A statement in the indexed form carries an *array guard* (`select`): the guard reports whether a matching document
-has an array on the path. Conditions beyond SQL are left to the matcher.
+A condition has two forms. The *exact form* is right for every document. The *indexed form* over the columns of an index
+is right if no array is on the path: MongoDB tests the elements of an array too, but an expression has a single value
+for a document. A statement in the indexed form carries an *array guard* (`select`): the guard reports whether a
+matching document has an array on the path. Conditions beyond SQL are left to the matcher.
 
 A few columns, never null, order a field (`Ordering.parts`): the rank, and the value as the database compares values. A
 position in an order is thus a row of values. The columns order scalars exactly; `Ordering.is_unorderable` reports the
@@ -128,9 +128,9 @@ class Conditions:
         indexed: bool = False,
         is_excluded: IsExcluded = lambda _: False,
     ) -> Where:
-        """Return the clauses. Conditions served by indexes over `fields`, unless excluded, are in the indexed form; without
-        `indexed`, in a form right for every document: the indexed form, or an array on the path and the exact form. The
-        remaining conditions are in the exact form.
+        """Return the clauses. Conditions served by indexes over `fields`, unless excluded, are in the indexed form;
+        without `indexed`, in a form right for every document: the indexed form, or an array on the path and the exact
+        form. The remaining conditions are in the exact form.
         """
         every = conjuncts(_numbered(shape))
         wanted = (each for each in every[:MAX_CONDITIONS] if not is_excluded(each))
@@ -165,7 +165,9 @@ class Conditions:
     def _groups(
         self, every: Sequence[Condition], chosen: Sequence[Condition]
     ) -> list[tuple[int, ...]]:
-        """Return the positions of the conditions, in order and grouped: the conditions of a group are rendered together."""
+        """Return the positions of the conditions, in order and grouped: the conditions of a group are rendered
+        together.
+        """
         free = [n for n, each in enumerate(every) if each not in chosen]
         groups = self._filters.groups([every[n] for n in free])
         joined = [tuple(free[n] for n in group) for group in groups]
@@ -358,8 +360,8 @@ class Order:
         self.columns.append(Column(expression, position, descending, part))
 
     def begin(self, level: int | None) -> list[sa.ColumnElement[bool]]:
-        """Return the conditions of the rows that equal a position in `level` columns and come after the position in the next
-        column; None: all rows.
+        """Return the conditions of the rows that equal a position in `level` columns and come after the position in the
+        next column; None: all rows.
         """
         if level is None:
             return []
@@ -370,8 +372,8 @@ class Order:
     def directed(
         self, level: int | None, constant: Collection[Part]
     ) -> list[sa.ColumnElement[Any]]:
-        """Return ORDER BY for these rows, without the `constant` parts: with constant columns, SQLite would sort even rows
-        that an index returns in this order.
+        """Return ORDER BY for these rows, without the `constant` parts: with constant columns, SQLite would sort even
+        rows that an index returns in this order.
         """
         return [
             each.expression.desc() if each.descending else each.expression.asc()
@@ -380,8 +382,8 @@ class Order:
         ]
 
     def is_bounded(self, condition: Condition, level: int | None) -> bool:
-        """Return whether a level bounds the rows by the field of a condition as closely as the condition: a search in an
-        index has a single bound on each side, and SQLite takes any bound.
+        """Return whether a level bounds the rows by the field of a condition as closely as the condition: a search in
+        an index has a single bound on each side, and SQLite takes any bound.
         """
         if level is None or not isinstance(condition, Field):
             return False

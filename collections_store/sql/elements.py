@@ -134,7 +134,7 @@ class Increased(_AtPath):
 class ArrayAt(_AtPath, _Predicate):
     """An array is at the end of a path.
 
-    `null_safe`: compare with IS (NOT DISTINCT FROM) in place of =. Otherwise a planner takes the condition of a partial
+    `null_safe`: compare with IS (NOT DISTINCT FROM) in place of =. Otherwise a planner can take the condition of a partial
     index to be implied by a second index with the same test.
     """
 
@@ -162,7 +162,9 @@ class _FieldTest(_Predicate):
         self.field = field
 
     def test(self, parameters: Sequence[str], widths: Mapping[Kind, int]) -> Test:
-        """Return the test with the parameters in the slots. `widths`: the number of parameters for a kind of value, 1 by default."""
+        """Return the test with the parameters in the slots. `widths`: the number of parameters for a kind of value, 1
+        by default.
+        """
         sql = iter(parameters)
         return with_sql(self.field.test, lambda slot: tuple(islice(sql, widths.get(slot.kind, 1))))
 

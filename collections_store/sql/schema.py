@@ -208,8 +208,8 @@ def is_expired(table: sa.Table) -> sa.ColumnElement[bool]:
 
 
 def listed(**types: type[sa.types.TypeEngine[Any]]) -> Any:
-    """Return rows with the columns of `types` and `position`, the order of the rows. Each column is a parameter of the same
-    name: a list of values. For databases that take lists.
+    """Return rows with the columns of `types` and `position`, the order of the rows. Each column is a parameter of the
+    same name: a list of values. For databases that take lists.
     """
     lists = [ListOf(name, texts=kind is sa.Text) for name, kind in types.items()]
     valued = sa.func.unnest(*lists).table_valued(*types, with_ordinality="position")

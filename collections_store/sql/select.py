@@ -4,8 +4,8 @@
 different values share a statement. The caches are bounded.
 
 The array guard: a statement in the indexed form reports in the first column whether a *matching* document has an array
-where the form expects none. If true, the result is discarded, and a statement right for every document is run. Guard and
-result see the same moment, because the guard is part of the statement.
+where the form expects none. If true, the result is discarded, and a statement right for every document is run. Guard
+and result see the same moment, because the guard is part of the statement.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Query:
     """A compiled statement over a filter's shape.
 
     The matcher decides the conditions at the positions `residual`. `guard`: the array guard is the first column of the
-    first row, and the first row always exists; if the guard is true, the rest is wrong. "row": the found rows come after
-    the first row. "column": the found rows are in the remaining columns of all rows. "apart": the statement has no column
-    of the guard; the query `arrays` is the guard, and both queries must see the same moment.
+    first row, and the first row always exists; if the guard is true, the rest is wrong. "row": the found rows come
+    after the first row. "column": the found rows are in the remaining columns of all rows. "apart": the statement has
+    no column of the guard; the query `arrays` is the guard, and both queries must see the same moment.
     """
 
     sql: str
@@ -103,8 +103,8 @@ class Query:
 
 
 class PerShape(Generic[P, R]):
-    """A method that compiles a statement for the shape of a filter. A caller passes the filter. The method runs once for each
-    combination of shape, partial indexes implied by the filter, and further arguments.
+    """A method that compiles a statement for the shape of a filter. A caller passes the filter. The method runs once
+    for each combination of shape, partial indexes implied by the filter, and further arguments.
     """
 
     def __init__(self, compile: Callable[Concatenate[Any, Condition, Implied, P], R]) -> None:
@@ -137,8 +137,8 @@ class Statements:
     """The statements of a collection's table.
 
     `shared` compiles the statements of a filter over the table `TEMPLATE`, for all collections of a process with equal
-    options. A collection with partial indexes or indexes of arrays compiles separately, because the SQL depends on more of
-    the options.
+    options. A collection with partial indexes or indexes of arrays compiles separately, because the SQL depends on more
+    of the options.
     """
 
     table: sa.Table
@@ -199,8 +199,8 @@ class Statements:
         return self._guarded(shape, where, statement, order.prefixes)
 
     def _compile_id_range(self, direction: int) -> tuple[str, str, str]:
-        """Return the SQL and the names of both parameters of a range of ids: from the first parameter to before the second. Rows
-        are selected as by `select`, in a direction of the ids; 0: in natural order.
+        """Return the SQL and the names of both parameters of a range of ids: from the first parameter to before the
+        second. Rows are selected as by `select`, in a direction of the ids; 0: in natural order.
         """
         query = self.select(_ID_RANGE, Sort.parse([("$id", direction)]) if direction else NATURAL)
         [first], [end] = (names for names, _, _ in query.bindings)
@@ -252,8 +252,8 @@ class Statements:
 
     @PerShape
     def delete(self, shape: Condition, implied: Implied, *, indexed: bool) -> Query:
-        """Delete rows. If changes are recorded, delete the first `:limit` rows past the position `:seq`; returns the position
-        and the `deleted_columns` of each row.
+        """Delete rows. If changes are recorded, delete the first `:limit` rows past the position `:seq`; returns the
+        position and the `deleted_columns` of each row.
         """
         where = self._where(shape, implied, indexed)
         if self.options.feed is None:
@@ -269,8 +269,8 @@ class Statements:
 
     @PerShape
     def distinct(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
-        """Select the values of a field as JSON text, each with the position of the first row with the value, from the rows
-        without an array on the path.
+        """Select the values of a field as JSON text, each with the position of the first row with the value, from the
+        rows without an array on the path.
         """
         where = self._where(shape, implied, False)
         value, seq = ValueText(self.table.c.body, keys), self.table.c.seq
@@ -295,10 +295,10 @@ class Statements:
 
     @PerShape
     def group(self, shape: Condition, implied: Implied, paths: tuple[Keys, ...]) -> Query:
-        """Select the distinct combinations of the values at `paths`, after `:skip`, `:limit` at most. A row has the position of
-        the combination's first row, the number of rows, and the values as JSON text, null for a missing value. The
-        positions order the combinations. A value of more than `MAX_VALUE` characters is truncated to `MAX_VALUE` + 1.
-        Without paths the result is a single combination, even of no rows.
+        """Select the distinct combinations of the values at `paths`, after `:skip`, `:limit` at most. A row has the
+        position of the combination's first row, the number of rows, and the values as JSON text, null for a missing
+        value. The positions order the combinations. A value of more than `MAX_VALUE` characters is truncated to
+        `MAX_VALUE` + 1. Without paths the result is a single combination, even of no rows.
         """
         where = self._where(shape, implied, True)
         values = [ValueText(self.table.c.body, keys) for keys in paths]
@@ -331,7 +331,8 @@ class Statements:
         return order.can_render and tests <= MAX_TESTS
 
     def planned(self, filter: Filter) -> tuple[Sort, Query | None]:
-        """Return the order of the index that serves a filter; without such an index, natural order and the `select` in natural order.
+        """Return the order of the index that serves a filter; without such an index, natural order and the `select` in
+        natural order.
         """
         return self._planned(filter.shape, self.implied(filter) if self.partial else ())
 
@@ -350,7 +351,9 @@ class Statements:
         return any(free_fields(each.sort.fields, equal)[: len(wanted)] == wanted for each in usable)
 
     def implied(self, filter: Filter, sort: Any = NATURAL, *_: object) -> Implied:
-        """Return the partial indexes whose condition a filter implies and whose first field the filter or the sort uses."""
+        """Return the partial indexes whose condition a filter implies and whose first field the filter or the sort
+        uses.
+        """
         conditions = list(every_conjunct(filter.condition))
         used: set[Target] = {each.path for each in conditions if isinstance(each, Field)}
         used |= {each.field for each in conditions if isinstance(each, Metadata)}
@@ -380,8 +383,8 @@ class Statements:
         indexed: bool,
         is_excluded: IsExcluded = lambda _: False,
     ) -> Where:
-        """Return the clauses of a shape, with the conditions of implied partial indexes: both planners use a partial index only
-        if a query repeats the index's condition.
+        """Return the clauses of a shape, with the conditions of implied partial indexes: both planners use a partial
+        index only if a query repeats the index's condition.
         """
         usable = self._usable(implied)
         arrays = {path for each in usable if each.arrays for path in each.paths}
@@ -414,8 +417,8 @@ class Statements:
     ) -> Query:
         """Add the array guard for `prefixes` and the prefixes of the clauses.
 
-        An outer join of the guard's single row keeps the order of the rows on the right. SQLite copies the rows of such a
-        join; a UNION ALL in SQLite keeps the order too.
+        An outer join of the guard's single row keeps the order of the rows on the right. SQLite copies the rows of such
+        a join; a UNION ALL in SQLite keeps the order too.
         """
         if not self.database.takes_subqueries:
             return self._apart(statement, where, shape, where.prefixes | prefixes)
@@ -477,8 +480,8 @@ class Statements:
     ) -> sa.ColumnElement[bool] | None:
         """Return the test for a matching row with an array at any of the positions.
 
-        Each position is tested separately, and first for any row: the small partial index at the position is read, and if
-        the index is empty, nothing else.
+        Each position is tested separately, and first for any row: the small partial index at the position is read, and
+        if the index is empty, nothing else.
         """
         if not prefixes:
             return None

@@ -1,7 +1,7 @@
-"""Statements over the documents of a collection without the current schema version.
+"""Statements over the documents of a collection without a given schema version.
 
-A partial index has exactly these documents. Once all are upgraded, the index is empty: a search for outdated documents costs
-next to nothing, and a write of the version does not touch the index.
+A partial index has exactly these documents. Once all are upgraded, the index is empty: a search for outdated documents
+costs next to nothing, and a write of the version does not touch the index.
 """
 
 from __future__ import annotations

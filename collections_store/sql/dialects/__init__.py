@@ -45,13 +45,15 @@ _WAL: Final = b"\x02\x02"
 
 
 def is_sealed(start: bytes) -> bool:
-    """Return whether no store has written to a backup whose database file begins with `start`. A backup is not in WAL mode."""
+    """Return whether no store has written to a backup whose database file begins with `start`. A backup is not in WAL
+    mode.
+    """
     return start[_MODES] != _WAL
 
 
 def backup_url(file: str, start: bytes, *, is_in_use: bool) -> sa.URL | None:
-    """Return the URL for reading a database file that begins with `start`; None if no database file does. `is_in_use`: the
-    file may be locked, and may have a log to read too.
+    """Return the URL for reading a database file that begins with `start`; None if no database file does. `is_in_use`:
+    the file may be locked, and may have a log to read too.
     """
     if not start.startswith(b"SQLite format 3\0"):
         return None

@@ -1,8 +1,8 @@
 """Orders and the indexed form of conditions: the protocols of a dialect, and the code shared by all databases.
 
 Columns order a field: the rank of the type, then the value as the database compares values. An index over these columns
-can serve a condition over these columns. The condition is right if no array is on the path to the field; the array guard
-reports arrays.
+can serve a condition over these columns. The condition is right if no array is on the path to the field; the array
+guard reports arrays.
 """
 
 from __future__ import annotations

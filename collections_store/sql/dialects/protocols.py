@@ -1,8 +1,8 @@
 """Protocols of a dialect: a database provides one object of each protocol. `indexed_form` has two further protocols.
 
-`Database` is a dialect: traits, and these objects. A protocol's method with a body is the default for a database server;
-a dialect overrides the method where the database differs. A dialect builds SQL and decides. A dialect never sees an
-engine and never executes.
+`Database` is a dialect: traits, and these objects. A protocol's method with a body is the default for a database
+server; a dialect overrides the method where the database differs. A dialect builds SQL and decides. A dialect never
+sees an engine and never executes.
 """
 
 from __future__ import annotations
@@ -157,8 +157,8 @@ class Connections(Protocol):
         """Return the arguments of `create_engine` for a store's own connections."""
 
     def connection_class(self, options: Options) -> Any:
-        """Return the class of a store's own connections; None: the driver's class. `connect` of the class opens a connection
-        with the parameters returned by the class method `arranged`.
+        """Return the class of a store's own connections; None: the driver's class. `connect` of the class opens a
+        connection with the parameters returned by the class method `arranged`.
         """
         return None
 
@@ -180,8 +180,8 @@ class Connections(Protocol):
         return False
 
     def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool | None) -> None:
-        """Set how a driver's connection prepares statements; then the connection is ready. `is_pooled` is None for a caller's
-        connection.
+        """Set how a driver's connection prepares statements; then the connection is ready. `is_pooled` is None for a
+        caller's connection.
         """
 
     def functions(self) -> Sequence[Function]:
@@ -213,8 +213,8 @@ Severity: TypeAlias = Literal["info", "warning", "error"]
 class Probe(NamedTuple):
     """A query for problems of a kind. Each row is a problem: a table or "", and values for the texts.
 
-    The parameters are `prefix` and `schema` of the tables and the limits of `operations.diagnosis`. `needs`: the query runs
-    if the query `needs` returns a row.
+    The parameters are `prefix` and `schema` of the tables and the limits of `operations.diagnosis`. `needs`: the query
+    runs if the query `needs` returns a row.
     """
 
     check: str
@@ -244,8 +244,8 @@ class Replication(Protocol):
     """The query for whether a server is a replica that has replayed the log of `:timeline` up to `:position`."""
 
     def position(self, options: Options) -> str:
-        """Return the query for a position in the log and the timeline of the position. All commits of connections with these
-        options come before the position.
+        """Return the query for a position in the log and the timeline of the position. All commits of connections with
+        these options come before the position.
         """
         return ""
 
@@ -291,8 +291,8 @@ class Transactions(Protocol):
         return None
 
     def lock_groups(self, table: sa.Table) -> str | None:
-        """Return the query that divides `:ids` into lists: a single statement can lock the rows of a list. None: a single
-        statement can lock all rows.
+        """Return the query that divides `:ids` into lists: a single statement can lock the rows of a list. None: a
+        single statement can lock all rows.
         """
         return None
 

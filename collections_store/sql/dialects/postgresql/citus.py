@@ -3,11 +3,11 @@
 `SCHEMAS`: all tables of a schema are on a single worker; each schema may have a different worker. The coordinator sends
 each statement unchanged to the worker, and passes on the result.
 
-`COLLECTIONS`: the tables of the store and of collections are on the coordinator. The tables of `DISTRIBUTED` collections are
-on all workers: a part of the rows, called shard, for each range of the ids' hashes. The coordinator sends a statement over
-a single id to a single shard, any further statement to all shards, and merges the results. Citus manages the tables on the
-coordinator too: only then is a transaction over both kinds, or over documents and recorded changes, atomic (two-phase
-commit).
+`COLLECTIONS`: the tables of the store and of collections are on the coordinator. The tables of `DISTRIBUTED`
+collections are on all workers: a part of the rows, called shard, for each range of the ids' hashes. The coordinator
+sends a statement over a single id to a single shard, any further statement to all shards, and merges the results. Citus
+manages the tables on the coordinator too: only then is a transaction over both kinds, or over documents and recorded
+changes, atomic (two-phase commit).
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class CitusConnections(PostgresConnections):
 
 
 class CollectionsConnections(CitusConnections):
-    """Settings to keep DROP from looking for foreign keys: DROP would lock all tables of the database that Citus manages on
-    the coordinator.
+    """Settings to keep DROP from looking for foreign keys: DROP would lock all tables of the database that Citus
+    manages on the coordinator.
     """
 
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
@@ -87,8 +87,8 @@ class CitusTransactions(PostgresTransactions):
     """Waits for locks of the worker."""
 
     def waits_remotely(self, sql: str) -> bool:
-        """Return whether a statement is not a SELECT. A reader waits only for changes of the schema; the coordinator has the same
-        locks.
+        """Return whether a statement is not a SELECT. A reader waits only for changes of the schema; the coordinator
+        has the same locks.
         """
         return not sql.startswith("SELECT")
 
@@ -114,8 +114,8 @@ class DistributedTransactions(CitusTransactions):
 
 
 class DistributedFilters(PostgresFilters):
-    """Conditions without subqueries: Citus accepts no subquery over the values at a path. The matcher compares whole arrays
-    and objects, and a jsonpath tries all values of a long list.
+    """Conditions without subqueries: Citus accepts no subquery over the values at a path. The matcher compares whole
+    arrays and objects, and a jsonpath tries all values of a long list.
     """
 
     def can_render(self, condition: Condition) -> bool:
@@ -174,7 +174,9 @@ class CitusPlacement(PostgresPlacement):
         raise NotImplementedError
 
     def size(self, table: sa.Table) -> str:
-        """Return the expression. The coordinator's table is empty; a row of the worker's table names the worker's table."""
+        """Return the expression. The coordinator's table is empty; a row of the worker's table names the worker's
+        table.
+        """
         size = f"SELECT pg_total_relation_size(tableoid) FROM {table_name(table)} LIMIT 1"
         return f"coalesce(({size}), 0)"
 
@@ -226,9 +228,9 @@ class DistributedPlacement(CollectionsPlacement):
     """Tables with a shard for each range of the ids' hashes."""
 
     def place(self, table: sa.Table) -> Sequence[str]:
-        """Distribute each collection separately: creating a collection with shared placement would lock all collections of the
-        placement. The index of the natural order has the same name as the unique index elsewhere, because plans show the
-        name.
+        """Distribute each collection separately: creating a collection with shared placement would lock all collections
+        of the placement. The index of the natural order has the same name as the unique index elsewhere, because plans
+        show the name.
         """
         natural = sa.Table(f"{table.name}_seq_key", sa.MetaData())
         return [

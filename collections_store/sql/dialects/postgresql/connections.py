@@ -175,7 +175,9 @@ class PostgresConnections(Connections):
     process_probe = "SELECT pg_backend_pid()"
 
     def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:
-        """Return the driver's autocommit mode, and no pool: the store pools connections. Nothing is prepared before `configure`."""
+        """Return the driver's autocommit mode, and no pool: the store pools connections. Nothing is prepared before
+        `configure`.
+        """
         connect = {"client_encoding": "utf8", _PREPARE: None}
         return {"isolation_level": "AUTOCOMMIT", "connect_args": connect, "poolclass": NullPool}
 
@@ -240,8 +242,8 @@ class PostgresConnections(Connections):
 
 
 def _settings(options: Options, busy_timeout: float, *, local: bool) -> str:
-    """Return the statement for the settings of a session or of a transaction. From version 14 on, the server ends an idle
-    session; a limit configured on the server is kept.
+    """Return the statement for the settings of a session or of a transaction. From version 14 on, the server ends an
+    idle session; a limit configured on the server is kept.
     """
     timeout = lock_timeout(options, busy_timeout)
     settings = [f"set_config('lock_timeout', '{timeout}', {local})", _commit(options, local)]
@@ -252,8 +254,8 @@ def _settings(options: Options, busy_timeout: float, *, local: bool) -> str:
 
 
 def _commit(options: Options, local: bool) -> str:
-    """Return the setting for the waits of a commit: `replicated` for the disks of standbys, `full` at least for the disk of
-    the server, `normal` for no disk.
+    """Return the setting for the waits of a commit: `replicated` for the disks of standbys, `full` at least for the
+    disk of the server, `normal` for no disk.
     """
     if options.read_only:
         name = "transaction_read_only" if local else "default_transaction_read_only"
@@ -266,8 +268,8 @@ def _commit(options: Options, local: bool) -> str:
 
 
 def lock_timeout(options: Options, busy_timeout: float) -> int:
-    """Return the milliseconds to wait for a lock. The wait must end before the limit of silence ends the connection; the
-    operation then runs again.
+    """Return the milliseconds to wait for a lock. The wait must end before the limit of silence ends the connection;
+    the operation then runs again.
     """
     return max(1, int(min(busy_timeout, (options.reply_timeout or math.inf) / 2) * 1000))
 
@@ -291,8 +293,8 @@ class PostgresReplication(Replication):
     """Users without the rights of pg_read_all_stats see no `received_tli`; the others are older, by minutes."""
 
     def position(self, options: Options) -> str:
-        """Return the query for the flushed position: a commit returns after the flush, and flushed changes are sent to replicas
-        at once. With durability "normal" a commit has only been inserted.
+        """Return the query for the flushed position: a commit returns after the flush, and flushed changes are sent to
+        replicas at once. With durability "normal" a commit has only been inserted.
         """
         place = "insert" if options.durability == "normal" else "flush"
         return f"SELECT lsn::text, ('x' || left(pg_walfile_name(lsn), 8))::bit(32)::int FROM pg_current_wal_{place}_lsn() AS lsn"
@@ -301,8 +303,9 @@ class PostgresReplication(Replication):
 class PostgresTransactions(Transactions):
     """REPEATABLE READ for read-modify-writes.
 
-    A writer that meets a change made since the writer's snapshot fails with 40001 and runs again: under READ COMMITTED, two
-    read-modify-writes would lose an update. READ WRITE is never set: the server decides whether a session may write.
+    A writer that meets a change made since the writer's snapshot fails with 40001 and runs again: under READ COMMITTED,
+    two read-modify-writes would lose an update. READ WRITE is never set: the server decides whether a session may
+    write.
     """
 
     shared_options = MappingProxyType({"isolation_level": "READ COMMITTED"})

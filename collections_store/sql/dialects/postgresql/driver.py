@@ -6,8 +6,8 @@ Rules:
 2. A limit ends the connection. The effect of the statement is then unknown.
 3. A full pooler makes a transaction wait before the first statement reaches a server. The wait has a limit, and no
    writing statement is sent before the end of the wait: a pooler executes the statements of absent clients too.
-4. If the wait for a synchronous standby was cancelled, the commit is in doubt too: the commit is not on the standby, though
-   the server reports success.
+4. If the wait for a synchronous standby was cancelled, the commit is in doubt too: the commit is not on the standby,
+   though the server reports success.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _WAITS_FOR_STANDBYS: Final = "SyncRepWaitForLSN"
 def watched(
     steps: Steps[T], look: Callable[[float], None], replied: Callable[[], None] = lambda: None
 ) -> Steps[T]:
-    """Run steps of the driver. While the server is silent, call `look` with the seconds of silence, ten times a second. Call
-    `replied` when the server has sent data.
+    """Run steps of the driver. While the server is silent, call `look` with the seconds of silence, ten times a second.
+    Call `replied` when the server has sent data.
     """
     silent_since: float | None = None
     try:
@@ -111,7 +111,9 @@ class StoreConnection(Connection[Any]):
 
     @classmethod
     def arranged(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters of a connection with a timeout; among several addresses, the last failed address comes last."""
+        """Return the parameters of a connection with a timeout; among several addresses, the last failed address comes
+        last.
+        """
         parameters = {"connect_timeout": math.ceil(cls.connect_timeout), **parameters}
         addresses = _addresses(parameters)
         if cls.is_any_replica:

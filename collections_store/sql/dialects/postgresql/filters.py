@@ -1,10 +1,10 @@
 """The exact form of filters in PostgreSQL: one jsonpath predicate per condition, bound as a parameter, because a GIN
 index over the body serves `body @? $1` at any depth.
 
-jsonpath is lax: `X ? (…)` opens an array once, and a comparison within opens the array again (`[[1]]` matches `@ == 1`), as
-does a key. Every test therefore tests the type too, and every key after a filter tests for an object first. Hence no
-predicate is ever unknown, and `!` is the complement. Containment (`@>`) is never used: `@>` matches parts of arrays and
-objects, but MongoDB compares arrays and objects as a whole.
+jsonpath is lax: `X ? (…)` opens an array once, and a comparison or key within opens the array again: `[[1]]` matches
+`@ == 1`. Every test therefore tests the type too, and every key after a filter tests for an object first.
+Hence no predicate is ever unknown, and `!` is the complement. Containment (`@>`) is never used: `@>` matches parts of
+arrays and objects, but MongoDB compares arrays and objects as a whole.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ class PostgresFilters(Filters):
         return _can_path(condition)
 
     def groups(self, conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
-        """Join the conditions served by the index over bodies, and join the rest. The planner estimates that each of several
-        conditions matches a hundredth of the documents, and that a scan of the index is the cheapest scan.
+        """Join the conditions served by the index over bodies, and join the rest. The planner estimates that each of
+        several conditions matches a hundredth of the documents, and that a scan of the index is the cheapest scan.
         """
         joined = [n for n, each in enumerate(conditions) if self._can_join(each)]
         groups = (
@@ -125,8 +125,8 @@ class PostgresFilters(Filters):
         return not alone and self.can_render(condition)
 
     def binding(self, shape: Condition, name: str, positions: tuple[int, ...]) -> Binding:
-        """Return a binding with a single parameter for all values. For scalars, the jsonpath is rendered once, with marks in
-        place of the values.
+        """Return a binding with a single parameter for all values. For scalars, the jsonpath is rendered once, with
+        marks in place of the values.
         """
         if not {slot.kind for slot in values_of(shape)} <= _SCALARS:
             return Binding((name,), positions, partial(_parameter_with, shape))
@@ -302,8 +302,8 @@ def _in_element(array: str, keys: Keys, leaf: Leaf, opened: bool) -> str:
 
 
 def _missing(keys: Keys) -> str:
-    """Return the predicate over `@`, an object: nothing is at `keys`. An array on the path is opened: an object in the array
-    lacks the rest.
+    """Return the predicate over `@`, an object: nothing is at `keys`. An array on the path is opened: an object in the
+    array lacks the rest.
     """
     field, rest = f"@{_accessor(keys[0])}", keys[1:]
     if not rest:
@@ -412,8 +412,8 @@ def _joined(operator: str, parts: Iterable[str]) -> str:
 
 
 def is_served(condition: Condition) -> bool:
-    """Return whether the index over bodies finds the documents of a shape: the index has the scalars at the ends of paths,
-    but no missing values.
+    """Return whether the index over bodies finds the documents of a shape: the index has the scalars at the ends of
+    paths, but no missing values.
     """
     match condition:
         case Field(path, test):

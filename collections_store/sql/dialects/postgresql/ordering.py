@@ -1,7 +1,8 @@
 """Orders and the indexed form in PostgreSQL: the rank of a value's type, a number, and the beginning of a string.
 
-`jsonb` has a different order, with strings by the database's collation. Numbers as `numeric`, and strings COLLATE "C" (by
-code point), have MongoDB's order. A cast stands in a CASE: the planner may run the cast before the guarding condition.
+`jsonb` has a different order, with strings by the database's collation. Numbers as `numeric`, and strings COLLATE "C"
+(by code point), have MongoDB's order. A cast stands in a CASE: the planner may run the cast before the guarding
+condition.
 
 A row of an index ends at 2,704 bytes: a column holds only the beginning of a string. The columns do not distinguish two
 longer strings with the same beginning, or objects. A unique index also has a digest of such values.
@@ -85,8 +86,8 @@ class PostgresIndexedForm(IndexedForm[str]):
     }
 
     def values(self, value: Value) -> Sequence[Any]:
-        """Return the beginning and the whole of a string. Of a prefix, return the beginning, the first string with the prefix,
-        and the first string after all such strings.
+        """Return the beginning and the whole of a string. Of a prefix, return the beginning, the first string with the
+        prefix, and the first string after all such strings.
         """
         match value.kind:
             case "null":

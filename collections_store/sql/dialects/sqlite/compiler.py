@@ -208,7 +208,8 @@ def _sources(
     aliases: Iterator[str],
     tables: tuple[str, ...],
 ) -> Iterator[_Source]:
-    """Yield the value at the path, the elements of an array at the path, and values behind arrays before the end of the path.
+    """Yield the value at the path, the elements of an array at the path, and values behind arrays before the end of the
+    path.
     """
     path, element = path_literal(keys), next(aliases)
     yield _Source(tables, conditions, f"json_type({body}, {path})", f"json_extract({body}, {path})")

@@ -210,8 +210,8 @@ class SqliteReplication(Replication):
 class SqliteTransactions(Transactions):
     """One writer at a time: BEGIN IMMEDIATE takes the write lock.
 
-    Of two deferred read-modify-write transactions, the first or the second would fail. A writing transaction is alone, and
-    a reading transaction sees a snapshot: every isolation level is serializable.
+    Of two deferred read-modify-write transactions, the first or the second would fail. A writing transaction is alone,
+    and a reading transaction sees a snapshot: every isolation level is serializable.
     """
 
     def begin(self, *, write: bool, isolation: str) -> str:
@@ -222,7 +222,9 @@ class SqliteTransactions(Transactions):
         return None if connection.in_transaction or not write else "BEGIN IMMEDIATE"
 
     def state(self, connection: Any) -> State:
-        """Return the state. A full disk or an interrupt ends a transaction; any further error leaves the transaction open."""
+        """Return the state. A full disk or an interrupt ends a transaction; any further error leaves the transaction
+        open.
+        """
         return "open" if connection.in_transaction else "none"
 
 

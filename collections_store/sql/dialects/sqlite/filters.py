@@ -1,16 +1,16 @@
 """The exact form of filters in SQLite: every value tested with its type, every array opened by `json_each`.
 
-`T` is a value's type (`json_type`), `V` the value (`json_extract`). No test uses V alone: in V true is 1, an array is JSON
-text, and a string is more than any number. JSON's null and a missing value are both NULL in V; in T null is 'null', and a
-missing value is NULL.
+`T` is a value's type (`json_type`), `V` the value (`json_extract`). No test uses V alone: in V true is 1, an array is
+JSON text, and a string is more than any number. JSON's null and a missing value are both NULL in V; in T null is
+'null', and a missing value is NULL.
 
 Tests beyond SQL are functions in Python (`functions`). Rules:
 
 1. A function takes a single text: the operand of a filter and the text of the database, joined by `||` (`packed`).
 2. SQLite reports an exception of a function as "user-defined function raised exception". The exception is stored, and
    raised again unchanged (`raised_within`): Ctrl-C, a cancellation, the limit of a pattern.
-3. A function is the `send` of a generator, and the generator continues within a `try`. Python runs signal handlers at the
-   first instruction of a function, where nothing catches an exception of a handler.
+3. A function is the `send` of a generator, and the generator continues within a `try`. Python runs signal handlers at
+   the first instruction of a function, where nothing catches an exception of a handler.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class SqliteFilters(Filters):
     """Tests of `json_type` and `json_extract`."""
 
     def can_render(self, condition: Condition) -> bool:
-        """Return whether SQL expresses a shape and SQLite's parser accepts the SQL. SQLite 3.40 cannot address a key with a double
-        quote.
+        """Return whether SQL expresses a shape and SQLite's parser accepts the SQL. SQLite 3.40 cannot address a key
+        with a double quote.
         """
         if len(values_of(condition)) > MAX_VALUES:
             return False
@@ -151,8 +151,8 @@ def _bound(value: Value) -> Any:
 class _Writer:
     """Renderer of conditions, of the positions reached by a path, and of tests (`matcher`, rules 1 to 4).
 
-    `body` is the SQL of a JSON text. `done` are the steps in the JSON to the beginning of a path: empty at an object, and
-    ending in an index within an array.
+    `body` is the SQL of a JSON text. `done` are the steps in the JSON to the beginning of a path: empty at an object,
+    and ending in an index within an array.
     """
 
     def __init__(self) -> None:
@@ -272,8 +272,8 @@ def _is_plain(test: Test) -> TypeGuard[Equals]:
 
 
 def _may_equal(body: str, keys: Steps, value: Operand) -> str:
-    """Render a necessary test: the value is equal or missing, or begins like the text of an array. The test costs a single
-    call of a JSON function instead of three or more.
+    """Render a necessary test: the value is equal or missing, or begins like the text of an array. The test costs a
+    single call of a JSON function instead of three or more.
     """
     found = f"nullif(json_extract({body}, {path_literal(keys)}), {_parameter(value)})"
     return f"ifnull({found} BETWEEN '[' AND '\\', 1)"
@@ -434,8 +434,8 @@ def _results(function: Callable[[str], TextTest]) -> Generator[Any, str | None, 
 
 
 def _decoded(text: str) -> Any:
-    """Return the array or object of a JSON text; `_MISSING` for a scalar or invalid JSON: SQLite evaluates the parts of AND
-    in any order, and may call a function before testing the type.
+    """Return the array or object of a JSON text; `_MISSING` for a scalar or invalid JSON: SQLite evaluates the parts of
+    AND in any order, and may call a function before testing the type.
     """
     try:
         found = codec.decode(text)

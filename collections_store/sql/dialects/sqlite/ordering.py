@@ -1,8 +1,8 @@
 """Orders and the indexed form in SQLite: the rank of a value's type, then the value.
 
-SQLite compares numbers exactly and strings by code point. Only objects cannot be ordered: the JSON text does not reflect
-the order. `json_extract` alone would take true for 1, an array for JSON text, and any string for more than any number: hence
-the rank.
+SQLite compares numbers exactly and strings by code point. Only objects cannot be ordered: the JSON text does not
+reflect the order. `json_extract` alone would take true for 1, an array for JSON text, and any string for more than any
+number: hence the rank.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class SqliteIndexedForm(IndexedForm[tuple[str, str]]):
     constant = {"number": ("rank",), "string": ("rank",), "prefix regex": ("rank",)}
 
     def values(self, value: Value) -> Sequence[Any]:
-        """Return rank and number of a boolean. Of a prefix, return the first string with the prefix, and the first string after
-        all such strings.
+        """Return rank and number of a boolean. Of a prefix, return the first string with the prefix, and the first
+        string after all such strings.
         """
         match value.kind:
             case "null":
