@@ -317,7 +317,7 @@ class Errors(Protocol):
         return error
 
     def errno(self, error: BaseException | None) -> int | None:
-        """Return the system's error number for a driver's error of writing a file; None for any further error."""
+        """Return the system's error number for a driver's error of writing a file; None for any other error."""
         return None
 
     def is_read_only(self, error: Exception) -> bool:
@@ -420,7 +420,7 @@ class Placement(Protocol):
         return None
 
     def place(self, table: sa.Table) -> Sequence[str]:
-        """Return the statements that distribute a new table."""
+        """Return the statements that assign servers to a new table."""
         return ()
 
     def size(self, table: sa.Table) -> str:

@@ -5,7 +5,7 @@ each statement unchanged to the worker, and passes on the result.
 
 `COLLECTIONS`: the tables of the store and of collections are on the coordinator. The tables of `DISTRIBUTED`
 collections are on all workers: a part of the rows, called shard, for each range of the ids' hashes. The coordinator
-sends a statement over a single id to a single shard, any further statement to all shards, and merges the results. Citus
+sends a statement over a single id to a single shard, any other statement to all shards, and merges the results. Citus
 manages the tables on the coordinator too: only then is a transaction over both kinds, or over documents and recorded
 changes, atomic (two-phase commit).
 """

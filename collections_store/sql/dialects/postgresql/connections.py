@@ -381,7 +381,7 @@ class PostgresErrors(Errors):
 
 
 def _index_of(constraint: str | None, message: str) -> str | None:
-    """Return the violated unique index of this library; None for a foreign index."""
+    """Return the violated unique index of this library; None for any other index."""
     found = (
         _OUR_REMOTE_INDEX.search(message) if constraint is None else _OUR_INDEX.search(constraint)
     )

@@ -222,7 +222,7 @@ class SqliteTransactions(Transactions):
         return None if connection.in_transaction or not write else "BEGIN IMMEDIATE"
 
     def state(self, connection: Any) -> State:
-        """Return the state. A full disk or an interrupt ends a transaction; any further error leaves the transaction
+        """Return the state. A full disk or an interrupt ends a transaction; any other error leaves the transaction
         open.
         """
         return "open" if connection.in_transaction else "none"
