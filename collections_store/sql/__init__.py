@@ -1,6 +1,6 @@
-"""Filters, sorts and documents as SQLAlchemy statements, and the tables that they are for.
+"""Filters, sorts and documents as SQLAlchemy statements, and the tables of the statements.
 
-Builds statements and compiles each once per shape. Must not see a connection; what differs between databases is in
+Builds statements and compiles each once per shape. Must not see a connection; the differences between databases are in
 `dialects`. Begin with `schema` (the tables), then `select` and `clauses`.
 """
 

@@ -1,10 +1,10 @@
 """Statements over documents by their ids, the same for every filter.
 
-None of them sees an expired row. Statements that return a body for one id also return the expiry time, which is
-faster than a test in SQL; the rest take `:now`. A write that meets an expired row writes nothing: it is purged first.
+No statement sees an expired row. Statements that return a body for an id also return the expiry time, because a test in
+SQL is slower; the rest take `:now`. A write that meets an expired row writes nothing: the row is purged first.
 
-The parameters are `:id` and `:ids`, `:body`, `:now`, `:ttl` with its end `:expires`, `:expected` (a version) and
-`:created`, which with the version identifies a document: a later one of the same id is another.
+The parameters are `:id` and `:ids`, `:body`, `:now`, `:ttl` and the resulting end `:expires`, `:expected` (a version)
+and `:created`. Version and `:created` together identify a document: a later document of the same id is different.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _COPIED: Final = ("version", "created_at", "updated_at", "expires_at", "ttl")
 
 
 class IdStatements:
-    """The statements of one collection's table over ids."""
+    """The statements of a collection's table over ids."""
 
     table: sa.Table
     options: CollectionOptions
@@ -125,7 +125,9 @@ class IdStatements:
 
     @Statement
     def has_expired(self) -> Any:
-        """Select a row if any row has expired: in the order of an index, for which PostgreSQL chooses it whatever `:now` is."""
+        """Select a row if any row has expired. The order is that of an index: PostgreSQL then chooses the index for any
+        `:now`.
+        """
         expired = sa.select(ONE).select_from(self.table).where(self.is_expired)
         return expired.order_by(self.c.expires_at).limit(ONE).offset(ZERO)
 
@@ -136,10 +138,10 @@ class IdStatements:
 
     @Statement
     def first_ids(self) -> Any:
-        """Select the first id of each group of ids from `:first` to before `:end`, in order, `:limit` at most. A group has the
-        same beginning up to the first `:delimiter` from the character `:start` on; an id without one is a group. The
-        first string after a group ends with `:following` instead of the delimiter, or after a single id with `:least`. It is
-        looked up in the index, once for each group.
+        """Select the first id of each group of ids from `:first` to before `:end`, in order, `:limit` at most. A group
+        has the same beginning up to the first `:delimiter` from the character `:start` on; an id without a delimiter is
+        a group. The first string after a group ends with `:following` instead of the delimiter, or after a single id
+        with `:least`. The index is searched once for each group.
         """
         within = self.c.id >= string("first"), self.c.id < string("end"), self.is_live
         if not self.database.takes_subqueries:  # which takes no recursion
@@ -185,8 +187,8 @@ class IdStatements:
 
     @Statement
     def put_whole_lists(self) -> Any:
-        """Upsert the lists `:id` and `:body` as `put_lists`, but nothing if one of the rows has expired. What is there is locked
-        first, in the order of ids: two statements cannot deadlock there.
+        """Upsert the lists `:id` and `:body` as `put_lists`, but nothing if any row has expired. Existing rows are
+        locked first, in the order of ids: two statements cannot deadlock.
         """
         there = sa.select(self.is_expired.label("expired"))
         there = there.where(AnyOf(self.c.id, ListOf("id", texts=True))).order_by(self.c.id)
@@ -204,7 +206,7 @@ class IdStatements:
     """Insert the lists `:id` and `:body`; returns the ids of those that were absent."""
 
     def _compile_insert_if_exists(self, other: sa.Table) -> str:
-        """Insert as `insert` does if the table `other` has the row `:other`, which is locked against deletion."""
+        """Insert as `insert` does if the table `other` has the row `:other`, and lock the row against deletion."""
         columns = self._new_columns()
         values = sa.select(*(each.label(name) for name, each in columns.items()))
         is_other = other.c.id == sa.bindparam("other", type_=sa.Text)
@@ -215,7 +217,7 @@ class IdStatements:
 
     @Statement
     def insert_copies(self) -> Any:
-        """Insert rows in their order as they are: `:id`, `:body` and the columns of `_COPIED`; not those that exist."""
+        """Insert rows unchanged and in order: `:id`, `:body` and the columns of `_COPIED`. Existing ids are skipped."""
         if self.database.takes_lists:
             numbers = dict.fromkeys(_COPIED, sa.BigInteger)
             rows = listed(id=sa.Text, body=sa.Text, **numbers)
@@ -232,7 +234,7 @@ class IdStatements:
     def _from_lists(
         self, rows: Any, values: dict[str, Any], *clauses: sa.ColumnElement[bool]
     ) -> Any:
-        """Insert rows in their order, with values that are the same for all."""
+        """Insert rows in order, with the same `values` for all rows."""
         columns = {"id": rows.c.id, "body": body_from(self.table, rows.c.body), **values}
         select = sa.select(*(each.label(name) for name, each in columns.items()))
         insert = self.database.compiler.insert(self.table)
@@ -290,8 +292,8 @@ class IdStatements:
 
     @Statement
     def rewrite_batch(self) -> Any:
-        """Write each `:body` as `rewrite` does, in their order; all rows exist and are locked. As an UPDATE with lists has
-        no order, and a unique index checks each row as it comes, this inserts what exists already.
+        """Write each `:body` as `rewrite` does, in order; all rows exist and are locked. Lists are written by an INSERT
+        with conflicts: an UPDATE with lists has no order, and a unique index checks row by row.
         """
         if not self.database.takes_lists:
             return self.rewritten(**self.slides(integer("now"))).where(self.is_same)
@@ -337,7 +339,7 @@ class IdStatements:
 
     @Statement
     def touch(self) -> Any:
-        """Let `:id` live from `:now` for `:ttl`, or for its own."""
+        """Let `:id` live from `:now` for `:ttl`, or for the row's own `ttl`."""
         ttl = sa.func.coalesce(_TTL, self.c.ttl)
         expires = sa.func.coalesce(integer("now") + ttl, self.c.expires_at)
         return self.live(self.update(self.is_id), ttl=ttl, expires_at=expires)
@@ -357,7 +359,7 @@ class IdStatements:
         return sa.update(self.table).where(*clauses, self.is_live)
 
     def live(self, update: sa.Update, **life: Any) -> sa.Update:
-        """Keep `updated_at`, which the column's `onupdate` would set."""
+        """Keep `updated_at`: the column's `onupdate` would set a new time."""
         return update.values(**life, updated_at=self.c.updated_at)
 
     # -- deleting: each but `remove` and `remove_many` returns `deleted_columns` -----------------------
@@ -405,6 +407,6 @@ def _after_group(id: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
 
 
 def _time(insert: Any) -> sa.ColumnElement[Any]:
-    """Return the time at which a row is inserted, where it is in conflict with another."""
+    """Return the time of an insertion, for a row in conflict with an existing row."""
     time: sa.ColumnElement[Any] = sa.type_coerce(insert.excluded.updated_at, sa.BigInteger)
     return time

@@ -1,8 +1,8 @@
-"""The statements of the catalogue, and those that create and drop the tables and indexes of collections.
+"""Statements of the catalogue, and statements to create and drop the tables and indexes of collections.
 
 An index consists of several database indexes: an index over the fields' `SortPart`s for equality, ranges and orders,
 and a small index of the documents with an array at a prefix of a field's path, for each prefix. The columns do not
-see into arrays; the array guard reads the small ones, and costs next to nothing where they are empty.
+see into arrays; the array guard reads the small indexes, and costs next to nothing if these are empty.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class CatalogueStatements:
 
     @Statement
     def insert(self) -> Any:
-        """Insert the collection `:name`; returns its number, or nothing if it exists."""
+        """Insert the collection `:name`; returns the number, or nothing if the collection exists."""
         insert = self.database.compiler.insert(self.catalogue).values(
             name=_text("name"),
             table_name=sa.literal_column("''"),
@@ -111,8 +111,8 @@ class CatalogueStatements:
 
     @Statement
     def insert_copy(self) -> Any:
-        """Insert `:name` with the entry of `:old`; returns the new number, or nothing if there is no `:old`, or `:name`
-        exists.
+        """Insert `:name` with the entry of `:old`; returns the new number and the table, or nothing if `:old` does not
+        exist or `:name` exists.
         """
         c = self.c
         columns = {each.name: each for each in (c.table_name, c.created_at, c.options)}
@@ -126,7 +126,7 @@ class CatalogueStatements:
 
     @Statement
     def delete(self) -> Any:
-        """Delete the entry of `:name`; returns its table, its options and its time."""
+        """Delete the entry of `:name`; returns table, options and time of creation."""
         created = sa.type_coerce(self.c.created_at, sa.BigInteger)
         deleted = sa.delete(self.catalogue).where(self.is_named)
         return deleted.returning(self.c.table_name, self.c.options, created)
@@ -138,7 +138,7 @@ class CatalogueStatements:
         return [*self.create_schema(), *creating, *(sql for each in tables for sql in place(each))]
 
     def create_schema(self) -> Sequence[str]:
-        """Create the schema of the tables, unless it exists or is the connection's own."""
+        """Create the schema of the tables, unless the schema exists or is the connection's own."""
         if not self.names.schema:
             return ()
         database = self.database
@@ -192,13 +192,13 @@ class CatalogueStatements:
         return FeedStatements(feed, self.names, self.database)
 
     def _table(self, table: str) -> sa.Table:
-        """Return a table without its columns, of which there is no need."""
+        """Return a table without columns."""
         return sa.Table(table, sa.MetaData(schema=self.names.schema))
 
 
 @lru_cache(maxsize=NAMES_CACHED)
 def catalogue_statements(names: Names, database: Database) -> CatalogueStatements:
-    """Return the statements of a store's own tables; stores whose tables have the same names share what is compiled."""
+    """Return the statements of a store's own tables; stores with the same table names share the compiled statements."""
     return CatalogueStatements(names, database)
 
 
@@ -214,14 +214,14 @@ def _text(name: str) -> sa.BindParameter[Any]:
 
 
 class IndexStatements:
-    """The statements of the indexes of one table."""
+    """The statements of the indexes of a table."""
 
     def __init__(self, table: str, names: Names, database: Database) -> None:
         self._name, self._names, self._database = table, names, database
         self._table = documents_table(table, names, database)
 
     def physical(self, number: int) -> str:
-        """Return a name that no table and no other table's index has, however they are renamed."""
+        """Return a name unique among all tables and indexes of tables, whatever renames follow."""
         return self._names.index(self._name, number)
 
     def create(self, index: Index) -> Sequence[str]:
@@ -254,7 +254,7 @@ class IndexStatements:
         return self._create(physical, self._table.c.seq, only=only)
 
     def create_over_body(self, number: int) -> Sequence[str]:
-        """Create the index over whole bodies, where the database has one."""
+        """Create the index over whole bodies, if the database supports such an index."""
         return self._database.ddl.create_body_index(self._table, self.physical(number))
 
     def create_over_expiry(self) -> str:

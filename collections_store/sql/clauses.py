@@ -1,13 +1,13 @@
 """Conditions and orders as clauses of SQL.
 
-A condition has an *exact form*, which is right for every document, and an *indexed form* over the columns of an index,
-which is right where no array is on the path: MongoDB tests the elements of an array too, and an expression has one
-value for a document. A statement in the indexed form carries an *array guard* (`select`), which reports whether a
-matching document has an array there. What SQL cannot express is left to the matcher.
+A condition has two forms. The *exact form* is right for every document. The *indexed form* over the columns of an index
+is right if no array is on the path: MongoDB tests the elements of an array too, but an expression has a single value
+for a document. A statement in the indexed form carries an *array guard* (`select`): the guard reports whether a
+matching document has an array on the path. Conditions beyond SQL are left to the matcher.
 
-A field is ordered by a few columns that are never null (`Ordering.parts`): the rank, and the value as the database
-compares values. So a position in an order is a row of values. They order scalars exactly; `Ordering.is_unorderable`
-knows the values that they do not. `Order.prefixes` are the positions at which the array guard must look for an array.
+A few columns, never null, order a field (`Ordering.parts`): the rank, and the value as the database compares values. A
+position in an order is thus a row of values. The columns order scalars exactly; `Ordering.is_unorderable` reports the
+remaining values. `Order.prefixes` are the positions at which the array guard must look for an array.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _NEVER = -(2**62)
 
 
 class Rendered(NamedTuple):
-    """A clause, and its parameters."""
+    """A clause, and the parameters of the clause."""
 
     clause: sa.ColumnElement[bool]
     bindings: tuple[Binding, ...] = ()
@@ -112,7 +112,7 @@ class Where:
 
 
 class Conditions:
-    """The clauses of conditions on one collection's documents."""
+    """The clauses of conditions on a collection's documents."""
 
     def __init__(self, table: sa.Table, database: Database, arrays: Mapping[Keys, str]) -> None:
         """Take the names of the indexes of arrays by field."""
@@ -128,9 +128,9 @@ class Conditions:
         indexed: bool = False,
         is_excluded: IsExcluded = lambda _: False,
     ) -> Where:
-        """Return the clauses in the exact form, but for the conditions that indexes over `fields` serve and that are not
-        excluded: these in the indexed form, or, unless `indexed`, in a form that is right for every document: the indexed
-        form, or an array on the path and the exact form.
+        """Return the clauses. Conditions served by indexes over `fields`, unless excluded, are in the indexed form;
+        without `indexed`, in a form right for every document: the indexed form, or an array on the path and the exact
+        form. The remaining conditions are in the exact form.
         """
         every = conjuncts(_numbered(shape))
         wanted = (each for each in every[:MAX_CONDITIONS] if not is_excluded(each))
@@ -165,7 +165,9 @@ class Conditions:
     def _groups(
         self, every: Sequence[Condition], chosen: Sequence[Condition]
     ) -> list[tuple[int, ...]]:
-        """Return the positions of the conditions, in order, those together that are rendered as one."""
+        """Return the positions of the conditions, in order and grouped: the conditions of a group are rendered
+        together.
+        """
         free = [n for n, each in enumerate(every) if each not in chosen]
         groups = self._filters.groups([every[n] for n in free])
         joined = [tuple(free[n] for n in group) for group in groups]
@@ -187,7 +189,7 @@ class Conditions:
         return Rendered(clause, chosen.bindings + exact.bindings)
 
     def _exact(self, condition: Condition, name: str) -> Rendered | None:
-        """Render the exact form, behind tests that an index of arrays serves where the condition implies some."""
+        """Render the exact form, behind all implied tests that an index of arrays serves."""
         rendered = self._render(condition, f"p{name}", MAX_MIXED)
         if rendered is None or not self._arrays:
             return rendered
@@ -247,7 +249,7 @@ class Conditions:
         depth: int,
         render: Callable[[Condition, str, int], Rendered | None],
     ) -> Rendered | None:
-        """Render the conditions that AND or OR joins; None if SQL does not express one of them."""
+        """Render the conditions joined by AND or OR; None if SQL does not express every condition."""
         if not 0 < len(condition.conditions) < MAX_CONDITIONS:
             return None
         rendered: list[Rendered] = []
@@ -259,7 +261,7 @@ class Conditions:
         return _joined(type(condition), rendered)
 
     def _metadata(self, condition: Metadata, name: str) -> Rendered | None:
-        """Render a test of a column, which has one type."""
+        """Render a test of a column; a column has a single type."""
         wanted = "string" if condition.field == "id" else "number"
         # a number is bound as it is: a cast to the column's type would round it
         type = sa.Text() if wanted == "string" else sa.types.NULLTYPE
@@ -319,7 +321,7 @@ def _joined(kind: type[Condition], rendered: Sequence[Rendered]) -> Rendered:
 
 
 class Column(NamedTuple):
-    """A column of an order, and the parameter that holds a position in it; `part` is None for metadata."""
+    """A column of an order, and the parameter for a position in the column; `part` is None for metadata."""
 
     expression: sa.ColumnElement[Any]
     position: sa.ColumnElement[Any]
@@ -358,8 +360,8 @@ class Order:
         self.columns.append(Column(expression, position, descending, part))
 
     def begin(self, level: int | None) -> list[sa.ColumnElement[bool]]:
-        """Return the conditions of the rows that equal a position in `level` columns and come after it in the next
-        column; None: all rows.
+        """Return the conditions of the rows that equal a position in `level` columns and come after the position in the
+        next column; None: all rows.
         """
         if level is None:
             return []
@@ -370,8 +372,8 @@ class Order:
     def directed(
         self, level: int | None, constant: Collection[Part]
     ) -> list[sa.ColumnElement[Any]]:
-        """Return ORDER BY for these rows, without the parts that are `constant`: SQLite sorts what an index has in this
-        order already, unless columns that do not vary are left out.
+        """Return ORDER BY for these rows, without the `constant` parts: with constant columns, SQLite would sort even
+        rows that an index returns in this order.
         """
         return [
             each.expression.desc() if each.descending else each.expression.asc()
@@ -380,8 +382,8 @@ class Order:
         ]
 
     def is_bounded(self, condition: Condition, level: int | None) -> bool:
-        """Return whether a level bounds the rows by the field of a condition as closely as the condition: a search in an
-        index has one bound on each side, and SQLite takes any.
+        """Return whether a level bounds the rows by the field of a condition as closely as the condition: a search in
+        an index has a single bound on each side, and SQLite takes any bound.
         """
         if level is None or not isinstance(condition, Field):
             return False
@@ -413,14 +415,14 @@ class Order:
 
 
 def metadata_column(table: sa.Table, target: str) -> sa.ColumnElement[Any]:
-    """Return the column that orders by a piece of metadata, never null."""
+    """Return the column for ordering by a piece of metadata, never null."""
     if target == "expires_at":
         return sa.func.coalesce(table.c.expires_at, sa.literal_column(str(_NEVER)))
     return sa.type_coerce(table.c[target], sa.types.NULLTYPE)
 
 
 def any_array(body: Any, prefixes: Iterable[Keys]) -> sa.ColumnElement[bool]:
-    """Return the test for an array at one of the positions."""
+    """Return the test for an array at any of the positions."""
     return sa.or_(*(ArrayAt(body, each) for each in sorted(prefixes)))
 
 

@@ -1,4 +1,4 @@
-"""SQL elements that SQLAlchemy lacks; `Database.register` has how each database renders them."""
+"""SQL elements that SQLAlchemy lacks; `Database.register` registers the renderers of each database."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class JsonbText(BodyText):
 
 
 class JsonbFromText(BodyFromText):
-    """`BodyFromText` of such a collection."""
+    """`BodyFromText` of a collection with bodies in SQLite's JSONB."""
 
     inherit_cache: bool | None = True
 
 
 class _Element(FunctionElement[Any]):
-    """An expression that only the store's own statements contain."""
+    """An expression found only in the store's own statements."""
 
     inherit_cache: bool | None = False
     type: sa.types.TypeEngine[Any] = sa.types.NULLTYPE
@@ -64,21 +64,21 @@ class IsNot(_Predicate):
 
 
 class AnyOf(_Predicate):
-    """A column is one of the strings of a list, which is a single parameter: a list of any length is one statement."""
+    """A column is in a list of strings. The list is a single parameter: lists of any length share a statement."""
 
 
 class TextFits(_Predicate):
-    """The text of a body has at most as many bytes as a parameter. It may be counted longer by white space."""
+    """The text of a body has at most as many bytes as a parameter. White space may count too."""
 
 
 class PositionIn(_Element):
-    """The position of a string in another one, from 1 on; 0: it is not there."""
+    """The position of a string in a text, from 1 on; 0 if the text does not contain the string."""
 
     type = sa.Integer()
 
 
 class ListOf(_Element):
-    """The parameter `name`: a list of strings or of integers that is not empty."""
+    """The parameter `name`: a non-empty list of strings or of integers."""
 
     parameter: str
     texts: bool
@@ -89,7 +89,7 @@ class ListOf(_Element):
 
 
 class SortPart(_Element):
-    """A column by which a field of the body is ordered: one of `Ordering.parts`, never null."""
+    """A column for ordering by a field of the body: a part of `Ordering.parts`, never null."""
 
     keys: Keys
     part: str
@@ -100,7 +100,7 @@ class SortPart(_Element):
 
 
 class SortValue(_Element):
-    """A parameter that a `SortPart` is compared with."""
+    """A parameter to compare with a `SortPart`."""
 
     def __init__(self, value: Clause, part: str) -> None:
         super().__init__(value)
@@ -108,7 +108,7 @@ class SortValue(_Element):
 
 
 class _AtPath(_Element):
-    """Something about the value at the end of keys that only objects have."""
+    """An expression over the value at the end of keys of objects."""
 
     def __init__(self, body: Clause, keys: Keys, *others: Clause) -> None:
         super().__init__(body, *others)
@@ -120,7 +120,7 @@ class TypeAt(_AtPath):
 
 
 class ValueText(_AtPath):
-    """The value at the end of a path as JSON text; null where it is missing."""
+    """The value at the end of a path as JSON text; null if the value is missing."""
 
 
 class HasInteger(_AtPath, _Predicate):
@@ -128,14 +128,14 @@ class HasInteger(_AtPath, _Predicate):
 
 
 class Increased(_AtPath):
-    """The body with that integer increased by a parameter of at most 18 digits."""
+    """The body with the integer of `HasInteger` increased by a parameter of at most 18 digits."""
 
 
 class ArrayAt(_AtPath, _Predicate):
     """An array is at the end of a path.
 
-    `null_safe`: compare with IS (NOT DISTINCT FROM) in place of =, so that no planner takes the condition of one partial
-    index to be implied by another that holds the same test.
+    `null_safe`: compare with IS (NOT DISTINCT FROM) in place of =. Otherwise a planner can take the condition of a partial
+    index to be implied by a second index with the same test.
     """
 
     def __init__(self, body: Clause, keys: Keys, *, null_safe: bool = False) -> None:
@@ -144,9 +144,9 @@ class ArrayAt(_AtPath, _Predicate):
 
 
 class BodyMatches(_Predicate):
-    """The exact form of a condition on a body; `matcher` is the reference for its meaning.
+    """The exact form of a condition on a body; `matcher` is the reference for the meaning.
 
-    What the parameters are is up to the dialect: see `Filters.binding`.
+    The dialect chooses the parameters: see `Filters.binding`.
     """
 
     def __init__(self, body: Clause, condition: Condition, parameters: Parameters) -> None:
@@ -162,21 +162,23 @@ class _FieldTest(_Predicate):
         self.field = field
 
     def test(self, parameters: Sequence[str], widths: Mapping[Kind, int]) -> Test:
-        """Return the test with the parameters in its slots: `widths` of them for a kind of value, where not one."""
+        """Return the test with the parameters in the slots. `widths`: the number of parameters for a kind of value, 1
+        by default.
+        """
         sql = iter(parameters)
         return with_sql(self.field.test, lambda slot: tuple(islice(sql, widths.get(slot.kind, 1))))
 
 
 class IndexedTest(_FieldTest):
-    """The indexed form of a condition on a field: over its `SortPart`s, right where no array is on the path."""
+    """The indexed form of a condition on a field: over the `SortPart`s, right if no array is on the path."""
 
 
 class PartialTest(_FieldTest):
-    """A condition of a partial index on a field: its indexed form, with literals."""
+    """A condition of a partial index on a field, in the indexed form with literals."""
 
 
 class ArrayTest(_FieldTest):
-    """Some scalar that a path reaches passes a test; the index of arrays `physical` has them."""
+    """A test of the scalars reached by a path; the index of arrays `physical` holds the scalars. Any scalar may pass."""
 
     def __init__(self, seq: Clause, field: Field, parameters: Parameters, physical: str) -> None:
         super().__init__(seq, field, parameters)

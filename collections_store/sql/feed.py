@@ -1,4 +1,4 @@
-"""Statements over the recorded changes of a collection: its change feed."""
+"""Statements over the recorded changes of a collection: the change feed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHANGE: Final[dict[str, type[sa.types.TypeEngine[Any]]]] = {
 
 
 class FeedStatements:
-    """The statements of one collection's recorded changes."""
+    """The statements of a collection's recorded changes."""
 
     feed: Feed
     database: Database
@@ -82,7 +82,7 @@ class FeedStatements:
 
     @Statement
     def lock_first(self) -> Any:
-        """Lock the first row, unless another has locked or just deleted it."""
+        """Lock the first row, unless a concurrent transaction has locked or just deleted the row."""
         first = sa.select(sa.func.min(self.c.seq)).scalar_subquery()
         return sa.select(self.c.seq).where(self.c.seq == first).with_for_update(skip_locked=True)
 

@@ -1,7 +1,7 @@
-"""The tables: the catalogue, and one per collection.
+"""The tables: the catalogue, and a table per collection.
 
 The catalogue maps names to tables, because SQLite's table names ignore case and PostgreSQL's end at 63 bytes. A table's
-name holds a number that is never used twice: a handle that another process made stale meets "no such table", never
+name holds a number that is never used twice: a handle made stale by another process meets "no such table", never
 another collection's rows.
 """
 
@@ -26,7 +26,7 @@ REVISION: Final = "0005"
 class Body(sa.types.TypeDecorator[Any]):
     """A JSON body: text on SQLite, JSONB on PostgreSQL; `codec` encodes it for both.
 
-    `jsonb`: SQLite stores its JSONB, which is a BLOB in the same column.
+    `jsonb`: SQLite stores JSONB, a BLOB in the same column.
     """
 
     impl = sa.JSON
@@ -57,13 +57,13 @@ class Body(sa.types.TypeDecorator[Any]):
         return self.text(column, self)
 
     def from_text(self, text: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-        """Return JSON text as the database stores it."""
+        """Return JSON text in the form stored by the database."""
         return JsonbFromText(text) if self.jsonb else BodyFromText(text)
 
     def text(
         self, body: sa.ColumnElement[Any], type: sa.types.TypeEngine[Any]
     ) -> sa.ColumnElement[Any]:
-        """Return the text of a stored body; `type` decides how it is read."""
+        """Return the text of a stored body; `type` decides how the text is read."""
         return JsonbText(body, type) if self.jsonb else BodyText(body, type)
 
 
@@ -87,7 +87,7 @@ def _utc_now() -> datetime:
 
 
 def revision_table(names: Names) -> sa.Table:
-    """Return the table that alembic keeps the revision in."""
+    """Return alembic's table of the revision."""
     return sa.Table(
         names.revision,
         sa.MetaData(schema=names.schema),
@@ -111,7 +111,7 @@ def catalogue_table(names: Names, database: Database) -> sa.Table:
 
 
 def checksums_table(names: Names) -> sa.Table:
-    """Return the table of a backup's checksums: of each collection, and of its documents."""
+    """Return the table of a backup's checksums: of each collection and of the collection's documents."""
     return sa.Table(
         names.checksums,
         sa.MetaData(schema=names.schema),
@@ -159,7 +159,7 @@ def feed_table(name: str, names: Names, database: Database) -> sa.Table:
 def mapped_class(table: sa.Table, collection: str) -> type[Any]:
     """Return a class that SQLAlchemy's ORM maps to the collection's table.
 
-    The version is the mapper's `version_id_col`: the ORM increments it and detects updates of others.
+    The version is the mapper's `version_id_col`: the ORM increments the version and detects concurrent updates.
     """
     from sqlalchemy.orm import registry
 
@@ -190,7 +190,7 @@ def document_columns(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:
 def deleted_columns(
     table: sa.Table, options: CollectionOptions
 ) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return the columns of deleted rows: id, version, and the body, or null where changes do not record it."""
+    """Return the columns of deleted rows: id, version, and the body, or null where changes do not record the body."""
     has_body = options.feed is not None and options.feed.bodies == "both"
     return (table.c.id, table.c.version, body_text(table) if has_body else sa.null())
 
@@ -208,8 +208,8 @@ def is_expired(table: sa.Table) -> sa.ColumnElement[bool]:
 
 
 def listed(**types: type[sa.types.TypeEngine[Any]]) -> Any:
-    """Return rows whose columns are lists of values, which are parameters of the columns' names, and `position`, their
-    order. For databases that take lists.
+    """Return rows with the columns of `types` and `position`, the order of the rows. Each column is a parameter of the
+    same name: a list of values. For databases that take lists.
     """
     lists = [ListOf(name, texts=kind is sa.Text) for name, kind in types.items()]
     valued = sa.func.unnest(*lists).table_valued(*types, with_ordinality="position")
@@ -217,10 +217,10 @@ def listed(**types: type[sa.types.TypeEngine[Any]]) -> Any:
 
 
 def string(name: str) -> sa.BindParameter[Any]:
-    """Return a parameter that is a string."""
+    """Return a string parameter."""
     return sa.bindparam(name, type_=sa.Text)
 
 
 def integer(name: str) -> sa.BindParameter[Any]:
-    """Return a parameter that is an integer."""
+    """Return an integer parameter."""
     return sa.bindparam(name, type_=sa.BigInteger)

@@ -1,11 +1,11 @@
 """Statements over filters and sorts, compiled once per shape.
 
-`Statements` are those of one collection's table. A statement is cached under the filter's shape: filters with
+`Statements` has the statements of a collection's table. A statement is cached under the filter's shape: filters with
 different values share a statement. The caches are bounded.
 
-The array guard: a statement in the indexed form reports in its first column whether a *matching* document has an array
-where the form expects none. If so, its result is discarded and another statement, right for every document, is run.
-Both see one moment, because the guard is part of the statement.
+The array guard: a statement in the indexed form reports in the first column whether a *matching* document has an array
+where the form expects none. If true, the result is discarded, and a statement right for every document is run. Guard
+and result see the same moment, because the guard is part of the statement.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Query:
     """A compiled statement over a filter's shape.
 
     The matcher decides the conditions at the positions `residual`. `guard`: the array guard is the first column of the
-    first row, and there always is such a row; if it is true, the rest is wrong. What was found comes after that "row",
-    or is in the other columns of all rows, beside a "column". "apart": `arrays` is the guard, and this has no column of it;
-    both must see one moment.
+    first row, and the first row always exists; if the guard is true, the rest is wrong. "row": the found rows come
+    after the first row. "column": the found rows are in the remaining columns of all rows. "apart": the statement has
+    no column of the guard; the query `arrays` is the guard, and both queries must see the same moment.
     """
 
     sql: str
@@ -103,8 +103,8 @@ class Query:
 
 
 class PerShape(Generic[P, R]):
-    """A method that compiles a statement for the shape of a filter. It is called with the filter, and runs once for each
-    shape, partial indexes that the filter implies, and other arguments.
+    """A method that compiles a statement for the shape of a filter. A caller passes the filter. The method runs once
+    for each combination of shape, partial indexes implied by the filter, and further arguments.
     """
 
     def __init__(self, compile: Callable[Concatenate[Any, Condition, Implied, P], R]) -> None:
@@ -125,7 +125,7 @@ class PerShape(Generic[P, R]):
         return compiled_for
 
     def _of(self, statements: Statements) -> Callable[..., R]:
-        """Return what compiles; its results over a template are shared."""
+        """Return the compiling function; results over a template are shared."""
         if statements.shared is None:
             return partial(self._compile, statements)
         shared: Any = getattr(statements.shared, self._name)
@@ -134,11 +134,11 @@ class PerShape(Generic[P, R]):
 
 
 class Statements:
-    """The statements of one collection's table.
+    """The statements of a collection's table.
 
-    What is compiled for a filter is compiled over the table `TEMPLATE`, by `shared`, for all collections of a process
-    with equal options. That of a collection with partial indexes or indexes of arrays, whose SQL has more of the options,
-    is its own.
+    `shared` compiles the statements of a filter over the table `TEMPLATE`, for all collections of a process with equal
+    options. A collection with partial indexes or indexes of arrays compiles separately, because the SQL depends on more
+    of the options.
     """
 
     table: sa.Table
@@ -191,8 +191,7 @@ class Statements:
         """Select rows in order, after `:skip`, `:limit` at most: the position in natural order, and the document's
         columns; with a `level`, the rows of `Order.begin`.
 
-        `indexed`: in the indexed form, see `Query.guard`; else in a form that is right for every document, in natural
-        order.
+        `indexed`: in the indexed form, see `Query.guard`; else in a form right for every document, in natural order.
         """
         order = self.order(sort if indexed else NATURAL)
         where = self._where(shape, implied, indexed, partial(order.is_bounded, level=level))
@@ -200,8 +199,8 @@ class Statements:
         return self._guarded(shape, where, statement, order.prefixes)
 
     def _compile_id_range(self, direction: int) -> tuple[str, str, str]:
-        """Select the rows with ids from one to before another as `select` does, in a direction of the ids, 0: in natural
-        order; return the SQL and the names of both parameters.
+        """Return the SQL and the names of both parameters of a range of ids: from the first parameter to before the
+        second. Rows are selected as by `select`, in a direction of the ids; 0: in natural order.
         """
         query = self.select(_ID_RANGE, Sort.parse([("$id", direction)]) if direction else NATURAL)
         [first], [end] = (names for names, _, _ in query.bindings)
@@ -211,7 +210,7 @@ class Statements:
     def select_without_arrays(
         self, shape: Condition, implied: Implied, sort: Sort, level: int | None = None
     ) -> Query:
-        """Select rows as `select` does in the indexed form, except those for which it is wrong."""
+        """Select rows as `select` does in the indexed form, except the rows of `select_with_arrays`."""
         order = self.order(sort)
         where = self._where(shape, implied, True, partial(order.is_bounded, level=level))
         arrays = any_array(self.table.c.body, where.prefixes | order.prefixes)
@@ -253,8 +252,8 @@ class Statements:
 
     @PerShape
     def delete(self, shape: Condition, implied: Implied, *, indexed: bool) -> Query:
-        """Delete rows. Where changes are recorded, the first `:limit` of them past the position `:seq`; returns the
-        position of each and its `deleted_columns`.
+        """Delete rows. If changes are recorded, delete the first `:limit` rows past the position `:seq`; returns the
+        position and the `deleted_columns` of each row.
         """
         where = self._where(shape, implied, indexed)
         if self.options.feed is None:
@@ -270,8 +269,8 @@ class Statements:
 
     @PerShape
     def distinct(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
-        """Select the values of a field as JSON text, each with the position of the first row that has it, of the rows
-        without an array on the path.
+        """Select the values of a field as JSON text, each with the position of the first row with the value, from the
+        rows without an array on the path.
         """
         where = self._where(shape, implied, False)
         value, seq = ValueText(self.table.c.body, keys), self.table.c.seq
@@ -296,10 +295,10 @@ class Statements:
 
     @PerShape
     def group(self, shape: Condition, implied: Implied, paths: tuple[Keys, ...]) -> Query:
-        """Select the different combinations of the values at some paths as JSON text, null where there is none, after
-        `:skip`, `:limit` at most: each behind the position of its first row, by which they are ordered, and its number
-        of rows. A value of more than `MAX_VALUE` characters is truncated to one more. Without paths there is one
-        combination, even of no rows.
+        """Select the distinct combinations of the values at `paths`, after `:skip`, `:limit` at most. A row has the
+        position of the combination's first row, the number of rows, and the values as JSON text, null for a missing
+        value. The positions order the combinations. A value of more than `MAX_VALUE` characters is truncated to
+        `MAX_VALUE` + 1. Without paths the result is a single combination, even of no rows.
         """
         where = self._where(shape, implied, True)
         values = [ValueText(self.table.c.body, keys) for keys in paths]
@@ -332,7 +331,9 @@ class Statements:
         return order.can_render and tests <= MAX_TESTS
 
     def planned(self, filter: Filter) -> tuple[Sort, Query | None]:
-        """Return the order of the index that serves a filter; if none does, natural order and the `select` of that."""
+        """Return the order of the index that serves a filter; without such an index, natural order and the `select` in
+        natural order.
+        """
         return self._planned(filter.shape, self.implied(filter) if self.partial else ())
 
     def _plan(self, shape: Condition, implied: Implied) -> tuple[Sort, Query | None]:
@@ -341,7 +342,7 @@ class Statements:
         return order, None if order else compiled.__wrapped__(shape, implied)
 
     def has_index(self, filter: Filter, sort: Sort) -> bool:
-        """Return whether an index has the order of a sort of what matches, that of the ids and the natural order included."""
+        """Return whether an index returns matching documents in the order of a sort, by id and natural order included."""
         if all(field.target == "id" for field in sort.fields):
             return True
         equal = set(equal_targets(filter.condition))
@@ -350,7 +351,9 @@ class Statements:
         return any(free_fields(each.sort.fields, equal)[: len(wanted)] == wanted for each in usable)
 
     def implied(self, filter: Filter, sort: Any = NATURAL, *_: object) -> Implied:
-        """Return the partial indexes whose condition a filter implies and whose first field it or the sort uses."""
+        """Return the partial indexes whose condition a filter implies and whose first field the filter or the sort
+        uses.
+        """
         conditions = list(every_conjunct(filter.condition))
         used: set[Target] = {each.path for each in conditions if isinstance(each, Field)}
         used |= {each.field for each in conditions if isinstance(each, Metadata)}
@@ -363,7 +366,7 @@ class Statements:
         )
 
     def _usable(self, implied: Implied) -> list[Index]:
-        """Return the indexes that hold all that matches a filter."""
+        """Return the indexes that hold all matches of a filter."""
         return [e for e in self.options.indexes if e.where is None or e.name in implied]
 
     def on_table(self, query: Query | None) -> Query | None:
@@ -380,8 +383,8 @@ class Statements:
         indexed: bool,
         is_excluded: IsExcluded = lambda _: False,
     ) -> Where:
-        """Return the clauses of a shape, with the conditions of partial indexes that it implies: both planners use such
-        an index only where a query repeats its condition.
+        """Return the clauses of a shape, with the conditions of implied partial indexes: both planners use a partial
+        index only if a query repeats the index's condition.
         """
         usable = self._usable(implied)
         arrays = {path for each in usable if each.arrays for path in each.paths}
@@ -412,10 +415,10 @@ class Statements:
     def _guarded(
         self, shape: Condition, where: Where, statement: sa.Select[Any], prefixes: Prefixes
     ) -> Query:
-        """Add the array guard for `prefixes` and those of the clauses.
+        """Add the array guard for `prefixes` and the prefixes of the clauses.
 
-        An outer join of the guard's one row keeps the rows on its right in their order. SQLite copies the rows of such a
-        join, and keeps their order in a UNION ALL too.
+        An outer join of the guard's single row keeps the order of the rows on the right. SQLite copies the rows of such
+        a join; a UNION ALL in SQLite keeps the order too.
         """
         if not self.database.takes_subqueries:
             return self._apart(statement, where, shape, where.prefixes | prefixes)
@@ -462,7 +465,7 @@ class Statements:
         return replace(query, guard="apart", arrays=self._arrays(shape, prefixes))
 
     def _arrays(self, shape: Condition, prefixes: Iterable[Keys]) -> Query:
-        """Select whether a matching row has an array at one of the positions; no row: none has."""
+        """Select whether a matching row has an array at any of the positions; no row means false."""
         where = self._conditions.where(shape)
         if not self.database.takes_subqueries:
             some = sa.select(ONE).select_from(self.table)
@@ -475,10 +478,10 @@ class Statements:
     def _array_guard(
         self, shape: Condition, prefixes: Iterable[Keys]
     ) -> sa.ColumnElement[bool] | None:
-        """Return the test for a matching row with an array at one of the positions.
+        """Return the test for a matching row with an array at any of the positions.
 
-        Each position is tested by itself, and first for any row: so the small partial index at the position is read, and
-        where it is empty, nothing else.
+        Each position is tested separately, and first for any row: the small partial index at the position is read, and
+        if the index is empty, nothing else.
         """
         if not prefixes:
             return None
@@ -498,7 +501,7 @@ class Statements:
 
 
 def _sql_options(options: CollectionOptions) -> CollectionOptions:
-    """Return the options that decide what is compiled."""
+    """Return the options that affect compilation."""
     feed = options.feed and Feed(key="", bodies=options.feed.bodies)
     return CollectionOptions(
         cursor_key="",

@@ -1,4 +1,4 @@
-"""Statements that are compiled at their first use."""
+"""Statements that are compiled on first use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEMPLATE: Final = f"<{secrets.token_hex(8)}>"
 
 
 def compiled(statement: Any, database: Database) -> str:
-    """Return the statement's text, as the database's driver takes it."""
+    """Return the statement's text for the database's driver."""
     return str(statement.compile(dialect=database.compiler.dialect))
 
 

@@ -1,7 +1,7 @@
-"""Statements over the documents of a collection that do not have one schema version.
+"""Statements over the documents of a collection without a given schema version.
 
-A partial index has exactly these documents. Once all are upgraded it is empty: the question whether there are any costs
-next to nothing, and a write of the version does not touch it.
+A partial index has exactly these documents. Once all are upgraded, the index is empty: a search for outdated documents
+costs next to nothing, and a write of the version does not touch the index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def has_other_version(table: sa.Table, version: int) -> sa.ColumnElement[bool]:
 
 
 class VersionStatements:
-    """The statements for one table and one schema version."""
+    """The statements for a table and a schema version."""
 
     table: sa.Table
     database: Database
@@ -41,9 +41,9 @@ class VersionStatements:
 
     @Statement
     def any(self) -> Any:
-        """Select the id of a document with another version, and that as JSON text, null if it has none.
+        """Select id and version of a document with a different version; the version is JSON text, or null if missing.
 
-        The LIMIT is outside of the CTE: within it, PostgreSQL would read the table until the first row.
+        The LIMIT is outside of the CTE: within the CTE, PostgreSQL would read the table until the first row.
         """
         found = ValueText(self.table.c.body, (SCHEMA_VERSION,)).label("found")
         rows = sa.select(self.table.c.id, found).where(*self.where)

@@ -1,6 +1,6 @@
-"""Dialects: what differs between the databases, a folder each.
+"""Dialects: the differences between the databases, a folder for each database.
 
-`protocols` and `indexed_form` have what a dialect provides. SQL text stands here only.
+`protocols` and `indexed_form` declare what a dialect provides. SQL text belongs in the dialects only.
 """
 
 from __future__ import annotations
@@ -45,13 +45,15 @@ _WAL: Final = b"\x02\x02"
 
 
 def is_sealed(start: bytes) -> bool:
-    """Return whether no store has written to a backup whose database file begins with `start`. A backup is not in WAL mode."""
+    """Return whether no store has written to a backup whose database file begins with `start`. A backup is not in WAL
+    mode.
+    """
     return start[_MODES] != _WAL
 
 
 def backup_url(file: str, start: bytes, *, is_in_use: bool) -> sa.URL | None:
-    """Return the URL that reads a database file that begins with `start`; None if no database file does. `is_in_use`: it
-    may be locked, and have a log, which must be read too.
+    """Return the URL for reading a database file that begins with `start`; None if no database file does. `is_in_use`:
+    the file may be locked, and may have a log to read too.
     """
     if not start.startswith(b"SQLite format 3\0"):
         return None

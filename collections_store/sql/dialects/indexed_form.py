@@ -1,7 +1,8 @@
-"""Orders and the indexed form of conditions: what a dialect provides, and what is the same on every database.
+"""Orders and the indexed form of conditions: the protocols of a dialect, and the code shared by all databases.
 
-A field is ordered by columns: the rank of its type, then its value as the database compares it. A condition over these
-columns can use an index over them. It is right where no array is on the path to the field: the array guard finds out.
+Columns order a field: the rank of the type, then the value as the database compares values. An index over these columns
+can serve a condition over these columns. The condition is right if no array is on the path to the field; the array
+guard reports arrays.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
 class Ordering(Protocol):
-    """Columns by which a field of the body is ordered, each a `SortPart`, never null.
+    """Columns that order a field of the body, each a `SortPart`, never null.
 
-    They order all values that are not `is_unorderable` as MongoDB does, where no array is on the path.
+    If no array is on the path, the columns order all values as MongoDB does, except `is_unorderable` values.
     """
 
     parts: tuple[str, ...]
@@ -52,14 +53,14 @@ class Ordering(Protocol):
         """Return a key as values of the `parts`."""
 
     def varies(self, key: Key) -> Sequence[bool]:
-        """Return which parts differ among keys that equal `key` in the parts before."""
+        """Return for each part whether keys with equal parts before can differ in the part."""
 
     def is_unorderable(self, key: Key) -> bool:
         """Return whether the parts do not order such keys: objects, and arrays within arrays."""
         return isinstance(key[1], dict | list)
 
     def is_truncated(self, key: Key) -> bool:
-        """Return whether the parts hold only the beginning of a key, so that another may have the same."""
+        """Return whether the parts hold only the beginning of a key: different keys may have equal parts."""
         return False
 
     def part(self, body: str, keys: Keys, name: str) -> str:
@@ -71,7 +72,7 @@ class Ordering(Protocol):
 
 
 class IndexedForm(Protocol[Columns]):
-    """The indexed form of conditions over a rank and values, which a dialect renders."""
+    """The indexed form of conditions over a rank and values; a dialect renders the form."""
 
     ordering: Ordering
     widths: Mapping[Kind, int]
@@ -86,25 +87,25 @@ class IndexedForm(Protocol[Columns]):
         """Return an SQL literal."""
 
     def columns(self, body: str, keys: Keys) -> Columns:
-        """Return what the methods below need of a field's columns."""
+        """Return a field's columns, as the methods below take these columns."""
 
     def compared(self, columns: Columns, sign: str, given: Operand) -> str:
-        """Render a comparison with a scalar that is not null; a boolean is compared by its rank."""
+        """Render a comparison with a non-null scalar; a boolean is compared by rank."""
 
     def among(self, columns: Columns, given: Operand) -> str:
-        """Render a test for one of the scalars of a list."""
+        """Render a test for the scalars of a list."""
 
     def begins(self, columns: Columns, given: Operand) -> str:
         """Render a test for a string with a prefix."""
 
     def null(self, body: str, keys: Keys) -> Iterable[str]:
-        """Render that a field is null or missing: the columns, and that no array before the end of the path hides it."""
+        """Render a test for a null or missing field: tests of the columns, and of no array before the end of the path."""
 
     def exists(self, body: str, keys: Keys) -> str:
-        """Render that a field exists."""
+        """Render a test for an existing field."""
 
     def types(self, body: str, keys: Keys, names: Sequence[str]) -> Iterable[str]:
-        """Render that a field is of a type, an alternative for one or several."""
+        """Render a test for a field of these types, as alternatives."""
 
     def type_at(self, body: str, keys: Keys) -> str:
         """Render `TypeAt`."""
@@ -113,7 +114,7 @@ class IndexedForm(Protocol[Columns]):
         """Render `ArrayAt`."""
 
     def constant_parts(self, test: Test) -> Sequence[str]:
-        """Return the parts of `ordering` that are the same for all values that pass a test."""
+        """Return the parts of `ordering` with the same value for all values passing a test."""
         match test:
             case Equals():
                 return self.ordering.parts
@@ -122,7 +123,7 @@ class IndexedForm(Protocol[Columns]):
         return ()
 
     def test(self, body: str, keys: Keys, test: Test) -> str:
-        """Render an `IndexedTest`; the slots of the test hold the SQL of its parameters."""
+        """Render an `IndexedTest`; the slots of the test hold the SQL of the parameters."""
         alternatives: Iterable[str]
         match test:
             case Exists():
@@ -140,7 +141,7 @@ class IndexedForm(Protocol[Columns]):
         return self.test(body, keys, literals)
 
     def scalar_tests(self, columns: Columns, test: Test, null: str = "") -> Iterator[str]:
-        """Yield the alternatives of a test of scalars; `null` is that of null."""
+        """Yield the alternatives of a test of scalars; `null` is the alternative for null."""
         match test:
             case Equals(given):
                 yield null or self.compared(columns, "=", given)

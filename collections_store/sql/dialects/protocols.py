@@ -1,8 +1,8 @@
-"""Protocols of a dialect: what each database provides, one object of each protocol. `indexed_form` has two of them.
+"""Protocols of a dialect: a database provides one object of each protocol. `indexed_form` has two further protocols.
 
-`Database` is a dialect: its traits, and these objects. A method of a protocol that has a body is the default, which
-fits a database server; a dialect overrides what differs. A dialect builds SQL and decides; it never sees an engine and
-never executes.
+`Database` is a dialect: traits, and these objects. A protocol's method with a body is the default for a database
+server; a dialect overrides the method where the database differs. A dialect builds SQL and decides. A dialect never
+sees an engine and never executes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class TableVanished(CollectionsStoreError):
 
 
 class UniqueViolated(DatabaseError):
-    """The unique index `physical` of the database rejects a write."""
+    """The database's unique index `physical` rejects a write."""
 
     def __init__(self, physical: str) -> None:
         super().__init__(f"the database's unique index {physical} forbids this")
@@ -92,8 +92,8 @@ def inner_tests(node: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Condition | 
 class Binding(NamedTuple):
     """Parameters of a statement, computed from values of the filter.
 
-    `positions` are those of the values in `values_of` the filter, `names` those of the parameters, and `convert`
-    computes the parameters from the values; None: each value is the parameter.
+    `positions`: the positions of the values in `values_of` the filter. `names`: the names of the parameters. `convert`
+    computes the parameters from the values; None: each value is a parameter.
     """
 
     names: tuple[str, ...]
@@ -112,11 +112,11 @@ class Urls(Protocol):
         return url
 
     def is_private(self, url: sa.URL) -> bool:
-        """Return whether the database exists in its one connection only."""
+        """Return whether the database exists in a single connection only."""
         return False
 
     def file_of(self, url: sa.URL) -> str | None:
-        """Return the path of the file that a URL names; None: no file, or the server's."""
+        """Return the path of the file named by a URL; None: no file, or a file of the server."""
         return None
 
     def is_locked(self, url: sa.URL) -> bool:
@@ -132,7 +132,7 @@ class Urls(Protocol):
         return False
 
     def reading_url(self, url: sa.URL) -> sa.URL:
-        """Return the URL that opens the same database, and neither creates nor changes its file."""
+        """Return the URL for opening the same database without creating or changing the file."""
         return url
 
 
@@ -157,13 +157,13 @@ class Connections(Protocol):
         """Return the arguments of `create_engine` for a store's own connections."""
 
     def connection_class(self, options: Options) -> Any:
-        """Return the class of a store's own connections, whose `connect` opens one with the parameters that its method
-        `arranged` returns; None: the driver's.
+        """Return the class of a store's own connections; None: the driver's class. `connect` of the class opens a
+        connection with the parameters returned by the class method `arranged`.
         """
         return None
 
     def problem_probe(self, options: Options) -> str | None:
-        """Return the query for a row with the reason why a server cannot be used with these options; None: it can."""
+        """Return the query for a row with the reason why a server does not fit these options; None: every server fits."""
         return None
 
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
@@ -172,7 +172,7 @@ class Connections(Protocol):
     def local_settings(
         self, options: Options, *, busy_timeout: float, is_pooled: bool
     ) -> Sequence[str]:
-        """Return the statements that prepare a transaction; none where those of `settings` do."""
+        """Return the statements that prepare a transaction; empty where `settings` suffices."""
         return ()
 
     def is_pooled(self, connection: Any, process: object) -> bool:
@@ -180,22 +180,24 @@ class Connections(Protocol):
         return False
 
     def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool | None) -> None:
-        """Set how a driver's connection prepares statements; it is ready then. `is_pooled` is None for a caller's."""
+        """Set how a driver's connection prepares statements; then the connection is ready. `is_pooled` is None for a
+        caller's connection.
+        """
 
     def functions(self) -> Sequence[Function]:
         """Return the SQL functions that a connection needs."""
         return ()
 
     def has_input(self, connection: Any) -> bool:
-        """Return whether the server has sent something to a connection that is not in use: it does when it ends."""
+        """Return whether the server has sent data to an unused connection: a server does so when the connection ends."""
         return False
 
     def interrupt(self, connection: Any) -> None:
-        """Stop the statement that a driver's connection runs; called from another thread."""
+        """Stop the running statement of a driver's connection; called from another thread."""
 
 
 class Backups(Protocol):
-    """Backups that are database files. The defaults are those of a database that has none."""
+    """Backups as database files. The defaults are for a database without such backups."""
 
     pages: int | None = None
     """How many pages the driver's `backup` copies in a step; None: a backup is no database file."""
@@ -211,8 +213,8 @@ Severity: TypeAlias = Literal["info", "warning", "error"]
 class Probe(NamedTuple):
     """A query for problems of a kind. Each row is a problem: a table or "", and values for the texts.
 
-    The parameters are `prefix` and `schema` of the tables and the limits of `operations.diagnosis`. `needs`: the query runs if
-    this one returns a row.
+    The parameters are `prefix` and `schema` of the tables and the limits of `operations.diagnosis`. `needs`: the query
+    runs if the query `needs` returns a row.
     """
 
     check: str
@@ -232,7 +234,7 @@ class Diagnosis(Protocol):
 
 
 class Replication(Protocol):
-    """Queries to servers that have replicas, and to these. The defaults are those of a database that cannot have any."""
+    """Queries to servers with replicas, and to the replicas. The defaults are for a database without replicas."""
 
     server: str = ""
     """The query for a server's database system and database, which its replicas share, whether it is a replica, and when it
@@ -242,8 +244,8 @@ class Replication(Protocol):
     """The query for whether a server is a replica that has replayed the log of `:timeline` up to `:position`."""
 
     def position(self, options: Options) -> str:
-        """Return the query for the position in the log behind all that connections with these options have committed, and its
-        timeline.
+        """Return the query for a position in the log and the timeline of the position. All commits of connections with
+        these options come before the position.
         """
         return ""
 
@@ -255,18 +257,18 @@ class Transactions(Protocol):
     """The execution options under which a caller's engine has transactions."""
 
     def begin(self, *, write: bool, isolation: str) -> str:
-        """Return the BEGIN of a transaction; with "read committed" its statements do not depend on each other."""
+        """Return the BEGIN of a transaction; under "read committed" the statements do not depend on each other."""
 
     def savepoint(self, depth: int) -> str:
-        """Return the statement that sets a savepoint; savepoints nest."""
+        """Return the statement for a savepoint; savepoints nest."""
         return f"SAVEPOINT collections_store_{depth:d}"
 
     def release(self, depth: int) -> str:
-        """Return the statement that removes a savepoint and keeps its changes."""
+        """Return the statement that removes a savepoint and keeps the changes since."""
         return f"RELEASE SAVEPOINT collections_store_{depth:d}"
 
     def rollback_to(self, depth: int) -> str:
-        """Return the statement that undoes the changes since a savepoint."""
+        """Return the statement for undoing the changes since a savepoint."""
         return f"ROLLBACK TO SAVEPOINT collections_store_{depth:d}"
 
     def isolation_options(self, isolation: Isolation) -> dict[str, Any]:
@@ -274,29 +276,29 @@ class Transactions(Protocol):
         return {}
 
     def join(self, connection: Any, *, write: bool) -> str | None:
-        """Return the statement that begins a transaction on a caller's driver connection; None: the driver does."""
+        """Return the BEGIN for a caller's driver connection; None: the driver begins the transaction."""
         return None
 
     def state(self, connection: Any) -> State:
         """Return the state of the transaction of a driver's connection."""
 
     def waits_remotely(self, sql: str) -> bool:
-        """Return whether a statement may wait for locks of a server behind the connected one."""
+        """Return whether a statement may wait for locks of a server behind the connected server."""
         return False
 
     def lock_schema(self, table: sa.Table) -> str | None:
-        """Return the statement that excludes other migrations; None: BEGIN does."""
+        """Return the statement for excluding concurrent migrations; None: BEGIN suffices."""
         return None
 
     def lock_groups(self, table: sa.Table) -> str | None:
-        """Return the query for lists of ids whose rows one statement can lock, all of `:ids` together; None: one can lock
-        them all.
+        """Return the query that divides `:ids` into lists: a single statement can lock the rows of a list. None: a
+        single statement can lock all rows.
         """
         return None
 
     def lock_table(self, table: sa.Table, *, readers: bool) -> str | None:
         """Return the statement that excludes writers of a table, and `readers`, until the transaction ends; None:
-        BEGIN does.
+        BEGIN suffices.
         """
         return None
 
@@ -305,30 +307,30 @@ class Errors(Protocol):
     """Errors of the driver."""
 
     def types(self) -> tuple[type[Exception], ...]:
-        """Return the exceptions that the driver and SQLAlchemy raise."""
+        """Return the exceptions of the driver and of SQLAlchemy."""
 
     def translate(self, error: Exception) -> CollectionsStoreError:
-        """Return the driver's error as one of this library."""
+        """Return the error of this library for a driver's error."""
 
     def of_damage(self, error: UnicodeDecodeError) -> Exception:
-        """Return the driver's error for a damaged database: `error` was raised because its message is not UTF-8."""
+        """Return the driver's error for a damaged database; `error`: the driver's message is not UTF-8."""
         return error
 
     def errno(self, error: BaseException | None) -> int | None:
-        """Return the system's error for a driver's error of writing a file; None for others."""
+        """Return the system's error number for a driver's error of writing a file; None for any other error."""
         return None
 
     def is_read_only(self, error: Exception) -> bool:
-        """Return whether a driver's error reports that the file of the database cannot be written."""
+        """Return whether a driver's error reports a read-only database file."""
         return False
 
     def raised_within(self, error: Exception) -> BaseException | None:
-        """Return what an SQL function raised, where that failed a statement of this thread."""
+        """Return the exception of an SQL function, if the exception failed a statement of this thread."""
         return None
 
 
 class StatementCompiler(Protocol):
-    """Compilation of SQLAlchemy's statements, and their plans."""
+    """Compilation and plans of SQLAlchemy's statements."""
 
     dialect: sa.Dialect
     """SQLAlchemy's, for statements on the store's own connections."""
@@ -349,7 +351,7 @@ class StatementCompiler(Protocol):
         """Return the parameter of `AnyOf`."""
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
-        """Read the rows of such a statement on a collection's table."""
+        """Read the rows of an `explain` statement on a collection's table."""
 
 
 class DDL(Protocol):
@@ -369,21 +371,21 @@ class DDL(Protocol):
     """The query for the version of a database that may lack JSONB; None: none lacks it."""
 
     def reference(self, table: sa.Table) -> str:
-        """Return the table's name as `has_table` takes it."""
+        """Return the table's name as the parameter of `has_table`."""
 
     def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
         """Return the columns `seq`, the natural order, and `id`."""
 
     def jsonb_problem(self, version: str) -> str | None:
-        """Return why this version has no JSONB; None: it has."""
+        """Return why this version has no JSONB; None: the version has JSONB."""
         return None
 
     def create_schema(self, name: str) -> Sequence[str]:
-        """Return the statements that create a schema, unless it exists."""
+        """Return the statements that create a schema unless the schema exists."""
         return ()
 
     def create_body_index(self, table: sa.Table, physical: str) -> Sequence[str]:
-        """Return the statements that create an index over whole bodies, if the database has one."""
+        """Return the statements that create an index over whole bodies, if the database supports such an index."""
         return ()
 
     def create_array_index(self, table: sa.Table, keys: Keys, physical: str) -> Sequence[str]:
@@ -391,12 +393,12 @@ class DDL(Protocol):
         return ()
 
     def drop_array_index(self, physical: str) -> Sequence[str]:
-        """Return the statements that drop it."""
+        """Return the statements that drop an index of `create_array_index`."""
         return ()
 
 
 class Placement(Protocol):
-    """The servers of tables, which a cluster shares. The defaults are those of a database on one server."""
+    """The servers of the tables in a cluster. The defaults are for a database on a single server."""
 
     probe: str = ""
     """The query for the `sharding` of the tables in `:schema`, null for one server, and whether the table `:catalogue`
@@ -408,17 +410,17 @@ class Placement(Protocol):
     """The dialect of distributed collections; None: the database has none."""
 
     def distributes(self, version: str | None) -> bool:
-        """Return whether an extension of this version, from `Connections.probe`, distributes schemas."""
+        """Return whether an extension of this version (from `Connections.probe`) distributes schemas."""
         return False
 
     def problem(
         self, schema: str | None, version: str | None, found: tuple[str | None, bool] | None
     ) -> str | None:
-        """Return why a store cannot use a schema for which `probe` found this row; None: a store can."""
+        """Return why a store cannot use a schema; None: a store can. `found` is the row of `probe`."""
         return None
 
     def place(self, table: sa.Table) -> Sequence[str]:
-        """Return the statements that give a new table its servers."""
+        """Return the statements that assign servers to a new table."""
         return ()
 
     def size(self, table: sa.Table) -> str:
@@ -429,18 +431,18 @@ class Filters(Protocol):
     """The exact form of conditions on a body: right for every document."""
 
     def can_render(self, condition: Condition) -> bool:
-        """Return whether SQL expresses a shape exactly. Where it does not, the matcher decides."""
+        """Return whether SQL expresses a shape exactly; otherwise the matcher decides."""
 
     def simplified(self, condition: Condition) -> Condition:
-        """Return the shape that is rendered in place of another one of the same meaning and values."""
+        """Return the shape to render in place of `condition`, with the same meaning and values."""
         return condition
 
     def groups(self, conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
-        """Return the positions of conditions that are faster as one `BodyMatches` each group."""
+        """Return groups of positions: the conditions of a group are faster as a single `BodyMatches`."""
         return ()
 
     def binding(self, shape: Condition, name: str, positions: tuple[int, ...]) -> Binding:
-        """Return the parameters of `BodyMatches` for a shape; their names begin with `name`."""
+        """Return the parameters of `BodyMatches` for a shape; each name begins with `name`."""
 
 
 @value_class
@@ -497,7 +499,7 @@ class Database:
     """UNION ALL returns the rows of its first part, then those of its second part in their order."""
 
     def register(self) -> None:
-        """Register with SQLAlchemy how the elements are rendered, those of orders and of the indexed form included."""
+        """Register the renderers of all elements with SQLAlchemy, including orders and the indexed form."""
         ordering, form = self.ordering, self.indexed_form
         shared: dict[type[Any], Renderer] = {
             SortPart: lambda sort, body: ordering.part(body, sort.keys, sort.part),

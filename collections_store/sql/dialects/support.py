@@ -1,4 +1,4 @@
-"""The options of a store that depend on the database."""
+"""Options of a store that depend on the database."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NOT_WITH_REPLICAS: Final = {
 
 
 def check_supported(options: Options, database: Database) -> None:
-    """Raise `InvalidOption` for an option that the database does not support."""
+    """Raise `InvalidOption` for an option unsupported by the database."""
     for option, problem in _NOT_EVERYWHERE.items():
         if getattr(options, option) not in _EVERYWHERE and option not in database.options:
             raise InvalidOption(option, problem.format(database.name))
@@ -39,7 +39,7 @@ def check_supported(options: Options, database: Database) -> None:
 
 
 def replica_url(options: Options, database: Database) -> sa.URL | None:
-    """Return the URL of the replicas; raises `InvalidOption`, which never shows a password."""
+    """Return the URL of the replicas; raises `InvalidOption`, never with a password in the message."""
     if options.replicas is None:
         if options.consistency is not None:
             problem = "needs replicas, the URL of the servers to read from"
@@ -62,13 +62,13 @@ def replica_url(options: Options, database: Database) -> sa.URL | None:
 
 
 def reconnects_for(options: Options, database: Database) -> float:
-    """Return the seconds for which an operation tries to reach a database that went away."""
+    """Return the seconds for which an operation tries to reach a lost database."""
     given = options.reconnect_for
     return database.reconnect_for if given is None else float(given)
 
 
 def upgrades(options: Options, database: Database) -> bool:
-    """Return whether an older database is upgraded when it is opened."""
+    """Return whether opening an older database upgrades the database."""
     if options.read_only:
         return False
     return database.upgrades_on_open if options.upgrade is None else options.upgrade == "auto"

@@ -1,13 +1,13 @@
-"""PostgreSQL with Citus: what differs from one server.
+"""PostgreSQL with Citus: the differences from a single server.
 
-`SCHEMAS`: all tables of a schema are on one worker; each schema may have a different worker. The coordinator sends
-each statement to the worker as it is, and passes on what that returns.
+`SCHEMAS`: all tables of a schema are on a single worker; each schema may have a different worker. The coordinator sends
+each statement unchanged to the worker, and passes on the result.
 
-`COLLECTIONS`: the store's tables are on the coordinator, those of collections too unless they are `DISTRIBUTED`:
-these have a part of the rows, called shard, for each range of the ids' hashes, on all workers. The coordinator sends
-a statement over one id to one shard, any other statement to all shards, and merges the results. Citus manages the
-tables on the coordinator too: only then is a transaction over both kinds, or over documents and recorded changes,
-atomic (two-phase commit).
+`COLLECTIONS`: the tables of the store and of collections are on the coordinator. The tables of `DISTRIBUTED`
+collections are on all workers: a part of the rows, called shard, for each range of the ids' hashes. The coordinator
+sends a statement over a single id to a single shard, any other statement to all shards, and merges the results. Citus
+manages the tables on the coordinator too: only then is a transaction over both kinds, or over documents and recorded
+changes, atomic (two-phase commit).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _WORKER_LOST: Final = (
 
 
 class CitusConnections(PostgresConnections):
-    """Settings of transactions, which the coordinator passes on to the worker; those of a session it does not."""
+    """Settings of transactions. The coordinator passes on settings of transactions to the worker, but not of sessions."""
 
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         session = super().settings(options, busy_timeout=busy_timeout)
@@ -69,7 +69,9 @@ class CitusConnections(PostgresConnections):
 
 
 class CollectionsConnections(CitusConnections):
-    """No DROP looks for foreign keys: it would lock all tables of the database that Citus manages on the coordinator."""
+    """Settings to keep DROP from looking for foreign keys: DROP would lock all tables of the database that Citus
+    manages on the coordinator.
+    """
 
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         return [f"SET {_NO_KEYS}", *super().settings(options, busy_timeout=busy_timeout)]
@@ -82,15 +84,17 @@ class CollectionsConnections(CitusConnections):
 
 
 class CitusTransactions(PostgresTransactions):
-    """What waits for locks of the worker."""
+    """Waits for locks of the worker."""
 
     def waits_remotely(self, sql: str) -> bool:
-        """Readers wait for changes of the schema only, whose locks the coordinator has too."""
+        """Return whether a statement is not a SELECT. A reader waits only for changes of the schema; the coordinator
+        has the same locks.
+        """
         return not sql.startswith("SELECT")
 
 
 class CitusErrors(PostgresErrors):
-    """SQLSTATE codes, which some errors of a lost worker share with defects of the server: their texts differ."""
+    """SQLSTATE codes. Errors of a lost worker and defects of the server can share a code, but differ in the text."""
 
     def translate(self, error: Exception) -> CollectionsStoreError:
         found = super().translate(error)
@@ -100,7 +104,7 @@ class CitusErrors(PostgresErrors):
 
 
 class DistributedTransactions(CitusTransactions):
-    """Locks of rows of several shards: a statement can lock those of one."""
+    """Locks of rows of several shards: a statement can lock rows of a single shard."""
 
     def lock_groups(self, table: sa.Table) -> str:
         shard = f"get_shard_id_for_distribution_column({regclass(table)}, id)"
@@ -110,8 +114,8 @@ class DistributedTransactions(CitusTransactions):
 
 
 class DistributedFilters(PostgresFilters):
-    """Conditions without subqueries: Citus takes none over the values at a path. The matcher compares whole arrays and
-    objects, and a jsonpath tries all that a long list has.
+    """Conditions without subqueries: Citus accepts no subquery over the values at a path. The matcher compares whole
+    arrays and objects, and a jsonpath tries all values of a long list.
     """
 
     def can_render(self, condition: Condition) -> bool:
@@ -130,7 +134,7 @@ class DistributedFilters(PostgresFilters):
 
 
 class CitusCompiler(PostgresCompiler):
-    """Plans: Citus shows the worker's plan, of one shard, below the steps of the coordinator."""
+    """Plans: Citus shows the worker's plan, for a single shard, below the steps of the coordinator."""
 
     def root(self, plan: Any) -> Any:
         for _, step in steps_below(plan, 0):
@@ -141,7 +145,7 @@ class CitusCompiler(PostgresCompiler):
 
 
 def _without_shard(step: Any) -> Any:
-    """Return a step with the names of its table and index without the shard's number at their ends."""
+    """Return a step with the shard's number cut from the ends of the names of table and index."""
     names = {name: step[name].rpartition("_")[0] for name in _SHARD_NAMES if name in step}
     return {**step, **names, "Plans": list(map(_without_shard, step.get("Plans", ())))}
 
@@ -166,17 +170,19 @@ class CitusPlacement(PostgresPlacement):
         return self.problem_of_existing(schema, has_tables=has_tables)
 
     def problem_of_existing(self, schema: str | None, *, has_tables: bool) -> str | None:
-        """Return why a schema cannot be used that is not sharded; None: it can."""
+        """Return why an unsharded schema cannot be used; None: the schema can be used."""
         raise NotImplementedError
 
     def size(self, table: sa.Table) -> str:
-        """The table of the coordinator is empty: a row of the worker's table names that table."""
+        """Return the expression. The coordinator's table is empty; a row of the worker's table names the worker's
+        table.
+        """
         size = f"SELECT pg_total_relation_size(tableoid) FROM {table_name(table)} LIMIT 1"
         return f"coalesce(({size}), 0)"
 
 
 class SchemaPlacement(CitusPlacement):
-    """Schemas that are distributed when they are created."""
+    """Schemas, distributed at creation."""
 
     sharding = "schema"
     schema_settings = ("SET LOCAL citus.enable_schema_based_sharding = on",)
@@ -189,7 +195,7 @@ class SchemaPlacement(CitusPlacement):
 
 
 class CollectionsPlacement(CitusPlacement):
-    """Tables of the coordinator that Citus manages."""
+    """Tables of the coordinator, managed by Citus."""
 
     sharding = "collections"
 
@@ -222,8 +228,9 @@ class DistributedPlacement(CollectionsPlacement):
     """Tables with a shard for each range of the ids' hashes."""
 
     def place(self, table: sa.Table) -> Sequence[str]:
-        """No other collection has the same servers: creating one would lock the others. The index of the natural order has
-        the name of the unique one elsewhere: plans show it.
+        """Distribute each collection separately: creating a collection with shared placement would lock all collections
+        of the placement. The index of the natural order has the same name as the unique index elsewhere, because plans
+        show the name.
         """
         natural = sa.Table(f"{table.name}_seq_key", sa.MetaData())
         return [
@@ -232,7 +239,7 @@ class DistributedPlacement(CollectionsPlacement):
         ]
 
     def size(self, table: sa.Table) -> str:
-        """`citus_total_relation_size` refuses transactions that have written."""
+        """Return the expression; `citus_total_relation_size` would refuse writing transactions."""
         shards = "citus_shard_sizes() AS s JOIN pg_dist_shard AS d ON d.shardid = s.shard_id"
         return f"(SELECT sum(size)::BIGINT FROM {shards} WHERE logicalrelid = {regclass(table)})"
 

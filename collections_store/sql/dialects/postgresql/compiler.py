@@ -1,6 +1,6 @@
-"""Statements of PostgreSQL: how the elements of `sql.elements` are compiled, plans, tables and indexes.
+"""Statements of PostgreSQL: compilation of `sql.elements`, plans, tables and indexes.
 
-An equality is one jsonpath predicate, bound as a parameter: a GIN index over the body serves `body @? $1` at any depth.
+An equality is a jsonpath predicate, bound as a parameter: a GIN index over the body serves `body @? $1` at any depth.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def table_name(table: sa.Table) -> str:
 
 
 def regclass(table: sa.Table) -> str:
-    """Return the table as a value, which the functions of the server take."""
+    """Return the table as a value for functions of the server."""
     return "CAST('{}' AS REGCLASS)".format(table_name(table).replace("'", "''"))
 
 
@@ -100,7 +100,7 @@ class PostgresCompiler(StatementCompiler):
         return list(texts)
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
-        """Read the plan: a tree of steps. Those of the array guard use indexes of their own."""
+        """Read the plan: a tree of steps. The steps of the array guard use separate indexes."""
         root = self.root(rows[0][0][0]["Plan"])
         steps = list(steps_below(root, 0))
         main = [step for _, step in steps_below(root, 0, guard=False)]
@@ -119,12 +119,12 @@ class PostgresCompiler(StatementCompiler):
         )
 
     def root(self, plan: Any) -> Any:
-        """Return the plan of the server that has the table."""
+        """Return the plan of the table's server."""
         return plan
 
 
 def steps_below(step: Any, depth: int, *, guard: bool = True) -> Iterator[tuple[int, Any]]:
-    """Yield a step of a plan and the steps below, each with its depth."""
+    """Yield a step of a plan and the steps below, each with a depth."""
     if guard or step.get("Parent Relationship") != "InitPlan":
         yield depth, step
         for below in step.get("Plans", ()):
@@ -151,7 +151,7 @@ def _known(name: str, table: sa.Table) -> str:
 
 
 class PostgresDDL(DDL):
-    """Tables with JSONB, and one GIN index over bodies each."""
+    """Tables with JSONB, each with a GIN index over bodies."""
 
     name_type = sa.Text(collation="C")
     body_type = JSONB()
@@ -172,7 +172,7 @@ class PostgresDDL(DDL):
         )
 
     def create_body_index(self, table: sa.Table, physical: str) -> Sequence[str]:
-        """One index serves equality at any depth, in arrays too."""
+        """Return the statements: a single index serves equality at any depth, in arrays too."""
         gin: dict[str, Any] = {"using": "gin", "ops": {"body": "jsonb_path_ops"}}
         options = {f"postgresql_{name}": value for name, value in gin.items()}
         index = sa.Index(physical, table.c.body, **options)
@@ -180,7 +180,7 @@ class PostgresDDL(DDL):
 
 
 class PostgresPlacement(Placement):
-    """Tables on one server, which may have the extension Citus."""
+    """Tables on a single server, with or without the extension Citus."""
 
     probe = (
         "SELECT CASE WHEN EXISTS (SELECT FROM pg_dist_schema WHERE schemaid = oid) THEN 'schema' "

@@ -128,7 +128,7 @@ class PostgresUrls(Urls):
 
 
 def _check_options(url: sa.URL) -> None:
-    """Raise `InvalidUrl` for options that libpq does not know, and values that cannot be read."""
+    """Raise `InvalidUrl` for options unknown to libpq, and for invalid values."""
     import psycopg
 
     known = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}
@@ -143,7 +143,7 @@ def _check_options(url: sa.URL) -> None:
 
 
 def _prepare_threshold(url: sa.URL) -> int | None:
-    """Return the number of executions after which psycopg prepares a statement; None: it never does."""
+    """Return the number of executions before psycopg prepares a statement; None: psycopg never does."""
     value = url.query.get(_PREPARE)
     if value == "none":
         return None
@@ -164,7 +164,7 @@ class PostgresConnections(Connections):
     """LATIN1 lacks most characters, and SQL_ASCII returns bytes."""
 
     def problem_probe(self, options: Options) -> str | None:
-        """A primary that was promoted may have no standby yet."""
+        """Return the probe for `replicated`. A promoted primary may have no standby yet."""
         if options.durability != "replicated" or options.read_only:
             return None
         return f"SELECT $${_NO_STANDBY}$$ WHERE current_setting('synchronous_standby_names') = ''"
@@ -175,7 +175,9 @@ class PostgresConnections(Connections):
     process_probe = "SELECT pg_backend_pid()"
 
     def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:
-        """Return the driver's autocommit mode, and no pool: the store has its own. Nothing is prepared before `configure`."""
+        """Return the driver's autocommit mode, and no pool: the store pools connections. Nothing is prepared before
+        `configure`.
+        """
         connect = {"client_encoding": "utf8", _PREPARE: None}
         return {"isolation_level": "AUTOCOMMIT", "connect_args": connect, "poolclass": NullPool}
 
@@ -205,12 +207,12 @@ class PostgresConnections(Connections):
         return [_settings(options, busy_timeout, local=True)] if is_pooled else []
 
     def is_pooled(self, connection: Any, process: object) -> bool:
-        """A pooler reports a process of its own at login."""
+        """Compare the processes: a pooler reports a different process at login."""
         return bool(connection.info.backend_pid != process)
 
     def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool | None) -> None:
-        """Prepare nothing where a pooler is between, unless the URL says so. Elsewhere the names of prepared
-        statements belong to this connection alone. Behind an unnoticed pooler, clients share psycopg's names
+        """Prepare nothing behind a pooler, unless the URL requests prepared statements. Elsewhere the names of prepared
+        statements are unique to this connection. Behind an unnoticed pooler, clients would share psycopg's names
         (`_pg3_0`), and a query would return the rows of another client's query.
         """
         connection.is_ready = True
@@ -221,7 +223,7 @@ class PostgresConnections(Connections):
             connection.prepare_threshold = _prepare_threshold(url)
 
     def has_input(self, connection: Any) -> bool:
-        """Return whether there is something to read, be it the end of the connection; it takes 2 µs."""
+        """Return whether data or the end of the connection can be read. The call takes 2 µs."""
         if connection.closed:
             return True
         if not hasattr(select, "poll"):  # on Windows, where `select` takes sockets of any number
@@ -231,7 +233,7 @@ class PostgresConnections(Connections):
         return bool(ready.poll(0))
 
     def interrupt(self, connection: Any) -> None:
-        """Request that the server cancels the statement; `StoreConnection` ends one whose server does not."""
+        """Request cancellation by the server; if the server does not cancel, `StoreConnection` ends the connection."""
         import psycopg
 
         connection.cancelled_at = time.monotonic()
@@ -240,8 +242,8 @@ class PostgresConnections(Connections):
 
 
 def _settings(options: Options, busy_timeout: float, *, local: bool) -> str:
-    """Return the statement of a session's settings, or of a transaction's. The server ends an idle session, unless it has
-    a limit of its own; before version 14 it cannot.
+    """Return the statement for the settings of a session or of a transaction. From version 14 on, the server ends an
+    idle session; a limit configured on the server is kept.
     """
     timeout = lock_timeout(options, busy_timeout)
     settings = [f"set_config('lock_timeout', '{timeout}', {local})", _commit(options, local)]
@@ -252,8 +254,8 @@ def _settings(options: Options, busy_timeout: float, *, local: bool) -> str:
 
 
 def _commit(options: Options, local: bool) -> str:
-    """Return the setting for what a commit waits: `replicated` for the disks of standbys, `full` for the server's at least,
-    `normal` for none.
+    """Return the setting for the waits of a commit: `replicated` for the disks of standbys, `full` at least for the
+    disk of the server, `normal` for no disk.
     """
     if options.read_only:
         name = "transaction_read_only" if local else "default_transaction_read_only"
@@ -266,8 +268,8 @@ def _commit(options: Options, local: bool) -> str:
 
 
 def lock_timeout(options: Options, busy_timeout: float) -> int:
-    """Return the milliseconds to wait for a lock: it must end before the limit of silence ends the connection; the
-    operation then runs again.
+    """Return the milliseconds to wait for a lock. The wait must end before the limit of silence ends the connection;
+    the operation then runs again.
     """
     return max(1, int(min(busy_timeout, (options.reply_timeout or math.inf) / 2) * 1000))
 
@@ -291,18 +293,19 @@ class PostgresReplication(Replication):
     """Users without the rights of pg_read_all_stats see no `received_tli`; the others are older, by minutes."""
 
     def position(self, options: Options) -> str:
-        """A commit has been flushed when it returns, and what is flushed is sent to replicas at once; one of durability "normal"
-        has only been inserted.
+        """Return the query for the flushed position: a commit returns after the flush, and flushed changes are sent to
+        replicas at once. With durability "normal" a commit has only been inserted.
         """
         place = "insert" if options.durability == "normal" else "flush"
         return f"SELECT lsn::text, ('x' || left(pg_walfile_name(lsn), 8))::bit(32)::int FROM pg_current_wal_{place}_lsn() AS lsn"
 
 
 class PostgresTransactions(Transactions):
-    """REPEATABLE READ for what reads and then writes.
+    """REPEATABLE READ for read-modify-writes.
 
-    A writer that meets a change made since its snapshot fails with 40001 and runs again: under READ COMMITTED, two
-    read-modify-writes would lose an update. READ WRITE is never set: the server decides whether a session may write.
+    A writer that meets a change made since the writer's snapshot fails with 40001 and runs again: under READ COMMITTED,
+    two read-modify-writes would lose an update. READ WRITE is never set: the server decides whether a session may
+    write.
     """
 
     shared_options = MappingProxyType({"isolation_level": "READ COMMITTED"})
@@ -378,7 +381,7 @@ class PostgresErrors(Errors):
 
 
 def _index_of(constraint: str | None, message: str) -> str | None:
-    """Return our unique index that was violated, None if it was another's."""
+    """Return the violated unique index of this library; None for any other index."""
     found = (
         _OUR_REMOTE_INDEX.search(message) if constraint is None else _OUR_INDEX.search(constraint)
     )
@@ -386,7 +389,7 @@ def _index_of(constraint: str | None, message: str) -> str | None:
 
 
 def _is_read_only(state: str, message: str) -> bool:
-    """Return whether a server refused a statement, or libpq a server, because it cannot write."""
+    """Return whether a read-only server refused a statement, or libpq refused a read-only server."""
     if not state:
         return _ONLY_STANDBYS.search(message) is not None
     is_recovering = state in _RECOVERY_STATES and _RECOVERY.search(message) is not None

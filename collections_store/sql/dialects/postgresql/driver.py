@@ -1,13 +1,13 @@
-"""The driver's connection, with limits to how long it waits for a server.
+"""The driver's connection, with limits for waiting for a server.
 
 Rules:
 
-1. A hung server accepts connections and never answers. TCP does not notice, nor does the driver: so each wait has a limit.
-2. The limits end the connection. What a statement did by then is unknown.
-3. A full pooler makes a transaction wait before its first statement reaches a server. The wait has a limit, and no
-   writing statement is sent before its end: a pooler executes the statements of absent clients too.
-4. A commit whose wait for a synchronous standby was cancelled is not on the standby, though the server reports success: it
-   is in doubt, too.
+1. A hung server accepts connections and never answers. Neither TCP nor the driver notices: each wait has a limit.
+2. A limit ends the connection. The effect of the statement is then unknown.
+3. A full pooler makes a transaction wait before the first statement reaches a server. The wait has a limit, and no
+   writing statement is sent before the end of the wait: a pooler executes the statements of absent clients too.
+4. If the wait for a synchronous standby was cancelled, the commit is in doubt too: the commit is not on the standby,
+   though the server reports success.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _WAITS_FOR_STANDBYS: Final = "SyncRepWaitForLSN"
 def watched(
     steps: Steps[T], look: Callable[[float], None], replied: Callable[[], None] = lambda: None
 ) -> Steps[T]:
-    """Run steps of the driver. While the server does nothing, call `look` with the seconds of that, ten times a second; call
-    `replied` when it has sent something.
+    """Run steps of the driver. While the server is silent, call `look` with the seconds of silence, ten times a second.
+    Call `replied` when the server has sent data.
     """
     silent_since: float | None = None
     try:
@@ -111,7 +111,9 @@ class StoreConnection(Connection[Any]):
 
     @classmethod
     def arranged(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters of a connection with its timeout; of several addresses those last that failed last."""
+        """Return the parameters of a connection with a timeout; among several addresses, the last failed address comes
+        last.
+        """
         parameters = {"connect_timeout": math.ceil(cls.connect_timeout), **parameters}
         addresses = _addresses(parameters)
         if cls.is_any_replica:
@@ -139,7 +141,7 @@ class StoreConnection(Connection[Any]):
             raise
 
     def wait(self, gen: Any, *arguments: Any, **options: Any) -> Any:
-        """Wait for the end of what the driver does; raise `OperationalError` if the server is silent for too long."""
+        """Run the driver's steps to the end; raise `OperationalError` if the server is silent for too long."""
         try:
             steps = watched(gen, self._look, self._note_reply)
             result = super().wait(steps, *arguments, **options)
@@ -161,11 +163,11 @@ class StoreConnection(Connection[Any]):
         return f"{self.info.host}:{self.info.port}"
 
     def await_server(self) -> None:
-        """Note that a pooler may hold back what is sent, until the first reply."""
+        """Record: a pooler may hold back statements until the first reply."""
         self.awaits_server = self.is_behind_pooler
 
     def request_replies(self) -> None:
-        """Request the replies to what was sent in a pipeline: else the server sends them at its end."""
+        """Request the replies to the statements of a pipeline; otherwise the server replies at the end of the pipeline."""
         self.pgconn.send_flush_request()
 
     @staticmethod
@@ -194,7 +196,7 @@ class StoreConnection(Connection[Any]):
 
 
 class StoreCursor(Cursor[Any]):
-    """A cursor that notes which statements may take long."""
+    """A cursor that records whether a statement may take long."""
 
     def _execute_gen(self, query: Any, *arguments: Any, **options: Any) -> Any:
         connection: Any = self.connection
@@ -203,7 +205,7 @@ class StoreCursor(Cursor[Any]):
 
 
 def _addresses(parameters: dict[str, Any]) -> list[Address]:
-    """Return the addresses that parameters name, none if libpq refuses them."""
+    """Return the addresses in the parameters; none if libpq refuses the parameters."""
     hosts = str(parameters.get("host") or "").split(",")
     ports = str(parameters.get("port") or "5432").split(",")
     if len(ports) == 1:

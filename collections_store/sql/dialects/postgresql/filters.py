@@ -1,10 +1,10 @@
 """The exact form of filters in PostgreSQL: one jsonpath predicate per condition, bound as a parameter, because a GIN
 index over the body serves `body @? $1` at any depth.
 
-jsonpath is lax: `X ? (…)` opens an array once, a comparison within opens it again (`[[1]]` matches `@ == 1`), and so does
-a key. Every test therefore tests the type too, and every key that follows a filter tests for an object first. With that,
-no predicate is ever unknown, and `!` is the complement. Containment (`@>`) is never used: it matches parts of arrays and
-objects where MongoDB compares them as a whole.
+jsonpath is lax: `X ? (…)` opens an array once, and a comparison or key within opens the array again: `[[1]]` matches
+`@ == 1`. Every test therefore tests the type too, and every key after a filter tests for an object first.
+Hence no predicate is ever unknown, and `!` is the complement. Containment (`@>`) is never used: `@>` matches parts of
+arrays and objects, but MongoDB compares arrays and objects as a whole.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def is_composite(condition: Condition) -> bool:
 
 
 def is_long(condition: Condition) -> bool:
-    """Return whether a shape compares a field with so many scalars that they are hashed."""
+    """Return whether a shape compares a field with many scalars, to be hashed."""
     match condition:
         case Field(path, OneOf(lists, many=True)):
             has_index = any(is_index(key) for key in path.keys[1:])
@@ -109,8 +109,8 @@ class PostgresFilters(Filters):
         return _can_path(condition)
 
     def groups(self, conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
-        """Join what the index over bodies serves, and the rest. The planner takes each of several conditions to match
-        one of a hundred documents, and a scan of that index to cost less than any other.
+        """Join the conditions served by the index over bodies, and join the rest. The planner estimates that each of
+        several conditions matches a hundredth of the documents, and that a scan of the index is the cheapest scan.
         """
         joined = [n for n, each in enumerate(conditions) if self._can_join(each)]
         groups = (
@@ -125,8 +125,8 @@ class PostgresFilters(Filters):
         return not alone and self.can_render(condition)
 
     def binding(self, shape: Condition, name: str, positions: tuple[int, ...]) -> Binding:
-        """One parameter holds all values. Where they are scalars, the jsonpath is rendered once, with marks in their
-        positions.
+        """Return a binding with a single parameter for all values. For scalars, the jsonpath is rendered once, with
+        marks in place of the values.
         """
         if not {slot.kind for slot in values_of(shape)} <= _SCALARS:
             return Binding((name,), positions, partial(_parameter_with, shape))
@@ -149,7 +149,7 @@ def _parameter_with(shape: Condition, values: list[Value]) -> tuple[str]:
 
 
 def rendered(body: str, condition: Condition, parameter: str) -> str:
-    """Return the SQL of a shape; `parameter` holds what `binding` binds."""
+    """Return the SQL of a shape; `parameter` is the parameter of `binding`."""
     if is_long(condition) and isinstance(condition, Field):
         return _among(body, condition, parameter)
     if is_composite(condition) and isinstance(condition, Field):
@@ -166,7 +166,7 @@ def rendered(body: str, condition: Condition, parameter: str) -> str:
 
 
 def _among(body: str, condition: Field, parameter: str) -> str:
-    """Look each value of a document up by its hash: a jsonpath would try all that the filter lists."""
+    """Look up each value of a document by hash: a jsonpath would try all values in the filter's list."""
     path = f"{path_literal(condition.path.keys)}[*]"
     listed = f"SELECT * FROM jsonb_array_elements(CAST({parameter} AS JSONB))"
     return (
@@ -187,7 +187,7 @@ def _equals_whole(body: str, condition: Field, parameter: str) -> str:
 
 
 def parameter(condition: Condition) -> str:
-    """Return the one parameter of a condition: a jsonpath, or the JSON to compare with."""
+    """Return the parameter of a condition: a jsonpath, or the JSON to compare with."""
     match condition:
         case Field(path, Equals(Value() as value)) if is_composite(condition):
             return value.text
@@ -199,7 +199,7 @@ def parameter(condition: Condition) -> str:
 
 
 def matches_scalar_body(condition: Condition) -> bool:
-    """Return whether a shape holds for a body that is no object."""
+    """Return whether a shape holds for a non-object body."""
     match condition:
         case Field(_, test):
             return takes_missing(test)
@@ -235,7 +235,7 @@ def _can_test(test: Test) -> bool:
 
 
 def _predicate(condition: Condition, *, as_array: bool = False) -> str:
-    """Return the predicate over `@`, an object, or an array seen as an object of its positions."""
+    """Return the predicate over `@`, an object, or an array seen as an object whose keys are positions."""
     match condition:
         case Field(path, test):
             keys: Keys = path.keys
@@ -265,7 +265,7 @@ def _field(keys: Keys, test: Test) -> str:
 
 
 def _reaches(keys: Keys, leaf: Leaf, *, opened: bool = False) -> Iterable[str]:
-    """Yield the predicates from `@`, an object, along `keys` to the values that `leaf` tests."""
+    """Yield the predicates from `@`, an object, along `keys` to the values tested by `leaf`."""
     *holders, last = map(_accessor, keys)
     holder = "".join(holders)
     value = f"@{last}"
@@ -302,8 +302,8 @@ def _in_element(array: str, keys: Keys, leaf: Leaf, opened: bool) -> str:
 
 
 def _missing(keys: Keys) -> str:
-    """Return the predicate over `@`, an object: nothing is at `keys`. An array on the path is opened: there one of its
-    objects lacks the rest.
+    """Return the predicate over `@`, an object: nothing is at `keys`. An array on the path is opened: an object in the
+    array lacks the rest.
     """
     field, rest = f"@{_accessor(keys[0])}", keys[1:]
     if not rest:
@@ -352,7 +352,7 @@ def _whole(value: str, test: Test) -> str:
 
 
 def _test(test: Test) -> str:
-    """Return the predicate over `@`, one value."""
+    """Return the predicate over `@`, a single value."""
     match test:
         case Equals(value):
             return _compares("==", value)
@@ -390,7 +390,7 @@ def _accessor(key: str | int) -> str:
 
 def path_literal(keys: tuple[str, ...]) -> str:
     """Return a jsonpath for the inside of an SQL literal. A percent sign is escaped as in jsonpath: the driver would
-    take it for a parameter.
+    take the sign for a parameter.
     """
     text = "".join(map(_accessor, keys))
     return "$" + text.replace("%", "\\u0025").replace("'", "''")
@@ -412,8 +412,8 @@ def _joined(operator: str, parts: Iterable[str]) -> str:
 
 
 def is_served(condition: Condition) -> bool:
-    """Return whether the index over bodies finds the documents of a shape: it has the scalars at the ends of paths, and
-    nothing of what is missing.
+    """Return whether the index over bodies finds the documents of a shape: the index has the scalars at the ends of
+    paths, but no missing values.
     """
     match condition:
         case Field(path, test):

@@ -1,10 +1,11 @@
 """Orders and the indexed form in PostgreSQL: the rank of a value's type, a number, and the beginning of a string.
 
-`jsonb` has an order of its own, with strings by the database's collation. Numbers as `numeric`, and strings COLLATE "C",
-which is by code point, have MongoDB's. A cast stands in a CASE: the planner may run it before a condition that guards it.
+`jsonb` has a different order, with strings by the database's collation. Numbers as `numeric`, and strings COLLATE "C"
+(by code point), have MongoDB's order. A cast stands in a CASE: the planner may run the cast before the guarding
+condition.
 
-A row of an index ends at 2,704 bytes, so a column holds the beginning of a string only. The columns do not distinguish two
-longer strings that begin alike, or objects. A unique index also has a digest of such values.
+A row of an index ends at 2,704 bytes: a column holds only the beginning of a string. The columns do not distinguish two
+longer strings with the same beginning, or objects. A unique index also has a digest of such values.
 """
 
 from __future__ import annotations
@@ -69,10 +70,10 @@ class PostgresOrdering(Ordering):
 
 
 class PostgresIndexedForm(IndexedForm[str]):
-    """The indexed form; its columns are computed from the SQL of the value.
+    """The indexed form; the columns are computed from the SQL of the value.
 
-    Every comparison names the columns before the one it is about, too: a scan of an index continues only past columns
-    that are equal. A string is compared by its column and, beyond its beginning, as a whole.
+    Every comparison of a column names all columns before, too: a scan of an index continues only past equal columns. A
+    string is compared by the column and, beyond the beginning, as a whole.
     """
 
     ordering = PostgresOrdering()
@@ -85,8 +86,8 @@ class PostgresIndexedForm(IndexedForm[str]):
     }
 
     def values(self, value: Value) -> Sequence[Any]:
-        """A string is its beginning and itself, a prefix its beginning, the first string that has it and the first
-        past it.
+        """Return the beginning and the whole of a string. Of a prefix, return the beginning, the first string with the
+        prefix, and the first string after all such strings.
         """
         match value.kind:
             case "null":
@@ -178,12 +179,12 @@ class PostgresIndexedForm(IndexedForm[str]):
 
 
 def value_at(body: str, keys: Keys) -> str:
-    """Return the JSON at the end of keys that only objects have: `->` with text opens no array."""
+    """Return the JSON at the end of keys of objects: `->` with text opens no array."""
     return f"({' -> '.join([body, *map(literal, keys)])})"
 
 
 def literal(text: str) -> str:
-    """Return an SQL literal, without a percent sign: the driver would take it for a parameter."""
+    """Return an SQL literal, without a percent sign: the driver would take the sign for a parameter."""
     quoted = text.replace("\\", "\\\\").replace("'", "''").replace("%", "\\x25")
     return f"E'{quoted}'"
 

@@ -1,10 +1,10 @@
-"""Statements of SQLite: how the elements of `sql.elements` are compiled, plans, tables and indexes.
+"""Statements of SQLite: compilation of `sql.elements`, plans, tables and indexes.
 
 A path is an SQL literal: no index serves a path that is a parameter. Statements are compiled with the paramstyle
-`named`: with `qmark` SQLAlchemy searches the finished SQL for `%(name)s`, which a hostile key could hold.
+`named`: with `qmark` SQLAlchemy searches the finished SQL for `%(name)s`, and a hostile key could hold such a text.
 
-SQLite has no index of the values in arrays. A table beside the collection's stands for it, with a row for each scalar
-that a path reaches through whatever arrays. Triggers maintain it, because bodies are written by the user's own SQL too.
+SQLite has no index of the values in arrays. A second table replaces the index, with a row for each scalar that a path
+reaches, through any arrays. Triggers maintain the table, because the user's own SQL writes bodies too.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ _SCALAR_TYPES = "('integer', 'real', 'text', 'true', 'false')"
 
 
 class _Source(NamedTuple):
-    """Values that a path reaches: the tables they are read from, the conditions, and the type and the value of each."""
+    """Values reached by a path: the tables to read from, the conditions, and type and value of each."""
 
     tables: tuple[str, ...]
     conditions: tuple[str, ...]
@@ -208,7 +208,9 @@ def _sources(
     aliases: Iterator[str],
     tables: tuple[str, ...],
 ) -> Iterator[_Source]:
-    """Yield the value at the path, the elements of an array there, and what follows an array before the end."""
+    """Yield the value at the path, the elements of an array at the path, and values behind arrays before the end of the
+    path.
+    """
     path, element = path_literal(keys), next(aliases)
     yield _Source(tables, conditions, f"json_type({body}, {path})", f"json_extract({body}, {path})")
     inside = (*conditions, f"json_type({body}, {path}) = 'array'")
@@ -223,7 +225,7 @@ def _sources(
 
 
 class SqlitePlacement(Placement):
-    """Tables in the database's one file."""
+    """Tables in the database's single file."""
 
     def size(self, table: sa.Table) -> str:
         name = _DIALECT.identifier_preparer.format_table(table)

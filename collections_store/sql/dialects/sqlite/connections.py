@@ -96,7 +96,7 @@ class SqliteUrls(Urls):
         return url.set(drivername="sqlite+pysqlite")
 
     def connect_url(self, url: sa.URL) -> sa.URL:
-        """Return an SQLite URI, for its options. It creates no file: the store has done so by then."""
+        """Return an SQLite URI, for the URL's options. The URI creates no file: the store has created the file before."""
         path = self.file_of(url)
         options = {**url.query, "uri": "true"}
         if path is None:
@@ -111,7 +111,7 @@ class SqliteUrls(Urls):
         return url.set(database=Path(path).as_uri(), query=options)
 
     def is_private(self, url: sa.URL) -> bool:
-        """A database in memory ends with its connection."""
+        """Return whether the database is in memory, and ends with the connection."""
         name = url.database or ":memory:"
         return ":memory:" in name or name == "file:" or url.query.get("mode") == "memory"
 
@@ -128,7 +128,7 @@ class SqliteUrls(Urls):
         return not (_is_on(url, "immutable") or _is_on(url, "nolock"))
 
     def is_created(self, url: sa.URL) -> bool:
-        """`mode` decides; a VFS has files of its own."""
+        """Return whether `mode` creates a file; a VFS manages files alone."""
         mode = url.query.get("mode", "rwc")
         return mode == "rwc" and self.is_locked(url) and "vfs" not in url.query
 
@@ -138,7 +138,7 @@ class SqliteUrls(Urls):
         return path is not None and (is_opened_so or not os.access(path, os.W_OK))
 
     def reading_url(self, url: sa.URL) -> sa.URL:
-        """Without write access, the last connection to close leaves the log as it is."""
+        """Return the URL without write access: the last connection to close then leaves the log unchanged."""
         return url if self.is_private(url) else url.update_query_dict({"mode": "ro"})
 
 
@@ -168,16 +168,16 @@ class SqliteConnections(Connections):
     """A checkpoint cannot run within a transaction."""
 
     def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool | None) -> None:
-        """The driver's own cache of statements is right as it is."""
+        """Change nothing: the driver's own cache of statements suffices."""
 
     def engine_arguments(self, url: sa.URL, *, busy_timeout: float) -> dict[str, Any]:
-        """Return the driver's autocommit mode, and no pool: the store has its own."""
+        """Return the driver's autocommit mode, and no pool: the store pools connections."""
         timeout = min(busy_timeout, BUSY_SLICE)
         connect = {"check_same_thread": False, "isolation_level": None, "timeout": timeout}
         return {"connect_args": connect, "poolclass": NullPool}
 
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
-        """FULL: what was acknowledged survives a power cut. NORMAL: the last moments may be lost."""
+        """Return the pragmas. FULL: an acknowledged commit survives a power cut. NORMAL: the last commits may be lost."""
         kibibytes = -(-(options.page_cache or PAGE_CACHE) // 1024)
         return (
             f"PRAGMA cache_size = -{min(kibibytes, MAX_KIBIBYTES)}",
@@ -210,19 +210,21 @@ class SqliteReplication(Replication):
 class SqliteTransactions(Transactions):
     """One writer at a time: BEGIN IMMEDIATE takes the write lock.
 
-    Two deferred transactions that read and then write would lose one of them. A writing transaction is alone, and a
-    reading transaction sees a snapshot: every isolation level is serializable.
+    Of two deferred read-modify-write transactions, the first or the second would fail. A writing transaction is alone,
+    and a reading transaction sees a snapshot: every isolation level is serializable.
     """
 
     def begin(self, *, write: bool, isolation: str) -> str:
         return "BEGIN IMMEDIATE" if write else "BEGIN"
 
     def join(self, connection: Any, *, write: bool) -> str | None:
-        """The driver begins a transaction no sooner than at an INSERT; a savepoint needs it before."""
+        """Return the BEGIN that a savepoint needs: the driver begins a transaction at the first INSERT at the earliest."""
         return None if connection.in_transaction or not write else "BEGIN IMMEDIATE"
 
     def state(self, connection: Any) -> State:
-        """Some errors end a transaction: a full disk, an interrupt. No other makes it fail."""
+        """Return the state. A full disk or an interrupt ends a transaction; any other error leaves the transaction
+        open.
+        """
         return "open" if connection.in_transaction else "none"
 
 
@@ -254,7 +256,7 @@ class SqliteErrors(Errors):
         return kind(message)
 
     def of_damage(self, error: UnicodeDecodeError) -> Exception:
-        """SQLite's message quotes what it has read."""
+        """Return a fixed message: SQLite's message quotes the damaged text."""
         return sqlite3.DatabaseError(_ADVICE[sqlite3.SQLITE_CORRUPT])
 
     def errno(self, error: BaseException | None) -> int | None:

@@ -1,16 +1,16 @@
 """The exact form of filters in SQLite: every value tested with its type, every array opened by `json_each`.
 
-`T` is a value's type (`json_type`), `V` the value (`json_extract`). No test uses V alone: there true is 1, an array is
-its text, and a string is more than any number. JSON's null and a missing value are both NULL in V; in T they are 'null'
-and NULL.
+`T` is a value's type (`json_type`), `V` the value (`json_extract`). No test uses V alone: in V true is 1, an array is
+JSON text, and a string is more than any number. JSON's null and a missing value are both NULL in V; in T null is
+'null', and a missing value is NULL.
 
-What SQL cannot express is a function in Python (`functions`). Its rules:
+Tests beyond SQL are functions in Python (`functions`). Rules:
 
-1. A function takes one text: the operand of a filter and the text of the database, joined by `||` (`packed`).
-2. SQLite reports what it raises as "user-defined function raised exception". The exception is stored, and raised again
-   as itself (`raised_within`): Ctrl-C, a cancellation, the limit of a pattern.
-3. It is the `send` of a generator, which goes on within its `try`. Python asks for signals at the first
-   instruction of a function, where nothing catches what their handlers raise.
+1. A function takes a single text: the operand of a filter and the text of the database, joined by `||` (`packed`).
+2. SQLite reports an exception of a function as "user-defined function raised exception". The exception is stored, and
+   raised again unchanged (`raised_within`): Ctrl-C, a cancellation, the limit of a pattern.
+3. A function is the `send` of a generator, and the generator continues within a `try`. Python runs signal handlers at
+   the first instruction of a function, where nothing catches an exception of a handler.
 """
 
 from __future__ import annotations
@@ -99,7 +99,9 @@ class SqliteFilters(Filters):
     """Tests of `json_type` and `json_extract`."""
 
     def can_render(self, condition: Condition) -> bool:
-        """SQLite's parser must be able to read it, too; SQLite 3.40 cannot address a key with a double quote."""
+        """Return whether SQL expresses a shape and SQLite's parser accepts the SQL. SQLite 3.40 cannot address a key
+        with a double quote.
+        """
         if len(values_of(condition)) > MAX_VALUES:
             return False
         for keys, test in inner_tests(condition):
@@ -112,7 +114,7 @@ class SqliteFilters(Filters):
         return max(depth) <= MAX_NESTING
 
     def binding(self, shape: Condition, name: str, positions: tuple[int, ...]) -> Binding:
-        """Each value is a parameter."""
+        """Return a binding with a parameter for each value."""
         names = tuple(f"{name}_{number}" for number in range(len(positions)))
         as_they_are = {slot.kind for slot in values_of(shape)} <= _AS_THEY_ARE
         return Binding(names, positions, None if as_they_are else _converted)
@@ -124,7 +126,7 @@ def rendered(body: str, condition: Condition, parameters: Iterator[str]) -> str:
 
 
 def path_literal(steps: Steps) -> str:
-    """Return a JSON path as an SQL literal: a string names a key, a number an array's element."""
+    """Return a JSON path as an SQL literal: a string names a key, a number an element of an array."""
     text = "".join(f"[{s}]" if isinstance(s, int) else f".{codec.spell(s)}" for s in steps)
     return "'$" + text.replace("'", "''") + "'"
 
@@ -147,17 +149,17 @@ def _bound(value: Value) -> Any:
 
 
 class _Writer:
-    """Renders conditions, the positions that a path reaches, and tests (`matcher`, rules 1 to 4).
+    """Renderer of conditions, of the positions reached by a path, and of tests (`matcher`, rules 1 to 4).
 
-    `body` is the SQL of a JSON text. `done` are the steps to where in it a path begins: none at an object, and ending in
-    an index where an array was entered.
+    `body` is the SQL of a JSON text. `done` are the steps in the JSON to the beginning of a path: empty at an object,
+    and ending in an index within an array.
     """
 
     def __init__(self) -> None:
         self._aliases = (f"e{number}" for number in count(1))
 
     def condition(self, body: str, condition: Condition, *, as_array: bool = False) -> str:
-        """Render a condition; `as_array`: `body` is an array, seen as an object of its positions."""
+        """Render a condition; `as_array`: `body` is an array, seen as an object whose keys are positions."""
         match condition:
             case Field(path, test):
                 return self._field(body, path.keys, test, as_array)
@@ -191,7 +193,7 @@ class _Writer:
             yield from self._through_array(body, (*done, *rest[:depth]), rest[depth:], test)
 
     def _leaf(self, body: str, steps: Steps, test: Test) -> Iterator[str]:
-        """Yield the tests of the value itself and, of an array, of its elements."""
+        """Yield the tests of the value and, for an array, of the elements."""
         path = path_literal(steps)
         yield self.test(f"json_type({body}, {path})", f"json_extract({body}, {path})", test)
         if not isinstance(test, WHOLE_ARRAY_TESTS):
@@ -209,7 +211,7 @@ class _Writer:
             yield f"({_is_array(body, path)} AND {_joined(' OR ', into)})"
 
     def _in_element(self, body: str, done: Steps, rest: Steps, test: Test) -> Iterator[str]:
-        """Yield the tests of an array's element; one where the path ends is not opened."""
+        """Yield the tests of an array's element. At the end of the path, an element is not opened."""
         if rest:
             yield from self._along(body, done, rest, test)
         else:
@@ -217,7 +219,7 @@ class _Writer:
             yield self.test(f"json_type({body}, {path})", f"json_extract({body}, {path})", test)
 
     def test(self, T: str, V: str, test: Test) -> str:  # noqa: N803
-        """Render a test of the one value V of type T."""
+        """Render a test of the value V of type T."""
         match test:
             case Equals(value):
                 return _equals(T, V, value)
@@ -270,8 +272,8 @@ def _is_plain(test: Test) -> TypeGuard[Equals]:
 
 
 def _may_equal(body: str, keys: Steps, value: Operand) -> str:
-    """Render a test that each match passes, for one call of a JSON function instead of three or more: the value is equal or
-    missing, or its text begins as that of an array.
+    """Render a necessary test: the value is equal or missing, or begins like the text of an array. The test costs a
+    single call of a JSON function instead of three or more.
     """
     found = f"nullif(json_extract({body}, {path_literal(keys)}), {_parameter(value)})"
     return f"ifnull({found} BETWEEN '[' AND '\\', 1)"
@@ -341,7 +343,7 @@ def _array_with(T: str, V: str, element: str, inside: str) -> str:  # noqa: N803
 
 
 def _missing(body: str, done: Steps, rest: Steps) -> str:
-    """Render that nothing is there, and that no array on the path was opened."""
+    """Render a test for a missing value, with no array opened on the path."""
     prefixes = ((*done, *rest[:depth]) for depth in range(1, len(rest)))
     tests = [f"json_type({body}, {path_literal((*done, *rest))}) IS NULL"]
     tests.extend(f"json_type({body}, {path_literal(each)}) IS NOT 'array'" for each in prefixes)
@@ -385,17 +387,17 @@ _raised = _Raised()
 
 
 def packed(text: str) -> str:
-    """Return the operand as it stands in front of the database's text."""
+    """Return the operand in the form that precedes the database's text."""
     return f"{len(text)}/{text}"
 
 
 def functions() -> Sequence[Function]:
-    """Return name, number of arguments and function of each, for one connection."""
+    """Return name, number of arguments and callback of each function, for a single connection."""
     return [(name, 1, _callback(function)) for name, function in _FUNCTIONS.items()]
 
 
 def raised_within(error: Exception) -> BaseException | None:
-    """Return what a function raised, where that is why a statement failed in this thread."""
+    """Return the exception of a function, if the exception failed a statement in this thread."""
     raised = _raised.error
     _raised.error = None  # even if this statement failed for another reason
     return raised if _RAISED in str(error) else None
@@ -432,8 +434,8 @@ def _results(function: Callable[[str], TextTest]) -> Generator[Any, str | None, 
 
 
 def _decoded(text: str) -> Any:
-    """Return the array or object of a JSON text; `_MISSING` for any other value: SQLite evaluates the parts of
-    AND in any order, and may call a function before it has tested the type.
+    """Return the array or object of a JSON text; `_MISSING` for a scalar or invalid JSON: SQLite evaluates the parts of
+    AND in any order, and may call a function before testing the type.
     """
     try:
         found = codec.decode(text)

@@ -1,8 +1,8 @@
 """Orders and the indexed form in SQLite: the rank of a value's type, then the value.
 
-SQLite compares numbers exactly and strings by code point. So only objects cannot be ordered: their text says nothing of
-their order. `json_extract` alone would take true for 1, an array for its text, and any string for more than any number:
-hence the rank.
+SQLite compares numbers exactly and strings by code point. Only objects cannot be ordered: the JSON text does not
+reflect the order. `json_extract` alone would take true for 1, an array for JSON text, and any string for more than any
+number: hence the rank.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class SqliteOrdering(Ordering):
     parts = ("rank", "value")
 
     def can_order(self, keys: Keys) -> bool:
-        """SQLite 3.40 cannot address a key that holds a double quote."""
+        """Return whether no key holds a double quote: SQLite 3.40 cannot address such a key."""
         return not any('"' in key for key in keys)
 
     def values(self, key: Key) -> Sequence[Any]:
@@ -54,14 +54,16 @@ class SqliteOrdering(Ordering):
 
 
 class SqliteIndexedForm(IndexedForm[tuple[str, str]]):
-    """The indexed form; its columns are rank and value."""
+    """The indexed form; the columns are rank and value."""
 
     ordering = SqliteOrdering()
     widths = {"null": 0, "boolean": 2, "prefix regex": 2}
     constant = {"number": ("rank",), "string": ("rank",), "prefix regex": ("rank",)}
 
     def values(self, value: Value) -> Sequence[Any]:
-        """A boolean is its rank and a number, a prefix the first string that has it and the first past it."""
+        """Return rank and number of a boolean. Of a prefix, return the first string with the prefix, and the first
+        string after all such strings.
+        """
         match value.kind:
             case "null":
                 return ()
