@@ -225,7 +225,9 @@ class AsyncStore(AsyncCollections):
     def transaction(
         self, *, isolation: Isolation = "repeatable read", read_only: bool = False
     ) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """Async counterpart of `Store.transaction`, for `async with`. A cancelled operation rolls the transaction back."""
+        """Async counterpart of `Store.transaction`. Enter the context with `async with`. A cancelled operation rolls the
+        transaction back.
+        """
         checked = check_choice("isolation", isolation, get_args(Isolation))
         return self._transaction(checked, read_only=check_flag("read_only", read_only))
 
@@ -361,7 +363,7 @@ class AsyncStore(AsyncCollections):
         return await run_in_batches(act, report)
 
     def stats(self) -> StoreStats:
-        """Async counterpart of `Store.stats`; not a coroutine."""
+        """Async counterpart of `Store.stats`. Not a coroutine."""
         return self.core.stats()
 
     async def health(self, *, timeout: float = 5.0) -> Health:  # noqa: ASYNC109 - of the thread, which no task can end

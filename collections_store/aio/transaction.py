@@ -115,7 +115,7 @@ class AsyncCollections:
     def collection(
         self, name: Any, *, model: Any = None, **settings: Unpack[ModelSettings]
     ) -> AsyncCollection[Any]:
-        """Async counterpart of `Store.collection`; not a coroutine. Arguments are validated at once. The first write stores
+        """Async counterpart of `Store.collection`. Not a coroutine. Arguments are validated at once. The first write stores
         the declarations, once for all users of the collection, and raises errors of the database.
         """
         if model is None and not settings and type(name) is str:  # the usual call, sooner
@@ -312,7 +312,7 @@ class AsyncTransaction(AsyncCollections):
         return await self._scope.run(operation)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """Async counterpart of `Transaction.transaction`, for `async with`."""
+        """Async counterpart of `Transaction.transaction`. Enter the context with `async with`."""
         if self._is_over:
             raise TransactionEnded(SAVEPOINT_ENDED)
         return self._savepoint()
