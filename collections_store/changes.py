@@ -1,8 +1,8 @@
 """The change feed: change streams, which read recorded changes.
 
-`operations.write` records changes in the transaction of the write. `ChangeReader` has the steps of sync and async streams:
-like a procedure, a reader yields operations and receives their results, and yields a `Wait` as well. `ChangeStream` is the
-synchronous form. `engine.notifier` wakes the streams of a store.
+`operations.write` records changes in the transaction of the write. `ChangeReader` has the steps of sync and async
+streams: like a procedure, a reader yields operations and receives their results, and yields a `Wait` as well.
+`ChangeStream` is the synchronous form. `engine.notifier` wakes the streams of a store.
 
 A stream adds a listener, then reads, then sleeps: a commit after the read wakes the stream, and no change is missed. A
 signal handler may raise in a stream at any moment: streams wait for a `Flag`.
@@ -142,8 +142,8 @@ def _check_timeout(timeout: Any) -> float | None:
 class ChangeStream(Generic[Body]):
     """The changes of a collection in the order of their commits: the result of `Collection.watch`.
 
-    The stream is an iterator of `Change`, which waits, for a single thread at a time, and a context manager, which closes
-    the stream. Between changes a stream holds no connection and no transaction.
+    The stream is an iterator of `Change`, which waits, for a single thread at a time, and a context manager, which
+    closes the stream. Between changes a stream holds no connection and no transaction.
     """
 
     def __init__(
@@ -155,8 +155,8 @@ class ChangeStream(Generic[Body]):
 
     @property
     def token(self) -> str:
-        """The position of the stream: `watch(after=token)` returns the changes not yet returned by this stream. The position
-        also advances past changes that are filtered out.
+        """The position of the stream: `watch(after=token)` returns the changes not yet returned by this stream. The
+        position also advances past changes that are filtered out.
         """
         return self._reader.token or ""
 

@@ -2,7 +2,8 @@
 
 Rules:
 
-1. `ORDER` is the order in the parent and in the child, whatever module was imported first; before the fork, the reverse.
+1. `ORDER` is the order in the parent and in the child, whatever module was imported first; before the fork, the
+   reverse.
 2. An exception in a callback keeps no other callback from running.
 3. A thread that the child does not have may hold a lock at the fork: the child replaces the lock.
 """

@@ -37,11 +37,11 @@ class Store(Collections):
     """A database of collections of JSON documents.
 
     `url` is `sqlite:///file.db` (a file), `sqlite://` (in memory) or `postgresql://user:password@host/database`.
-    `engine` is your own SQLAlchemy engine instead, with your own pool and settings. `StoreOptions` lists the options. The
-    constructor does no I/O: the first use connects, and the first write creates the tables in an empty database.
+    `engine` is your own SQLAlchemy engine instead, with your own pool and settings. `StoreOptions` lists the options.
+    The constructor does no I/O: the first use connects, and the first write creates the tables in an empty database.
 
-    Any number of threads can use a store. Close it by `close()` or as a context manager. The examples of the methods use
-    a store, `store`.
+    Any number of threads can use a store. Close it by `close()` or as a context manager. The examples of the methods
+    use a store, `store`.
 
     Raise `InvalidUrl`, `InvalidOption` and `MissingExtra` at once; `DatabaseUnavailable`, `SchemaOutdated` and
     `SchemaTooNew` on first use.
@@ -80,9 +80,9 @@ class Store(Collections):
     def attach(self, component: Component) -> None:
         """Set a component up and tear it down with the store.
 
-        Entering the store (`with store:`) calls `component.setup()`; a component attached later sets itself up. `close()`
-        calls `component.teardown()` before the connections end, in reverse order, also if a set-up failed. Exceptions are
-        raised after all components were torn down. Raise `InvalidOption` and `StoreClosed`.
+        Entering the store (`with store:`) calls `component.setup()`; a component attached later sets itself up.
+        `close()` calls `component.teardown()` before the connections end, in reverse order, also if a set-up failed.
+        Exceptions are raised after all components were torn down. Raise `InvalidOption` and `StoreClosed`.
 
         >>> class Component:
         ...     def setup(self): print("ready")
@@ -135,18 +135,19 @@ class Store(Collections):
     ) -> AbstractContextManager[Transaction]:
         """Return the context of a transaction over any collections.
 
-        The `Transaction` returns collections as the store does. The collections see one snapshot, and the transaction's own writes.
-        The end of the block commits, or rolls back after an exception; the writes are visible to other clients afterwards.
+        The `Transaction` returns collections as the store does. The collections see one snapshot, and the transaction's
+        own writes. The end of the block commits, or rolls back after an exception; the writes are visible to other
+        clients afterwards.
 
-        On SQLite a transaction is the only writer from the start: keep transactions short. Other clients can read meanwhile;
-        in memory they wait. On PostgreSQL two transactions can conflict, and one gets `TransactionConflict`:
+        On SQLite a transaction is the only writer from the start: keep transactions short. Other clients can read
+        meanwhile; in memory they wait. On PostgreSQL two transactions can conflict, and one gets `TransactionConflict`:
         `run_transaction` repeats the function.
 
-        `isolation`: "repeatable read", or "serializable", to prevent write skew on PostgreSQL, with more conflicts. SQLite is
-        always serializable.
+        `isolation`: "repeatable read", or "serializable", to prevent write skew on PostgreSQL, with more conflicts.
+        SQLite is always serializable.
 
-        `read_only`: the transaction only reads. A read-only transaction waits for no writer, on SQLite too, and needs no right
-        to write. A write raises `DatabaseError`.
+        `read_only`: the transaction only reads. A read-only transaction waits for no writer, on SQLite too, and needs
+        no right to write. A write raises `DatabaseError`.
 
         Raise `InvalidOption`, `DatabaseBusy` if no transaction can begin within `busy_timeout`, and at the end
         `TransactionEnded` if the transaction was rolled back before.
@@ -174,10 +175,10 @@ class Store(Collections):
     ) -> T:
         """Call a function with a transaction, commit it, and return the function's result.
 
-        After a conflict roll back and call the function again, up to `attempts` times in all; for `reconnect_for` seconds
-        if the connection is lost before the commit, or the server cannot write. Then raise the last error. The function must
-        have no effects outside the transaction. Any other exception rolls back and propagates. `isolation` and `read_only`
-        are as in `transaction`.
+        After a conflict roll back and call the function again, up to `attempts` times in all; for `reconnect_for`
+        seconds if the connection is lost before the commit, or the server cannot write. Then raise the last error. The
+        function must have no effects outside the transaction. Any other exception rolls back and propagates.
+        `isolation` and `read_only` are as in `transaction`.
 
         >>> def sell(tx):
         ...     stock = tx["stock"].get("tea", 3)
@@ -203,8 +204,8 @@ class Store(Collections):
     def bind(self, connection: sa.Connection) -> Transaction:
         """Return the store's collections within your own SQLAlchemy transaction.
 
-        Your commit of `connection` commits their writes, too, and your rollback discards them. The connection must lead to
-        the store's database.
+        Your commit of `connection` commits their writes, too, and your rollback discards them. The connection must lead
+        to the store's database.
 
         >>> import sqlalchemy as sa
         >>> engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
@@ -225,16 +226,16 @@ class Store(Collections):
         """Copy collections (None: all) to another store, on any database; return their counts and checksums, by name.
 
         A copy has the documents with their ids, versions, times, times to live and natural order, and the options and
-        indexes of the collections, all as of a single moment of this store. Clients can write to this store meanwhile. A
-        copy has no recorded changes and no expired documents: in the copy, tokens of this store raise `ChangesLost`, cursors
-        `InvalidCursor`.
+        indexes of the collections, all as of a single moment of this store. Clients can write to this store meanwhile.
+        A copy has no recorded changes and no expired documents: in the copy, tokens of this store raise `ChangesLost`,
+        cursors `InvalidCursor`.
 
         Each batch is a transaction, and compares the written documents with this store. The same call continues an
-        interrupted copy, to the present state of this store. Until a copy is complete, only the copy may write to the copied
-        collections. `progress` is called after each batch; an exception from `progress` ends the copy.
+        interrupted copy, to the present state of this store. Until a copy is complete, only the copy may write to the
+        copied collections. `progress` is called after each batch; an exception from `progress` ends the copy.
 
-        Raise `InvalidOption`, `InvalidName`, `CollectionNotFound`, `CollectionExists` if the target has a collection of the
-        same name that is not the beginning of this copy, and `CopyFailed` if another client wrote to the copy.
+        Raise `InvalidOption`, `InvalidName`, `CollectionNotFound`, `CollectionExists` if the target has a collection of
+        the same name that is not the beginning of this copy, and `CopyFailed` if another client wrote to the copy.
 
         >>> with Store("sqlite://") as other:
         ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -253,12 +254,12 @@ class Store(Collections):
         *,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> None:
-        """Write a backup of a single moment of the store to a file. The complete backup replaces `path`. Clients can write
-        meanwhile.
+        """Write a backup of a single moment of the store to a file. The complete backup replaces `path`. Clients can
+        write meanwhile.
 
-        If the name ends in .jsonl or .jsonl.gz, the backup is text for any database, with the same content as `copy_to`, of
-        all collections or the given `collections`. With another name, on SQLite only, the backup is a database file with the whole
-        database; `progress` then counts pages and documents.
+        If the name ends in .jsonl or .jsonl.gz, the backup is text for any database, with the same content as
+        `copy_to`, of all collections or the given `collections`. With another name, on SQLite only, the backup is a
+        database file with the whole database; `progress` then counts pages and documents.
 
         Raise `InvalidOption`, `InvalidName`, `CollectionNotFound`, and `OSError`.
 
@@ -282,8 +283,9 @@ class Store(Collections):
         """Restore a backup, of any database, into this store; return the collections as `copy_to` does.
 
         The store must be empty. With `collections` only these are restored, and must not exist. `replace`: existing
-        collections are replaced, and collections that are not in the backup stay. All restored collections appear at once,
-        at the end; until then, and after an error, the store is unchanged. The same call continues an interrupted restore.
+        collections are replaced, and collections that are not in the backup stay. All restored collections appear at
+        once, at the end; until then, and after an error, the store is unchanged. The same call continues an interrupted
+        restore.
 
         Raise `InvalidBackup`, `InvalidOption`, `InvalidName`, `CollectionNotFound`, `CollectionExists`, `DuplicateKey`,
         `CopyFailed`, and `OSError`.
@@ -312,8 +314,8 @@ class Store(Collections):
 
         The check opens a new connection, waits neither for the writer nor for a pooled connection, creates no file and
         upgrades no schema. No state of the database raises an exception: the result has the error as `error`. The check
-        waits up to `timeout` seconds for a connection to each address of a server (fewer if the URL has `connect_timeout`),
-        and again for locks and for each answer.
+        waits up to `timeout` seconds for a connection to each address of a server (fewer if the URL has
+        `connect_timeout`), and again for locks and for each answer.
 
         Raise `InvalidOption`, and `StoreClosed` after `close`.
 

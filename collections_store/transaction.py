@@ -140,16 +140,16 @@ class Collections(ABC):
     ) -> Collection[Any]:
         """Return a collection. Do no I/O unless an option is given, or the model declares indexes.
 
-        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. Options of `CollectionSettings`
-        are stored with the collection, which is created if necessary, and hold for every process. `VersionSettings` adds
-        the schema version of the documents, and functions to upgrade older documents; the first declaration of a version
-        builds an index of the documents with another version.
+        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. Options of
+        `CollectionSettings` are stored with the collection, which is created if necessary, and hold for every process.
+        `VersionSettings` adds the schema version of the documents, and functions to upgrade older documents; the first
+        declaration of a version builds an index of the documents with another version.
 
-        The bodies are JSON, or instances of `model`: a pydantic model or dataclass (extra `pydantic`), a msgspec struct,
-        a dataclass, a `TypedDict` or an attrs class (extra `msgspec`), or a union of these. A class in place of the name
-        is the model; the name is then the class's `__collection__`, or the class name. Every write is validated.
-        `ModelSettings` has the options of reads. Missing declared indexes are created; a declared index that differs from
-        the existing index raises `IndexExists`.
+        The bodies are JSON, or instances of `model`: a pydantic model or dataclass (extra `pydantic`), a msgspec
+        struct, a dataclass, a `TypedDict` or an attrs class (extra `msgspec`), or a union of these. A class in place of
+        the name is the model; the name is then the class's `__collection__`, or the class name. Every write is
+        validated. `ModelSettings` has the options of reads. Missing declared indexes are created; a declared index that
+        differs from the existing index raises `IndexExists`.
 
         Raise `InvalidName`, `InvalidOption`, `InvalidIndex` and `MissingExtra`.
 
@@ -221,11 +221,12 @@ class Collections(ABC):
     ) -> Collection:
         """Create a collection with options, and return it. Without options the first write creates it.
 
-        `body_index`: PostgreSQL maintains an index over whole bodies, for equality at any depth and through arrays; without
-        the index writes are cheaper. SQLite has no such index. `jsonb`: SQLite (3.45 or newer) stores bodies as JSONB: scans
-        are faster, `get` is slower. PostgreSQL always stores JSONB. `distributed`: the documents are spread over all workers
-        of a Citus cluster by the hash of the id, in a store opened with `sharding="collections"`. Such a collection has no
-        unique indexes. For further options see `collection`. Raise `InvalidName`, `InvalidOption` and `CollectionExists`.
+        `body_index`: PostgreSQL maintains an index over whole bodies, for equality at any depth and through arrays;
+        without the index writes are cheaper. SQLite has no such index. `jsonb`: SQLite (3.45 or newer) stores bodies as
+        JSONB: scans are faster, `get` is slower. PostgreSQL always stores JSONB. `distributed`: the documents are
+        spread over all workers of a Citus cluster by the hash of the id, in a store opened with
+        `sharding="collections"`. Such a collection has no unique indexes. For further options see `collection`. Raise
+        `InvalidName`, `InvalidOption` and `CollectionExists`.
 
         >>> store.create_collection("log", body_index=False, ttl=86_400)
         Collection('log')
@@ -267,8 +268,8 @@ class Collections(ABC):
 def opened(
     name: Any, codec: Codec, model: Any, settings: Mapping[str, Any]
 ) -> tuple[str, Codec, Callable[[], Steps[None]] | None]:
-    """Return a collection's name and codec, and the procedure to store the declarations, None without declarations; raise
-    `InvalidName`, `InvalidOption`, `InvalidIndex` and `MissingExtra`.
+    """Return a collection's name and codec, and the procedure to store the declarations, None without declarations;
+    raise `InvalidName`, `InvalidOption`, `InvalidIndex` and `MissingExtra`.
     """
     upgrades, others = Upgrades.taken(settings)
     reading = {option: others.pop(option) for option in _READING if option in others}
@@ -415,9 +416,11 @@ class Transaction(Collections):
         return self._scope.run(operation)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Return the context of a savepoint. An exception rolls back to the savepoint. The transaction continues anyway.
+        """Return the context of a savepoint. An exception rolls back to the savepoint. The transaction continues
+        anyway.
 
-        While the savepoint is open, every operation of the transaction is part of the savepoint. Raise `TransactionEnded`.
+        While the savepoint is open, every operation of the transaction is part of the savepoint. Raise
+        `TransactionEnded`.
 
         >>> with Store("sqlite://") as store, store.transaction() as tx:
         ...     version = tx["cities"].put("berlin", {})
@@ -466,8 +469,8 @@ class _SavepointContext:
 
 
 def remove_savepoint(savepoints: list[Any], savepoint: Any) -> bool | None:
-    """Remove a savepoint, and all later savepoints, from the open savepoints. Return whether the savepoint was the innermost;
-    None if no longer open, after the end of an outer savepoint.
+    """Remove a savepoint, and all later savepoints, from the open savepoints. Return whether the savepoint was the
+    innermost; None if no longer open, after the end of an outer savepoint.
     """
     position = next((number for number, each in enumerate(savepoints) if each is savepoint), None)
     if position is None:

@@ -5,8 +5,8 @@ The rules:
 1. A cancelled task does not return before its job has ended: nothing is written later.
 2. A cancellation is never lost: it is raised once the wait is over.
 3. A cancellation carries the outcome of the call, for `was_committed` and `partial_result`.
-4. Long computations run in a thread: functions with large arguments, and each part of a procedure after a large value was
-   read. Functions and iterables of the caller stay in the event loop: they may belong to the loop's thread.
+4. Long computations run in a thread: functions with large arguments, and each part of a procedure after a large value
+   was read. Functions and iterables of the caller stay in the event loop: they may belong to the loop's thread.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ async def _wait(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
 
 
 def _in_thread(function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-    """Call a function in a thread, in the context of this task. The store's own threads are unsuitable: all may wait for a
-    transaction that needs the result.
+    """Call a function in a thread, in the context of this task. The store's own threads are unsuitable: all may wait
+    for a transaction that needs the result.
     """
     loop = asyncio.get_running_loop()
     return loop.run_in_executor(None, copy_context().run, function, *arguments)
@@ -135,8 +135,8 @@ async def run_uncancellably(work: Coroutine[Any, Any, T]) -> T:
 async def run_in_batches(
     work: Callable[[Callable[[Any], object]], T], report: Callable[[Any], object]
 ) -> T:
-    """Return the result of `work` in a thread. `work` gets a function to call after each batch; this function calls `report`
-    in the event loop. A cancellation, or an exception from `report`, ends the work after a batch.
+    """Return the result of `work` in a thread. `work` gets a function to call after each batch; this function calls
+    `report` in the event loop. A cancellation, or an exception from `report`, ends the work after a batch.
     """
     loop, cancelled = asyncio.get_running_loop(), list[asyncio.CancelledError]()
 
@@ -184,8 +184,8 @@ def note_job(cancelled: asyncio.CancelledError, job: Job) -> None:
 
 
 def _note_call(cancelled: BaseException, *, wrote: bool) -> None:
-    """Attach the outcome of a call of several steps to a cancellation, unless a step or a transaction has attached a final
-    outcome.
+    """Attach the outcome of a call of several steps to a cancellation, unless a step or a transaction has attached a
+    final outcome.
     """
     outcome = getattr(cancelled, "collections_store_outcome", None)
     if outcome is not None and (outcome.is_final or not wrote):
@@ -212,8 +212,8 @@ def _advance(act: Callable[[Any], Any], value: Any) -> Any:
 
 
 async def _advance_in_thread(act: Callable[[Any], Any], value: Any, *, wrote: bool) -> Any:
-    """Run `_advance` in a thread. If the procedure ends meanwhile, a cancellation has the procedure's outcome; otherwise the
-    next step is cancelled.
+    """Run `_advance` in a thread. If the procedure ends meanwhile, a cancellation has the procedure's outcome;
+    otherwise the next step is cancelled.
     """
     future = _in_thread(_advance, act, value)
     cancelled = await _wait(future)
@@ -237,7 +237,9 @@ async def _advance_in_thread(act: Callable[[Any], Any], value: Any, *, wrote: bo
 async def follow(
     run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T], *arguments: Any
 ) -> T:
-    """Run the operations that a procedure yields; return the procedure's result. `arguments`: of the procedure (rule 4)."""
+    """Run the operations that a procedure yields; return the procedure's result. `arguments`: of the procedure (rule
+    4).
+    """
     wrote, in_thread = False, room_left(arguments, SMALL) < 0
     act: Callable[[Any], Any] = steps.send
     value: Any = None

@@ -4,9 +4,9 @@ The rules:
 
 1. `AsyncStore.collection` does no I/O. The first write or the first change stream stores the declared options, schema
    version and indexes: changes are recorded only from then on. Reads do not store the declarations.
-2. A single caller stores the declarations; callers in all tasks, threads and event loops wait for the first. If the first
-   fails, the waiting callers raise the same error: a further attempt would take as long. If the first is cancelled, a
-   waiting caller takes over.
+2. A single caller stores the declarations; callers in all tasks, threads and event loops wait for the first. If the
+   first fails, the waiting callers raise the same error: a further attempt would take as long. If the first is
+   cancelled, a waiting caller takes over.
 3. After a failure or a cancellation nothing of the operation is written, and the next use tries again.
 4. The rollback of a savepoint undoes declarations stored within. A collection of a transaction stores its declarations
    again once the innermost savepoint of the first time has ended.

@@ -83,13 +83,13 @@ _closing: ContextVar[AsyncStore | None] = ContextVar("collections_store_closing"
 class AsyncStore(AsyncCollections):
     """A database of collections, for asyncio. Async counterpart of `Store`, with the same options.
 
-    Operations run on the store's own threads, one hop each, and large arguments are first encoded in a thread: the event
-    loop is never blocked. Do not change an argument before the call returns. Any number of tasks and event loops may use
-    a store.
+    Operations run on the store's own threads, one hop each, and large arguments are first encoded in a thread: the
+    event loop is never blocked. Do not change an argument before the call returns. Any number of tasks and event loops
+    may use a store.
 
     A cancelled call writes everything or nothing, and has ended before the cancellation goes on; `was_committed(error)`
-    returns True or False. Calls that write in batches (`put_many`, `insert_many`, `bulk_write`, unless `atomic`) may have
-    written a part: `was_committed` then returns None, and `partial_result(error)` the counts.
+    returns True or False. Calls that write in batches (`put_many`, `insert_many`, `bulk_write`, unless `atomic`) may
+    have written a part: `was_committed` then returns None, and `partial_result(error)` the counts.
 
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
@@ -183,7 +183,9 @@ class AsyncStore(AsyncCollections):
             self._finished.set()
 
     async def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
-        """Async counterpart of `Store.run`. A cancelled call returns after the operation has ended: see `was_committed`."""
+        """Async counterpart of `Store.run`. A cancelled call returns after the operation has ended: see
+        `was_committed`.
+        """
         core = self.core
         act, queue = core.way_of(operation)
         job = Job(operation, act, self._mailbox_here())
@@ -225,8 +227,8 @@ class AsyncStore(AsyncCollections):
     def transaction(
         self, *, isolation: Isolation = "repeatable read", read_only: bool = False
     ) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """Async counterpart of `Store.transaction`. Enter the context with `async with`. A cancelled operation rolls the
-        transaction back.
+        """Async counterpart of `Store.transaction`. Enter the context with `async with`. A cancelled operation rolls
+        the transaction back.
         """
         checked = check_choice("isolation", isolation, get_args(Isolation))
         return self._transaction(checked, read_only=check_flag("read_only", read_only))
@@ -343,7 +345,8 @@ class AsyncStore(AsyncCollections):
         *,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> None:
-        """Async counterpart of `Store.backup`. `progress` is called in the event loop. A cancelled call writes no file."""
+        """Async counterpart of `Store.backup`. `progress` is called in the event loop. A cancelled call writes no file.
+        """
         names, report = check_names(collections), check_report(progress)
         await run_in_batches(partial(back_up, self.core, path, names), report)
 

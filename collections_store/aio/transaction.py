@@ -115,8 +115,8 @@ class AsyncCollections:
     def collection(
         self, name: Any, *, model: Any = None, **settings: Unpack[ModelSettings]
     ) -> AsyncCollection[Any]:
-        """Async counterpart of `Store.collection`. Not a coroutine. Arguments are validated at once. The first write stores
-        the declarations, once for all users of the collection, and raises errors of the database.
+        """Async counterpart of `Store.collection`. Not a coroutine. Arguments are validated at once. The first write
+        stores the declarations, once for all users of the collection, and raises errors of the database.
         """
         if model is None and not settings and type(name) is str:  # the usual call, sooner
             return self[name]
@@ -218,8 +218,8 @@ class AsyncBound:
 class AsyncOpenTransaction:
     """The scope of a store's own transaction: each step is one hop to a worker thread, one at a time.
 
-    `submit` passes a step to a thread. A cancelled step ends the transaction: the effect of an interrupted step is unknown.
-    Each method first checks for a fork: the child has no threads.
+    `submit` passes a step to a thread. A cancelled step ends the transaction: the effect of an interrupted step is
+    unknown. Each method first checks for a fork: the child has no threads.
     """
 
     def __init__(

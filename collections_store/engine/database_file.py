@@ -90,8 +90,8 @@ def is_open_here(path: Path) -> bool:
 
 
 def locked_start(path: Path) -> bytes | None:
-    """Return the first bytes of a file that SQLite in this process may have locked, read through the open descriptor; None
-    for any other file. Only SQLite may open a locked file.
+    """Return the first bytes of a file that SQLite in this process may have locked, read through the open descriptor;
+    None for any other file. Only SQLite may open a locked file.
     """
     here = identity(path)
     for descriptor, status in _open_files():
@@ -104,7 +104,9 @@ def locked_start(path: Path) -> bytes | None:
 
 
 def open_to_read(path: Path) -> IO[bytes]:
-    """Open a file for reading; raise `DatabaseUnavailable` if SQLite may have locked the file in this process, and `OSError`."""
+    """Open a file for reading; raise `DatabaseUnavailable` if SQLite may have locked the file in this process, and
+    `OSError`.
+    """
     with opening():
         if locked_start(path) is not None:
             raise _unavailable(str(path), READ_BY_SQLITE)

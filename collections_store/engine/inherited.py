@@ -3,11 +3,12 @@
 Rules:
 
 1. The child neither uses nor closes a connection of the parent. In SQLite a close would delete the log of a file open
-   elsewhere, and a rollback the journal of the parent's transaction. PostgreSQL's server would end the parent's session.
+   elsewhere, and a rollback the journal of the parent's transaction. PostgreSQL's server would end the parent's
+   session.
 2. The child keeps these connections until the process is gone, also past the end of the interpreter. The engine gets a
    new pool.
-3. A connection in use at the fork is taken from the user in the child, as SQLAlchemy recommends: the connection's context
-   then ends without a rollback, and a commit fails.
+3. A connection in use at the fork is taken from the user in the child, as SQLAlchemy recommends: the connection's
+   context then ends without a rollback, and a commit fails.
 4. A database in memory is left alone. The child has a copy.
 """
 

@@ -59,8 +59,8 @@ class Components(Generic[C]):
         return iter(list(self._attached))
 
     def attach(self, component: C, *, is_synchronous: bool = False) -> None:
-        """Attach a component; raise `InvalidOption` and `StoreClosed`. A store that `is_synchronous` rejects asynchronous
-        components: nobody would await their methods.
+        """Attach a component; raise `InvalidOption` and `StoreClosed`. A store that `is_synchronous` rejects
+        asynchronous components: nobody would await their methods.
         """
         methods = [getattr(component, name, None) for name in ("setup", "teardown")]
         if isinstance(component, type) or not all(map(callable, methods)):
@@ -125,8 +125,8 @@ RETRY_PAUSE = 0.01
 
 
 def make_ready(pooled: PooledConnection, options: Options, *, write: bool) -> None:
-    """Upgrade the store's tables of an older version. Before the first `write`, create missing tables, and set the settings
-    that a file keeps. Raise `SchemaError` without changing anything.
+    """Upgrade the store's tables of an older version. Before the first `write`, create missing tables, and set the
+    settings that a file keeps. Raise `SchemaError` without changing anything.
     """
     connection, database = pooled.connection, pooled.connection.database
     try:

@@ -4,18 +4,20 @@ Rules:
 
 1. A read that a replica cannot run goes to the primary: the collection is not replayed yet, the read conflicts with the
    replay, the connection is lost. A write always runs on the primary.
-2. A "session" read sees everything the store has written and read before. Each reply of the primary moves the session: the
-   caller may have written or seen something. The next read asks the primary for the position in the log, and the replica
-   whether this position is replayed. If so, reads ask nothing until the session moves again.
+2. A "session" read sees everything the store has written and read before. Each reply of the primary moves the session:
+   the caller may have written or seen something. The next read asks the primary for the position in the log, and the
+   replica whether this position is replayed. If so, reads ask nothing until the session moves again.
 3. The session moves before a caller gets the reply: no later read returns older data.
-4. All connections lead to the same replica: a read must not be behind the previous read. A connection to another replica, as
-   a load balancer may return, is closed. After `TRIES` such connections in a row the store changes to the last replica. Each
-   new connection moves the session: after a crash, which ends all connections, a replica may have replayed less than before.
-5. While a read waits for the replica, further reads wait too. A read on the primary would move the session: under constant
-   writes by other clients the replica would never catch up. Nobody holds a lock meanwhile: two concurrent reads may both ask.
+4. All connections lead to the same replica: a read must not be behind the previous read. A connection to another
+   replica, as a load balancer may return, is closed. After `TRIES` such connections in a row the store changes to the
+   last replica. Each new connection moves the session: after a crash, which ends all connections, a replica may have
+   replayed less than before.
+5. While a read waits for the replica, further reads wait too. A read on the primary would move the session: under
+   constant writes by other clients the replica would never catch up. Nobody holds a lock meanwhile: two concurrent
+   reads may both ask.
 6. Unreachable servers, and servers that are no replicas of the primary, are left alone for `TRIED_AFTER` seconds.
-7. A position belongs to a timeline; each promotion of a server begins a timeline. A replica may have replayed more of the old
-   timeline than the new primary had: such a replica has not replayed the new timeline.
+7. A position belongs to a timeline; each promotion of a server begins a timeline. A replica may have replayed more of
+   the old timeline than the new primary had: such a replica has not replayed the new timeline.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ T = TypeVar("T")
 
 LOG: Final = logging.getLogger("collections_store")
 TRIED_AFTER: Final = 5.0
-"""Seconds after which replicas that could not be used are tried again, and the one in use is asked whether it still is one."""
+"""Seconds after which replicas that could not be used are tried again, and the one in use is asked whether it still is
+one.
+"""
 TRIES: Final = 10
 """Connections to other replicas, one after the other, before the store changes to the last of these."""
 WAIT: Final = 0.02
@@ -52,7 +56,8 @@ ANSWER: Final = 1.0
 POLL: Final = 0.0005
 """Seconds."""
 PAUSE: Final = 0.01
-"""Seconds between two questions whether the replica has replayed all; doubled while it has not, up to `LONGEST_PAUSE`."""
+"""Seconds between two questions whether the replica has replayed all; doubled while it has not, up to `LONGEST_PAUSE`.
+"""
 LONGEST_PAUSE: Final = 1.0
 
 

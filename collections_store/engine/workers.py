@@ -6,7 +6,8 @@ Rules:
 2. While a background thread works, or a store is opened, a fork waits up to `FORK_TIMEOUT` seconds: nobody in the child
    would release the thread's locks, such as a lock of the database's library.
 3. Before a fork the connections to SQLite files are closed: the child inherits none, and has locks of its own on the
-   files it opens. Nobody opens or uses a connection until the fork is over; then the parent reopens connections as needed.
+   files it opens. Nobody opens or uses a connection until the fork is over; then the parent reopens connections as
+   needed.
 4. A fork waits as long for running operations, but not for a transaction of the forking thread. A file still open after
    the wait stays open, and `database_file` refuses the file in the child.
 5. Background threads hold only a weak reference to their store, and end with the store. An error ends a sweep; the next
@@ -254,8 +255,8 @@ class Workers:
             _refuse(job)
 
     def stop(self, timeout: float, *, is_exit: bool = False) -> None:
-        """End the threads once all submitted jobs are done, or after `timeout` seconds: then refuse jobs that no thread has
-        begun. At the exit of the interpreter (`is_exit`) these jobs are left.
+        """End the threads once all submitted jobs are done, or after `timeout` seconds: then refuse jobs that no thread
+        has begun. At the exit of the interpreter (`is_exit`) these jobs are left.
         """
         deadline = time.monotonic() + timeout
         with self._starting:

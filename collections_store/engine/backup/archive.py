@@ -87,7 +87,9 @@ class ArchiveTarget:
         self._write({"end": None, "collections": self._written})
 
     def _write(self, value: dict[str, Any]) -> None:
-        """Write a line. Each member is encoded alone: inside the line a body may be a level deeper than the codec allows."""
+        """Write a line. Each member is encoded alone: inside the line a body may be a level deeper than the codec
+        allows.
+        """
         members = (f"{_text(key)}:{_text(each)}" for key, each in value.items())
         self.stream.write(f"{{{','.join(members)}}}\n".encode())
 

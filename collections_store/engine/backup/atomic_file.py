@@ -1,8 +1,9 @@
 """Atomic replacement of files, and gzip by the name's ending.
 
 The writer locks an incomplete file. The next writer of the same path removes unlocked incomplete files: their writers
-were killed. The lock is a Linux lock of an open file description: closing further descriptors does not release the lock,
-and neither SQLite's locks nor NFS conflict with the locked byte. On other systems incomplete files of killed writers stay.
+were killed. The lock is a Linux lock of an open file description: closing further descriptors does not release the
+lock, and neither SQLite's locks nor NFS conflict with the locked byte. On other systems incomplete files of killed
+writers stay.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _LOGS: Final = ("", "-journal", "-wal", "-shm")
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a new file in the folder of `path`, which may also be opened by `name`. The new file replaces `path` at the end,
-    with the mode of the replaced file, or else 0600. After an exception the new file is removed. A device is written to.
+    """Yield a new file in the folder of `path`, which may also be opened by `name`. The new file replaces `path` at the
+    end, with the mode of the replaced file, or else 0600. After an exception the new file is removed. A device is
+    written to.
     """
     path = path.resolve()
     with _naming(path):

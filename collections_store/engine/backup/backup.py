@@ -202,7 +202,9 @@ class DatabaseBackup:
         target: StoreTarget,
         report: Report,
     ) -> tuple[CopiedCollection, ...]:
-        """Check the backup's database, then copy collections; raise `InvalidBackup`. `backup` runs operations on the database."""
+        """Check the backup's database, then copy collections; raise `InvalidBackup`. `backup` runs operations on the
+        database.
+        """
 
         def check_and_copy(run: Run) -> tuple[CopiedCollection, ...]:
             self._check(run, names, target.codec)
@@ -265,7 +267,9 @@ def _has_log(path: Path) -> bool:
 
 
 def database_backup(path: Path) -> DatabaseBackup | None:
-    """Return the backup at a path; None if the file is not a database. Raise `InvalidBackup`, `InvalidOption` and `OSError`."""
+    """Return the backup at a path; None if the file is not a database. Raise `InvalidBackup`, `InvalidOption` and
+    `OSError`.
+    """
     if not stat.S_ISREG(path.stat().st_mode):
         raise InvalidOption("path", f"must name a file, got {str(path)!r}")
     real = path.resolve()

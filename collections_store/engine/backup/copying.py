@@ -59,7 +59,8 @@ def check_report(progress: object) -> Report:
 
 
 def report_of(core: Core, progress: object) -> Report:
-    """Return the caller's function. If `core` has several connections, the function may use the store between batches."""
+    """Return the caller's function. If `core` has several connections, the function may use the store between batches.
+    """
     report = check_report(progress)
     return report if core.limit == 1 else between_operations(report)
 
