@@ -237,9 +237,7 @@ async def _advance_in_thread(act: Callable[[Any], Any], value: Any, *, wrote: bo
 async def follow(
     run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T], *arguments: Any
 ) -> T:
-    """Run the operations that a procedure yields; return the procedure's result. `arguments`: of the procedure (rule
-    4).
-    """
+    """Run the operations that a procedure yields; return the result. `arguments`: of the procedure (rule 4)."""
     wrote, in_thread = False, room_left(arguments, SMALL) < 0
     act: Callable[[Any], Any] = steps.send
     value: Any = None

@@ -345,8 +345,7 @@ class AsyncStore(AsyncCollections):
         *,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> None:
-        """Async counterpart of `Store.backup`. `progress` is called in the event loop. A cancelled call writes no file.
-        """
+        """Async counterpart of `Store.backup`. `progress` is called in the event loop. A cancelled call writes nothing."""
         names, report = check_names(collections), check_report(progress)
         await run_in_batches(partial(back_up, self.core, path, names), report)
 

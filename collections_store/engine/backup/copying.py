@@ -59,8 +59,7 @@ def check_report(progress: object) -> Report:
 
 
 def report_of(core: Core, progress: object) -> Report:
-    """Return the caller's function. If `core` has several connections, the function may use the store between batches.
-    """
+    """Return the caller's function. If `core` has several connections, the function may use the store meanwhile."""
     report = check_report(progress)
     return report if core.limit == 1 else between_operations(report)
 
