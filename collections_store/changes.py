@@ -1,10 +1,10 @@
 """The change feed: change streams, which read recorded changes.
 
-`operations.write` records changes in the transaction of the write. `ChangeReader` has the steps of sync and async streams:
-like a procedure, a reader yields operations and receives their results, and yields a `Wait` as well. `ChangeStream` is the
-synchronous form. `engine.notifier` wakes the streams of a store.
+`operations.write` records changes in the transaction of the write. `ChangeReader` has the steps of sync and async
+streams: like a procedure, a reader yields operations and receives their results, and yields a `Wait` as well.
+`ChangeStream` is the synchronous form. `engine.notifier` wakes the streams of a store.
 
-A stream adds a listener, then reads, then sleeps: a commit after the read wakes the stream, so no change is missed. A
+A stream adds a listener, then reads, then sleeps: a commit after the read wakes the stream, and no change is missed. A
 signal handler may raise in a stream at any moment: streams wait for a `Flag`.
 """
 
@@ -45,7 +45,7 @@ class Wait:
 class ChangeReader:
     """Reads the changes of a collection from a position on; raises `InvalidToken` and `InvalidOption`.
 
-    `wanted` returns the filter when the reader starts. Streams apply `convert` to each change that they return.
+    `wanted` returns the filter when the reader starts. Streams apply `convert` to each returned change.
     """
 
     collection: str
@@ -67,7 +67,7 @@ class ChangeReader:
             read_token(after, "")
         self._timeout = _check_timeout(timeout)
         self.token: str | None = after
-        """The position after the last change that was returned or filtered out."""
+        """The position after the last change returned or filtered out."""
         self.closed = False
         self._position: ChangePosition | None = None
         self._ready: deque[Change] = deque()
@@ -91,7 +91,7 @@ class ChangeReader:
             yield Wait(None if self._timeout is None else left)
 
     def poll(self) -> Steps[Change | None]:
-        """Return the next change, if there is one already."""
+        """Return the next change, None if no further change is recorded."""
         yield from self.start()
         while not self._ready and not self.closed:
             read = self._here(), self._limit, self._wanted, self._codec
@@ -107,7 +107,7 @@ class ChangeReader:
         return self.take()
 
     def take(self) -> Change | None:
-        """Return the next change that was read already."""
+        """Return the next change already read, or None."""
         if self.closed or not self._ready:
             return None
         change = self._ready.popleft()
@@ -120,7 +120,7 @@ class ChangeReader:
 
 
 def check_notifier(notifier: ChangeNotifier | None) -> ChangeNotifier:
-    """Return a store's notifier; raises `InvalidOption` for None, which a transaction has."""
+    """Return a store's notifier; raise `InvalidOption` for None, in a transaction."""
     if notifier is None:
         raise InvalidOption(
             "watch", "a transaction sees one moment: watch the collection that the store gives"
@@ -142,8 +142,8 @@ def _check_timeout(timeout: Any) -> float | None:
 class ChangeStream(Generic[Body]):
     """The changes of a collection in the order of their commits: the result of `Collection.watch`.
 
-    It is an iterator of `Change`, which waits, for one thread at a time, and a context manager that closes it.
-    Between changes it holds no connection and no transaction.
+    The stream is an iterator of `Change`, which waits, for a single thread at a time, and a context manager, which
+    closes the stream. Between changes a stream holds no connection and no transaction.
     """
 
     def __init__(
@@ -155,8 +155,8 @@ class ChangeStream(Generic[Body]):
 
     @property
     def token(self) -> str:
-        """The position of the stream: `watch(after=token)` returns the changes that this stream has not
-        returned yet. It also advances past changes that are filtered out.
+        """The position of the stream: `watch(after=token)` returns the changes not yet returned by this stream. The
+        position also advances past changes that are filtered out.
         """
         return self._reader.token or ""
 
@@ -188,7 +188,7 @@ class ChangeStream(Generic[Body]):
         self.close()
 
     def try_next(self) -> Change[Body] | None:
-        """Return the next change, or None if there is none yet.
+        """Return the next change, or None if no change is recorded yet.
 
         >>> with Store("sqlite://") as store:
         ...     cities = store.collection("cities", changes=True)
@@ -201,7 +201,7 @@ class ChangeStream(Generic[Body]):
         return change if change is None or convert is None else convert(change)
 
     def close(self) -> None:
-        """End the stream, also while another thread waits for it. Closing again does nothing."""
+        """End the stream, also while another thread waits for a change. Closing again has no effect."""
         self._reader.closed = True
         self._woken.set()
 

@@ -1,10 +1,11 @@
-"""What the library does when the process is forked. No other module registers a callback with `os`.
+"""The library's callbacks at a fork of the process. No other module registers a callback with `os`.
 
 Rules:
 
-1. `ORDER` is the order in the parent and in the child, whatever module was imported first; before the fork, the reverse.
+1. `ORDER` is the order in the parent and in the child, whatever module was imported first; before the fork, the
+   reverse.
 2. An exception in a callback keeps no other callback from running.
-3. A lock may be held at the fork by a thread that the child does not have: the child replaces the lock.
+3. A thread that the child does not have may hold a lock at the fork: the child replaces the lock.
 """
 
 from __future__ import annotations

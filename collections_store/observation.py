@@ -1,4 +1,4 @@
-"""What a store reports of its operations: records for `on_operation`, and the figures of `stats`.
+"""Reports of a store's operations: records for `on_operation`, and the figures of `stats`.
 
 Knows no database, and no operation. Everything here is a value.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class OperationRecord:
-    """An operation that has ended, for `StoreOptions.on_operation`. It contains no body and no value of a filter."""
+    """A finished operation, for `StoreOptions.on_operation`. The record contains no body and no value of a filter."""
 
     name: str
     """The kind: `get`, `put`, `find`, `create_collection` and so on."""
@@ -28,12 +28,12 @@ class OperationRecord:
     writes: bool = False
     """Whether the operation changes documents, collections or indexes."""
     rows: int | None = None
-    """The number of documents or other results that were returned or written; None if unknown."""
+    """The number of documents or other results returned or written; None if unknown."""
     retries: int = 0
     error: BaseException | None = field(default=None, repr=False)
-    """What the caller gets instead of a result."""
+    """The error raised to the caller instead of a result."""
     group: int = 1
-    """The number of operations that were committed together."""
+    """The number of operations committed together."""
     in_transaction: bool = False
     consistency: str = "strong"
     shape: str | None = None
@@ -60,7 +60,7 @@ class OperationStats:
     count: int = 0
     errors: int = 0
     seconds: float = 0.0
-    """The sum of their times."""
+    """The sum of the operations' times."""
     longest: float = 0.0
     """The time of the slowest, in seconds."""
 
@@ -72,9 +72,9 @@ class StoreStats:
     operations: Mapping[str, OperationStats]
     """By kind: `get`, `put`, `find` and so on."""
     retries: int
-    """Attempts that followed a lock, a conflict or a lost connection."""
+    """Further attempts after a lock, a conflict or a lost connection."""
     conflicts: int
-    """Attempts that ended with a conflict of two transactions."""
+    """Attempts ended by a conflict of two transactions."""
     groups: Mapping[int, int]
     """The number of group commits by the number of operations in each."""
     waited_for_writer: float
@@ -82,6 +82,6 @@ class StoreStats:
     statements: Mapping[str, int]
     """The compiled statements: `hits` and `misses` of the cache."""
     replica_lag: float | None
-    """Seconds since a replica last had all that this store had written and read; None without replicas, or before the first
-    check.
+    """Seconds since a replica last had everything this store had written and read; None without replicas, or before the
+    first check.
     """

@@ -37,11 +37,11 @@ class Store(Collections):
     """A database of collections of JSON documents.
 
     `url` is `sqlite:///file.db` (a file), `sqlite://` (in memory) or `postgresql://user:password@host/database`.
-    `engine` is your own SQLAlchemy engine instead, with its own pool and settings. `StoreOptions` lists the options. The
-    constructor does no I/O: the first use connects, and the first write creates the tables in an empty database.
+    `engine` is your own SQLAlchemy engine instead, with your own pool and settings. `StoreOptions` lists the options.
+    The constructor does no I/O: the first use connects, and the first write creates the tables in an empty database.
 
-    Any number of threads can use a store. Close it by `close()` or as a context manager. The examples of the methods use
-    a store, `store`.
+    Any number of threads can use a store. Close it by `close()` or as a context manager. The examples of the methods
+    use a store, `store`.
 
     Raise `InvalidUrl`, `InvalidOption` and `MissingExtra` at once; `DatabaseUnavailable`, `SchemaOutdated` and
     `SchemaTooNew` on first use.
@@ -64,7 +64,7 @@ class Store(Collections):
 
     def _share(self, core: Core) -> None:
         self.core = core
-        """What runs the operations; internal, as `engine` is."""
+        """Runs the operations; internal, like `engine`."""
         self._codec, self._notifier, self._consistency = core.codec, core.notifier, core.consistency
         self._closing = threading.RLock()
         self._components: Components[Component] = Components()
@@ -80,9 +80,9 @@ class Store(Collections):
     def attach(self, component: Component) -> None:
         """Set a component up and tear it down with the store.
 
-        Entering the store (`with store:`) calls `component.setup()`; a component that is attached later sets itself up.
-        `close()` calls `component.teardown()` before the connections end, in reverse order, also if a set-up failed. Their
-        exceptions are raised after all components were torn down. Raise `InvalidOption` and `StoreClosed`.
+        Entering the store (`with store:`) calls `component.setup()`; a component attached later sets itself up.
+        `close()` calls `component.teardown()` before the connections end, in reverse order, also if a set-up failed.
+        Exceptions are raised after all components were torn down. Raise `InvalidOption` and `StoreClosed`.
 
         >>> class Component:
         ...     def setup(self): print("ready")
@@ -135,20 +135,22 @@ class Store(Collections):
     ) -> AbstractContextManager[Transaction]:
         """Return the context of a transaction over any collections.
 
-        Its value returns collections as the store does. They see one snapshot and the transaction's own writes. Others see
-        the writes after the end of the block, which commits, or rolls back after an exception.
+        The `Transaction` returns collections as the store does. The collections see one snapshot, and the transaction's
+        own writes. The end of the block commits, or rolls back after an exception; the writes are visible to other
+        clients afterwards.
 
-        On SQLite a transaction is the only writer from its start: keep it short. Others can read; in memory they wait. On
-        PostgreSQL two transactions can conflict, and one gets `TransactionConflict`: `run_transaction` repeats it.
+        On SQLite a transaction is the only writer from the start: keep transactions short. Other clients can read
+        meanwhile; in memory they wait. On PostgreSQL two transactions can conflict, and one gets `TransactionConflict`:
+        `run_transaction` repeats the function.
 
-        `isolation`: "repeatable read", or "serializable", which on PostgreSQL also prevents write skew and causes more
-        conflicts; SQLite is always serializable.
+        `isolation`: "repeatable read", or "serializable", to prevent write skew on PostgreSQL, with more conflicts.
+        SQLite is always serializable.
 
-        `read_only`: the transaction only reads. It waits for no writer, on SQLite too, and needs no right to write. A write in
-        it raises `DatabaseError`.
+        `read_only`: the transaction only reads. A read-only transaction waits for no writer, on SQLite too, and needs
+        no right to write. A write raises `DatabaseError`.
 
         Raise `InvalidOption`, `DatabaseBusy` if no transaction can begin within `busy_timeout`, and at the end
-        `TransactionEnded` if it was rolled back before.
+        `TransactionEnded` if the transaction was rolled back before.
 
         >>> with store.transaction() as tx:
         ...     stock = tx["stock"].get("tea", 3)
@@ -173,10 +175,10 @@ class Store(Collections):
     ) -> T:
         """Call a function with a transaction, commit it, and return the function's result.
 
-        After a conflict roll back and call the function again, up to `attempts` times in all; for `reconnect_for` seconds
-        if the connection is lost before the commit, or the server cannot write. Then raise the last error: the function must
-        have no other effects. Any other exception rolls back and propagates. `isolation` and `read_only` are as
-        in `transaction`.
+        After a conflict roll back and call the function again, up to `attempts` times in all; for `reconnect_for`
+        seconds if the connection is lost before the commit, or the server cannot write. Then raise the last error. The
+        function must have no effects outside the transaction. Any other exception rolls back and propagates.
+        `isolation` and `read_only` are as in `transaction`.
 
         >>> def sell(tx):
         ...     stock = tx["stock"].get("tea", 3)
@@ -202,8 +204,8 @@ class Store(Collections):
     def bind(self, connection: sa.Connection) -> Transaction:
         """Return the store's collections within your own SQLAlchemy transaction.
 
-        Your commit of `connection` commits their writes, too, and your rollback discards them. The connection must lead to
-        the store's database.
+        Your commit of `connection` commits their writes, too, and your rollback discards them. The connection must lead
+        to the store's database.
 
         >>> import sqlalchemy as sa
         >>> engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
@@ -221,18 +223,19 @@ class Store(Collections):
         *,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> tuple[CopiedCollection, ...]:
-        """Copy collections (None: all) to another store, on any database; return them with counts and checksums, by name.
+        """Copy collections (None: all) to another store, on any database; return their counts and checksums, by name.
 
         A copy has the documents with their ids, versions, times, times to live and natural order, and the options and
-        indexes of the collections, all as of one moment of this store, to which others can write meanwhile. It has no
-        recorded changes and no expired documents: tokens of this store raise `ChangesLost` there, cursors `InvalidCursor`.
+        indexes of the collections, all as of a single moment of this store. Clients can write to this store meanwhile.
+        A copy has no recorded changes and no expired documents: in the copy, tokens of this store raise `ChangesLost`,
+        cursors `InvalidCursor`.
 
-        Each batch is a transaction, which compares what was written with this store. The same call goes on with a copy that
-        ended early, to the then present state of this store; until it is complete, only the copy may write to its
-        collections. `progress` is called after each batch; what it raises ends the copy.
+        Each batch is a transaction, and compares the written documents with this store. The same call continues an
+        interrupted copy, to the present state of this store. Until a copy is complete, only the copy may write to the
+        copied collections. `progress` is called after each batch; an exception from `progress` ends the copy.
 
-        Raise `InvalidOption`, `InvalidName`, `CollectionNotFound`, `CollectionExists` if the other store has a collection of
-        a name that is not the beginning of this copy, and `CopyFailed` if others wrote to it.
+        Raise `InvalidOption`, `InvalidName`, `CollectionNotFound`, `CollectionExists` if the target has a collection of
+        the same name that is not the beginning of this copy, and `CopyFailed` if another client wrote to the copy.
 
         >>> with Store("sqlite://") as other:
         ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -251,11 +254,12 @@ class Store(Collections):
         *,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> None:
-        """Write a backup of one moment of the store to a file, while others write. It replaces `path` once it is complete.
+        """Write a backup of a single moment of the store to a file. The complete backup replaces `path`. Clients can
+        write meanwhile.
 
-        If the name ends in .jsonl or .jsonl.gz, the backup is text, which any database restores: it has what `copy_to`
-        copies, of all collections or those of some names. With another name, which only SQLite accepts, it is a database
-        file with the whole database; `progress` then counts its pages and documents.
+        If the name ends in .jsonl or .jsonl.gz, the backup is text for any database, with the same content as
+        `copy_to`, of all collections or the given `collections`. With another name, on SQLite only, the backup is a
+        database file with the whole database; `progress` then counts pages and documents.
 
         Raise `InvalidOption`, `InvalidName`, `CollectionNotFound`, and `OSError`.
 
@@ -278,9 +282,10 @@ class Store(Collections):
     ) -> tuple[CopiedCollection, ...]:
         """Restore a backup, of any database, into this store; return the collections as `copy_to` does.
 
-        The store must be empty. With `collections` only these are restored, and must not exist. `replace`: collections
-        that exist are replaced, and others stay. The collections appear all at once, at the end; until then, and after an
-        error, the store has what it had. The same call goes on with a restore that was interrupted.
+        The store must be empty. With `collections` only these are restored, and must not exist. `replace`: existing
+        collections are replaced, and collections that are not in the backup stay. All restored collections appear at
+        once, at the end; until then, and after an error, the store is unchanged. The same call continues an interrupted
+        restore.
 
         Raise `InvalidBackup`, `InvalidOption`, `InvalidName`, `CollectionNotFound`, `CollectionExists`, `DuplicateKey`,
         `CopyFailed`, and `OSError`.
@@ -293,9 +298,9 @@ class Store(Collections):
         return restore(self.core, path, collections, progress, replace=replace)
 
     def stats(self) -> StoreStats:
-        """Return the figures of the store since it was created: operations by kind, retries, waits.
+        """Return the figures of the store since the constructor: operations by kind, retries, waits.
 
-        They are counted always, and reading them does no I/O.
+        The figures are always counted, and reading the figures does no I/O.
 
         >>> with Store("sqlite://") as other:
         ...     version = other["cities"].put("berlin", {})
@@ -307,9 +312,9 @@ class Store(Collections):
     def health(self, *, timeout: float = 5.0) -> Health:
         """Return whether the database answers, and how: for the probes of an orchestrator.
 
-        The check opens a connection of its own. It waits neither for the writer nor for a pooled connection, creates no
-        file and upgrades no schema. No state of the database raises an exception: the result has it as `error`. The
-        check waits up to `timeout` seconds for a connection to each address of a server (fewer if the URL has
+        The check opens a new connection, waits neither for the writer nor for a pooled connection, creates no file and
+        upgrades no schema. No state of the database raises an exception: the result has the error as `error`. The check
+        waits up to `timeout` seconds for a connection to each address of a server (fewer if the URL has
         `connect_timeout`), and again for locks and for each answer.
 
         Raise `InvalidOption`, and `StoreClosed` after `close`.
@@ -324,7 +329,7 @@ class Store(Collections):
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.
 
-        Its attributes are `seq`, `id`, `body`, `version`, `created_at`, `updated_at` and `expires_at`.
+        The attributes are `seq`, `id`, `body`, `version`, `created_at`, `updated_at` and `expires_at`.
 
         >>> import sqlalchemy as sa
         >>> City = store.model("cities")

@@ -85,9 +85,9 @@ class Collections(ABC):
 
     _codec: Codec
     _notifier: ChangeNotifier | None = None
-    """A transaction has none."""
+    """None in a transaction."""
     _consistency: Consistency = "strong"
-    """What the reads of its collections see."""
+    """The consistency of reads of the collections."""
     __reduce__ = refuse_pickling
 
     if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
@@ -101,7 +101,7 @@ class Collections(ABC):
 
     @property
     def _runner(self) -> Runner:
-        """What runs the operations of the collections."""
+        """The runner of the collections' operations."""
         return self.run
 
     @abstractmethod
@@ -140,16 +140,16 @@ class Collections(ABC):
     ) -> Collection[Any]:
         """Return a collection. Do no I/O unless an option is given, or the model declares indexes.
 
-        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. Options of `CollectionSettings`
-        are stored with the collection, which is created if necessary, and hold for every process. `VersionSettings` adds
-        the schema version of the documents, and the functions that upgrade older ones; the first declaration of a version
-        builds an index of the documents that have another.
+        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. Options of
+        `CollectionSettings` are stored with the collection, which is created if necessary, and hold for every process.
+        `VersionSettings` adds the schema version of the documents, and functions to upgrade older documents; the first
+        declaration of a version builds an index of the documents with another version.
 
-        The bodies are JSON, or instances of `model`: a pydantic model or dataclass (extra `pydantic`), a msgspec struct,
-        a dataclass, a `TypedDict` or an attrs class (extra `msgspec`), or a union of them. A class in place of the name
-        is the model; the name is its `__collection__`, or that of the class. Every write is validated. `ModelSettings`
-        has the options of reads. The declared indexes that the collection lacks are created; one that differs from an
-        existing index raises `IndexExists`.
+        The bodies are JSON, or instances of `model`: a pydantic model or dataclass (extra `pydantic`), a msgspec
+        struct, a dataclass, a `TypedDict` or an attrs class (extra `msgspec`), or a union of these. A class in place of
+        the name is the model; the name is then the class's `__collection__`, or the class name. Every write is
+        validated. `ModelSettings` has the options of reads. Missing declared indexes are created; a declared index that
+        differs from the existing index raises `IndexExists`.
 
         Raise `InvalidName`, `InvalidOption`, `InvalidIndex` and `MissingExtra`.
 
@@ -168,11 +168,11 @@ class Collections(ABC):
         return sync_collection(*parts, name, model, settings)
 
     get_sync_collection = collection
-    """The same as `collection`, by the name that AEA gives it."""
+    """AEA's name for `collection`."""
 
     def memory(self, namespace: str) -> Memory:
-        """Return a memory: values under keys, in its own collection. The namespace is any non-empty string. Raise
-        `InvalidOption`.
+        """Return a memory: values under keys, in a separate collection. The namespace is any non-empty string.
+        Raise `InvalidOption`.
 
         >>> version = store.memory("bot").put("name", "Ada")
         >>> store.memory("bot").get("name")
@@ -194,8 +194,8 @@ class Collections(ABC):
     ) -> SkillMemory:
         """Return the skills' memories of sessions, by the rules of Soul Machines' platform.
 
-        A memory is a dict, or the result of `model` with its fields; see `SkillMemory` for `policy` and `ttl`. Raise
-        `InvalidName` and `InvalidOption`.
+        A memory is a dict, or the result of `model` called with the fields; see `SkillMemory` for `policy` and `ttl`.
+        Raise `InvalidName` and `InvalidOption`.
 
         >>> skills = store.skill_memory(policy="raise")
         >>> count = skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
@@ -221,12 +221,12 @@ class Collections(ABC):
     ) -> Collection:
         """Create a collection with options, and return it. Without options the first write creates it.
 
-        `body_index`: PostgreSQL maintains an index over whole bodies, which serves equality at any depth and through
-        arrays; without it writes are cheaper. SQLite has no such index. `jsonb`: SQLite (3.45 or newer) stores bodies as
-        JSONB: scans are faster, `get` is slower. PostgreSQL always does. `distributed`: the documents are on all workers of
-        a Citus cluster, each where the hash of its id says, in a store that was opened with `sharding="collections"`. Such
-        a collection has no unique indexes. For the others see `collection`. Raise `InvalidName`, `InvalidOption` and
-        `CollectionExists`.
+        `body_index`: PostgreSQL maintains an index over whole bodies, for equality at any depth and through arrays;
+        without the index writes are cheaper. SQLite has no such index. `jsonb`: SQLite (3.45 or newer) stores bodies as
+        JSONB: scans are faster, `get` is slower. PostgreSQL always stores JSONB. `distributed`: the documents are
+        spread over all workers of a Citus cluster by the hash of the id, in a store opened with
+        `sharding="collections"`. Such a collection has no unique indexes. For further options see `collection`. Raise
+        `InvalidName`, `InvalidOption` and `CollectionExists`.
 
         >>> store.create_collection("log", body_index=False, ttl=86_400)
         Collection('log')
@@ -247,7 +247,7 @@ class Collections(ABC):
         return self.run(ListCollections())
 
     def drop(self, name: str) -> bool:
-        """Delete a collection with all its documents; return whether it existed.
+        """Delete a collection with all documents; return whether the collection existed.
 
         >>> store.drop("cities")
         False
@@ -268,8 +268,8 @@ class Collections(ABC):
 def opened(
     name: Any, codec: Codec, model: Any, settings: Mapping[str, Any]
 ) -> tuple[str, Codec, Callable[[], Steps[None]] | None]:
-    """Return a collection's name and codec, and the procedure that stores what is declared, None if nothing is; raises
-    `InvalidName`, `InvalidOption`, `InvalidIndex` and `MissingExtra`.
+    """Return a collection's name and codec, and the procedure to store the declarations, None without declarations;
+    raise `InvalidName`, `InvalidOption`, `InvalidIndex` and `MissingExtra`.
     """
     upgrades, others = Upgrades.taken(settings)
     reading = {option: others.pop(option) for option in _READING if option in others}
@@ -303,7 +303,7 @@ def sync_collection(  # noqa: PLR0917 - as the callers have them
     model: Any,
     settings: Mapping[str, Any],
 ) -> Collection[Any]:
-    """Return a collection, and store what is declared."""
+    """Store the declarations of a collection; return the collection."""
     name, codec, storing = opened(name, codec, model, settings)
     run = VersionedRunner(run, codec) if isinstance(codec, VersionedCodec) else run
     collection: Collection[Any] = Collection(run, codec, name, notifier, consistency)
@@ -313,7 +313,7 @@ def sync_collection(  # noqa: PLR0917 - as the callers have them
 
 
 class Bound:
-    """A transaction of the caller's, on the caller's connection."""
+    """The caller's transaction, on the caller's connection."""
 
     state = "bound to a connection"
 
@@ -339,7 +339,7 @@ class Bound:
         return result  # type: ignore[no-any-return]
 
     def _run(self, operation: Operation[T]) -> T:
-        """Before a write create the tables if necessary."""
+        """Run an operation; before a write create the tables if necessary."""
         core, connection = self._core, self._connection.sa
         core.refuse_if_closed()
         if operation.writes and core.database.single_writer:
@@ -357,7 +357,7 @@ class Bound:
             raise DatabaseError(f"{error}: was it dropped by hand?") from error
 
     def _note_writing(self) -> None:
-        """Note that the caller's transaction is about to hold the one writer, if it is not the store's own."""
+        """Note the caller's transaction as the only writer, unless the database is private to the store."""
         core, connection = self._core, self._connection.sa
         if not core.is_private:
             is_open = partial(is_in_transaction, database=core.database)
@@ -398,8 +398,8 @@ def bound(core: Core, given: Any) -> Bound:
 class Transaction(Collections):
     """The collections of a store within a transaction, returned by `Store.transaction` and `Store.bind`.
 
-    Its writes take effect at the commit, or not at all. A failed operation changes nothing, and the transaction
-    continues. Threads can share it; their operations run one at a time.
+    The writes take effect at the commit, or not at all. A failed operation changes nothing, and the transaction
+    continues. Threads can share a transaction; operations run one at a time.
     """
 
     def __init__(self, scope: Bound | OpenTransaction, codec: Codec) -> None:
@@ -410,15 +410,17 @@ class Transaction(Collections):
         return f"<Transaction {'over' if self._is_over else self._scope.state}>"
 
     def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:  # noqa: ARG002
-        """Return the operation's result; its writes take effect at the commit. Each read is one of the transaction."""
+        """Return the operation's result; writes take effect at the commit. `consistency` has no effect."""
         if self._is_over:
             raise TransactionEnded(SAVEPOINT_ENDED)
         return self._scope.run(operation)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Return the context of a savepoint, which an exception rolls back. The transaction continues in either case.
+        """Return the context of a savepoint. An exception rolls back to the savepoint. The transaction continues
+        anyway.
 
-        While it is open, every operation of the transaction is part of it. Raise `TransactionEnded`.
+        While the savepoint is open, every operation of the transaction is part of the savepoint. Raise
+        `TransactionEnded`.
 
         >>> with Store("sqlite://") as store, store.transaction() as tx:
         ...     version = tx["cities"].put("berlin", {})
@@ -467,8 +469,8 @@ class _SavepointContext:
 
 
 def remove_savepoint(savepoints: list[Any], savepoint: Any) -> bool | None:
-    """Remove a savepoint, and those set later, from the open ones. Return whether it was the innermost; None if it is
-    not open any more, since one around it has ended.
+    """Remove a savepoint, and all later savepoints, from the open savepoints. Return whether the savepoint was the
+    innermost; None if no longer open, after the end of an outer savepoint.
     """
     position = next((number for number, each in enumerate(savepoints) if each is savepoint), None)
     if position is None:
@@ -479,7 +481,7 @@ def remove_savepoint(savepoints: list[Any], savepoint: Any) -> bool | None:
 
 
 class StoreTransactionContext:
-    """The context of a transaction. No generator: a signal that raises as a generator's context is entered leaves that
+    """The context of a transaction. Not a generator: a signal handler that raises on entry would leave the generator
     behind, and the transaction open for as long as the traceback exists.
     """
 

@@ -1,12 +1,12 @@
-"""The bridge: how a task waits for a thread, and what a cancellation leaves behind.
+"""The bridge: how a task waits for a thread, and the outcome of a cancellation.
 
 The rules:
 
 1. A cancelled task does not return before its job has ended: nothing is written later.
 2. A cancellation is never lost: it is raised once the wait is over.
-3. It carries the outcome of the call, which `was_committed` and `partial_result` return.
-4. What may take long is computed in a thread: what has large arguments, and each part of a procedure after something
-   large was read. Functions and iterables of the caller's stay in the event loop: they may belong to its thread.
+3. A cancellation carries the outcome of the call, for `was_committed` and `partial_result`.
+4. Long computations run in a thread: functions with large arguments, and each part of a procedure after a large value
+   was read. Functions and iterables of the caller stay in the event loop: they may belong to the loop's thread.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TransactionStep:
 
 
 def run_step(job: Job) -> None:
-    """Run a claimed job whose operation is a `TransactionStep`, and finish it."""
+    """Run and finish a claimed job whose operation is a `TransactionStep`."""
     step: Any = job.operation
     try:
         result = step.act(job)
@@ -52,7 +52,7 @@ def run_step(job: Job) -> None:
 
 
 async def _wait(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
-    """Wait for a future, whatever happens to the task; return its last cancellation."""
+    """Wait for a future, also while the task is cancelled; return the task's last cancellation."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -63,16 +63,16 @@ async def _wait(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
 
 
 def _in_thread(function: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
-    """Call a function in a thread, in the context of this task. The threads of the store are not for this: they may all
-    wait for a transaction that cannot go on without the result.
+    """Call a function in a thread, in the context of this task. The store's own threads are unsuitable: all may wait
+    for a transaction that needs the result.
     """
     loop = asyncio.get_running_loop()
     return loop.run_in_executor(None, copy_context().run, function, *arguments)
 
 
 def _cancel_next_step(cancelled: asyncio.CancelledError) -> None:
-    """Cancel this task again, where it awaits next: a cancelled operation reports what it wrote, and rolls its transaction
-    back.
+    """Cancel this task again at the next await: a cancelled operation reports the outcome of the write, and rolls the
+    transaction back.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -81,7 +81,7 @@ def _cancel_next_step(cancelled: asyncio.CancelledError) -> None:
 
 
 def is_cancelled() -> bool:
-    """Return whether this task is to be cancelled where it awaits next. Whoever is about to begin something then awaits
+    """Return whether this task is to be cancelled at the next await. If so, a caller about to begin work first awaits
     `asyncio.sleep(0)`.
     """
     task = asyncio.current_task()
@@ -89,7 +89,7 @@ def is_cancelled() -> bool:
 
 
 async def compute(function: Callable[..., T], *arguments: Any) -> T:
-    """Return the result of a function that prepares an operation, or that reads (rule 4)."""
+    """Return the result of a function that prepares an operation or reads (rule 4)."""
     if room_left(arguments, SMALL) >= 0:
         return function(*arguments)
     future = _in_thread(function, *arguments)
@@ -103,7 +103,7 @@ async def compute(function: Callable[..., T], *arguments: Any) -> T:
 
 
 async def abandon(job: Job) -> None:
-    """Stop a job, and wait uncancellably until it has ended or cannot begin."""
+    """Stop a job, and wait uncancellably until the job has ended or cannot begin."""
     if job.claim() or job.done:
         return
     job.settled = asyncio.get_running_loop().create_future()
@@ -120,7 +120,7 @@ async def wait_uncancellably(job: Job) -> None:
 
 
 async def run_uncancellably(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of a coroutine that runs to its end even if the task is cancelled; then raise the
+    """Return the result of a coroutine. If the task is cancelled, the coroutine still runs to the end; then raise the
     cancellation, for which `was_committed` returns whether the coroutine succeeded.
     """
     task = asyncio.ensure_future(work)
@@ -135,8 +135,8 @@ async def run_uncancellably(work: Coroutine[Any, Any, T]) -> T:
 async def run_in_batches(
     work: Callable[[Callable[[Any], object]], T], report: Callable[[Any], object]
 ) -> T:
-    """Return the result of work in a thread that calls a function after each batch, and call `report` in this event loop
-    with the same. A cancellation, or what `report` raises, ends the work after a batch.
+    """Return the result of `work` in a thread. `work` gets a function to call after each batch; this function calls
+    `report` in the event loop. A cancellation, or an exception from `report`, ends the work after a batch.
     """
     loop, cancelled = asyncio.get_running_loop(), list[asyncio.CancelledError]()
 
@@ -164,7 +164,7 @@ async def run_in_batches(
 
 @contextmanager
 def nothing_written() -> Iterator[None]:
-    """Give a cancellation in this context the outcome that nothing was written."""
+    """Give a cancellation in this context the outcome "nothing was written"."""
     try:
         yield
     except asyncio.CancelledError as cancelled:
@@ -173,7 +173,7 @@ def nothing_written() -> Iterator[None]:
 
 
 def note_job(cancelled: asyncio.CancelledError, job: Job) -> None:
-    """Attach to a cancellation whether its job wrote."""
+    """Attach to a cancellation whether the job wrote."""
     if getattr(job.error, "in_doubt", False):
         cancelled.__cause__ = job.error
         note_outcome(cancelled, Outcome(None), f"does not know whether it wrote: {job.operation!r}")
@@ -184,7 +184,9 @@ def note_job(cancelled: asyncio.CancelledError, job: Job) -> None:
 
 
 def _note_call(cancelled: BaseException, *, wrote: bool) -> None:
-    """Attach to a cancellation what a call of several steps wrote, unless a step or a transaction did."""
+    """Attach the outcome of a call of several steps to a cancellation, unless a step or a transaction has attached a
+    final outcome.
+    """
     outcome = getattr(cancelled, "collections_store_outcome", None)
     if outcome is not None and (outcome.is_final or not wrote):
         return
@@ -196,13 +198,13 @@ def _note_call(cancelled: BaseException, *, wrote: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Returned:
-    """The result of a procedure, in place of its next step."""
+    """The result of a procedure, in place of the next step."""
 
     value: Any
 
 
 def _advance(act: Callable[[Any], Any], value: Any) -> Any:
-    """Return the next step, or what the procedure returned."""
+    """Return the next step, or the procedure's result as `_Returned`."""
     try:
         return act(value)
     except StopIteration as stop:
@@ -210,8 +212,8 @@ def _advance(act: Callable[[Any], Any], value: Any) -> Any:
 
 
 async def _advance_in_thread(act: Callable[[Any], Any], value: Any, *, wrote: bool) -> Any:
-    """Return what `_advance` does. A cancellation has the outcome of a procedure that ended meanwhile; one that did not is
-    cancelled in its next step.
+    """Run `_advance` in a thread. If the procedure ends meanwhile, a cancellation has the procedure's outcome;
+    otherwise the next step is cancelled.
     """
     future = _in_thread(_advance, act, value)
     cancelled = await _wait(future)
@@ -235,7 +237,7 @@ async def _advance_in_thread(act: Callable[[Any], Any], value: Any, *, wrote: bo
 async def follow(
     run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T], *arguments: Any
 ) -> T:
-    """Run the operations that the steps of a procedure with some arguments yield; return its result (rule 4)."""
+    """Run the operations that a procedure yields; return the result. `arguments`: of the procedure (rule 4)."""
     wrote, in_thread = False, room_left(arguments, SMALL) < 0
     act: Callable[[Any], Any] = steps.send
     value: Any = None

@@ -1,14 +1,15 @@
-"""What runs the operations of an `AsyncCollection`, and how the first one stores what is declared.
+"""Runners of the operations of an `AsyncCollection`. The first operation stores the declarations.
 
 The rules:
 
-1. `AsyncStore.collection` does no I/O. The first write stores the declared options, schema version and indexes, and so does
-   a change stream, since changes are recorded only from then on. Other reads run as they are.
-2. One caller stores them; callers in other tasks, threads and event loops wait for that one. If it fails, those that
-   waited raise the same error: each would wait as long for its own. If it is cancelled, one of them takes its place.
+1. `AsyncStore.collection` does no I/O. The first write or the first change stream stores the declared options, schema
+   version and indexes: changes are recorded only from then on. Reads do not store the declarations.
+2. A single caller stores the declarations; callers in all tasks, threads and event loops wait for the first. If the
+   first fails, the waiting callers raise the same error: a further attempt would take as long. If the first is
+   cancelled, a waiting caller takes over.
 3. After a failure or a cancellation nothing of the operation is written, and the next use tries again.
-4. A savepoint that is rolled back undoes what was stored in it. A collection of a transaction stores it again once the
-   savepoint that was open then has ended.
+4. The rollback of a savepoint undoes declarations stored within. A collection of a transaction stores its declarations
+   again once the innermost savepoint of the first time has ended.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 
 class AsyncRunner(Protocol):
-    """What runs an operation: a store, or a transaction."""
+    """A runner of operations: a store, or a transaction."""
 
     async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
         """Return the operation's result."""
@@ -52,11 +53,11 @@ class AsyncVersionedRunner:
 
 
 _Attempt: TypeAlias = "Future[Exception | None]"
-"""Of storing what is declared: its result is the failure."""
+"""An attempt to store the declarations. The result is the error, None after success."""
 
 
 class AsyncDeclaringRunner:
-    """Runs the operations of a collection with declarations. `savepoints`: those open in its transaction."""
+    """Runs the operations of a collection with declarations. `savepoints`: the open savepoints of the transaction."""
 
     def __init__(
         self, run: AsyncRunner, storing: Callable[[], Steps[None]], savepoints: Sequence[Any]
@@ -80,7 +81,7 @@ class AsyncDeclaringRunner:
         return await self._inner(operation, consistency)
 
     async def store(self) -> None:
-        """Store what is declared, unless that is done."""
+        """Store the declarations, unless already stored."""
         while True:
             with self._lock:
                 if self._is_stored():

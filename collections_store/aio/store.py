@@ -83,13 +83,13 @@ _closing: ContextVar[AsyncStore | None] = ContextVar("collections_store_closing"
 class AsyncStore(AsyncCollections):
     """A database of collections, for asyncio. Async counterpart of `Store`, with the same options.
 
-    Operations run on the store's own threads, one hop each, and large arguments are encoded in a thread before: the event
-    loop is never blocked. Do not change an argument before the call returns. Any number of tasks and event loops may use
-    a store.
+    Operations run on the store's own threads, one hop each, and large arguments are first encoded in a thread: the
+    event loop is never blocked. Do not change an argument before the call returns. Any number of tasks and event loops
+    may use a store.
 
-    A cancelled call writes nothing or everything, and has ended before the cancellation goes on; `was_committed(error)`
-    returns which of the two it was. Calls that write in batches (`put_many`, `insert_many`, `bulk_write`, unless they
-    are `atomic`) may have written some of these: then it returns None, and `partial_result(error)` returns the counts.
+    A cancelled call writes everything or nothing, and has ended before the cancellation goes on; `was_committed(error)`
+    returns True or False. Calls that write in batches (`put_many`, `insert_many`, `bulk_write`, unless `atomic`) may
+    have written a part: `was_committed` then returns None, and `partial_result(error)` the counts.
 
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
@@ -107,7 +107,7 @@ class AsyncStore(AsyncCollections):
         **options: Unpack[StoreOptions],
     ) -> None:
         self.core = core = Core(url, engine, options)
-        """What runs the operations; internal, as `engine` is."""
+        """Runs the operations; internal, like `engine`."""
         self._codec, self._notifier, self._consistency = core.codec, core.notifier, core.consistency
         self._mailbox: Mailbox | None = None
         self._expiring: asyncio.AbstractEventLoop | None = None
@@ -123,7 +123,7 @@ class AsyncStore(AsyncCollections):
         self._workers = Workers(core.limit)
         core.hand_over = self._workers.hand_over
         self._steppers = Workers(sum(each.size for each in {core.permits, core.read_permits}))
-        """Threads for the steps of transactions; all the others may wait for what an open transaction has locked."""
+        """Threads for the steps of transactions; all other threads may wait for a lock of an open transaction."""
         workers = self._workers, self._steppers
         self._finalizer = weakref.finalize(self, _finish, workers, core, EXIT_TIMEOUT, True)
 
@@ -149,7 +149,7 @@ class AsyncStore(AsyncCollections):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Async counterpart of `Store.close`. It waits in a thread and finishes even if the task is cancelled."""
+        """Async counterpart of `Store.close`. Waits in a thread, and finishes even if the task is cancelled."""
         if self._closing:
             if _closing.get() is not self:  # else a component that is torn down closes the store
                 await asyncio.to_thread(self._finished.wait)
@@ -183,7 +183,9 @@ class AsyncStore(AsyncCollections):
             self._finished.set()
 
     async def run(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
-        """Async counterpart of `Store.run`. A cancelled call returns after the operation has ended: see `was_committed`."""
+        """Async counterpart of `Store.run`. A cancelled call returns after the operation has ended: see
+        `was_committed`.
+        """
         core = self.core
         act, queue = core.way_of(operation)
         job = Job(operation, act, self._mailbox_here())
@@ -212,7 +214,7 @@ class AsyncStore(AsyncCollections):
             self._expire_later(queue)
 
     def _expire_later(self, write_queue: GroupCommit) -> None:
-        """Check the write queue for timeouts later, whatever its thread is doing."""
+        """Check the write queue for timeouts later, independently of the writer thread."""
         self._expiring = loop = asyncio.get_running_loop()
         loop.call_later(POLL_INTERVAL, self._expire, write_queue)
 
@@ -225,8 +227,8 @@ class AsyncStore(AsyncCollections):
     def transaction(
         self, *, isolation: Isolation = "repeatable read", read_only: bool = False
     ) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """Async counterpart of `Store.transaction`. It is entered with `async with`.
-        A cancelled operation in it rolls the transaction back.
+        """Async counterpart of `Store.transaction`. Enter the context with `async with`. A cancelled operation rolls
+        the transaction back.
         """
         checked = check_choice("isolation", isolation, get_args(Isolation))
         return self._transaction(checked, read_only=check_flag("read_only", read_only))
@@ -327,7 +329,7 @@ class AsyncStore(AsyncCollections):
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> tuple[CopiedCollection, ...]:
         """Async counterpart of `Store.copy_to`. `other` is an `AsyncStore`; `progress` is called in the event loop.
-        A cancelled call ends after the batch that it writes, and can be continued.
+        A cancelled call ends after the current batch, and can be continued.
         """
         if not isinstance(cast(object, other), AsyncStore):
             raise InvalidOption("other", f"must be another AsyncStore, got {shortened(other)}")
@@ -343,7 +345,7 @@ class AsyncStore(AsyncCollections):
         *,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> None:
-        """Async counterpart of `Store.backup`. `progress` is called in the event loop. A cancelled call writes no file."""
+        """Async counterpart of `Store.backup`. `progress` is called in the event loop. A cancelled call writes nothing."""
         names, report = check_names(collections), check_report(progress)
         await run_in_batches(partial(back_up, self.core, path, names), report)
 
@@ -356,18 +358,18 @@ class AsyncStore(AsyncCollections):
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> tuple[CopiedCollection, ...]:
         """Async counterpart of `Store.restore`. `progress` is called in the event loop.
-        A cancelled call ends after the batch that it writes, and can be continued.
+        A cancelled call ends after the current batch, and can be continued.
         """
         names, report = check_names(collections), check_report(progress)
         act = partial(restore, self.core, path, names, replace=replace)
         return await run_in_batches(act, report)
 
     def stats(self) -> StoreStats:
-        """Async counterpart of `Store.stats`. It is not awaited."""
+        """Async counterpart of `Store.stats`. Not a coroutine."""
         return self.core.stats()
 
     async def health(self, *, timeout: float = 5.0) -> Health:  # noqa: ASYNC109 - of the thread, which no task can end
-        """Async counterpart of `Store.health`. It runs in a thread beside the store's own."""
+        """Async counterpart of `Store.health`. Runs in a thread beside the store's own."""
         return await asyncio.to_thread(check_health, self.core, timeout)
 
     async def model(self, name: str) -> type[Any]:
@@ -407,8 +409,8 @@ class AsyncStore(AsyncCollections):
     ) -> Collection[Any]:
         """Return a `Collection`, for a synchronous component of an asynchronous program.
 
-        Its methods run in the thread that calls them and need no event loop. So does this call where an
-        option is given. `Store.collection` explains the options.
+        The methods run in the calling thread and need no event loop. With an option, this call does too.
+        `Store.collection` explains the options.
 
         >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
         Collection('my_collection')

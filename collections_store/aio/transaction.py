@@ -61,15 +61,15 @@ T = TypeVar("T")
 
 
 class AsyncCollections:
-    """The base of `AsyncStore` and `AsyncTransaction`: both run operations on collections."""
+    """The methods that `AsyncStore` and `AsyncTransaction` have in common."""
 
     _codec: Codec
     _notifier: ChangeNotifier | None = None
-    """A transaction has none."""
+    """None in a transaction."""
     _consistency: Consistency = "strong"
-    """What the reads of its collections see."""
+    """The consistency of reads of the collections."""
     _savepoints: Sequence[Any] = ()
-    """Those open in a transaction."""
+    """The open savepoints of a transaction."""
     __reduce__ = refuse_pickling
 
     if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
@@ -115,8 +115,8 @@ class AsyncCollections:
     def collection(
         self, name: Any, *, model: Any = None, **settings: Unpack[ModelSettings]
     ) -> AsyncCollection[Any]:
-        """Async counterpart of `Store.collection`. It is not awaited. Arguments are validated at once. The first
-        write stores what is declared, once for all that use the collection, and raises what the database refuses.
+        """Async counterpart of `Store.collection`. Not a coroutine. Arguments are validated at once. The first write
+        stores the declarations, once for all users of the collection, and raises errors of the database.
         """
         if model is None and not settings and type(name) is str:  # the usual call, sooner
             return self[name]
@@ -129,7 +129,7 @@ class AsyncCollections:
         return AsyncCollection(run, codec, name, self._notifier, self._consistency)
 
     get_collection = collection
-    """The same as `collection`, by the name that AEA gives it."""
+    """AEA's name for `collection`."""
 
     def memory(self, namespace: str) -> AsyncMemory:
         """Async counterpart of `Store.memory`."""
@@ -218,8 +218,8 @@ class AsyncBound:
 class AsyncOpenTransaction:
     """The scope of a store's own transaction: each step is one hop to a worker thread, one at a time.
 
-    `submit` passes a step to a thread. A cancelled step ends the transaction: whether it was done, and what the
-    database keeps of an interrupted one, is not known. After a fork there are no threads, so that is checked first.
+    `submit` passes a step to a thread. A cancelled step ends the transaction: the effect of an interrupted step is
+    unknown. Each method first checks for a fork: the child has no threads.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ class AsyncOpenTransaction:
 class AsyncTransaction(AsyncCollections):
     """The collections of a store within a transaction, for asyncio. Async counterpart of `Transaction`.
 
-    `AsyncStore.transaction` and `AsyncStore.bind` return one. Several tasks may use it, one at a time. A
+    Returned by `AsyncStore.transaction` and `AsyncStore.bind`. Several tasks may use a transaction, one at a time. A
     cancelled call rolls back a transaction of `AsyncStore.transaction`.
     """
 
@@ -312,7 +312,7 @@ class AsyncTransaction(AsyncCollections):
         return await self._scope.run(operation)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """Async counterpart of `Transaction.transaction`. It is entered with `async with`."""
+        """Async counterpart of `Transaction.transaction`. Enter the context with `async with`."""
         if self._is_over:
             raise TransactionEnded(SAVEPOINT_ENDED)
         return self._savepoint()

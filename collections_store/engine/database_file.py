@@ -2,12 +2,12 @@
 
 Rules:
 
-1. SQLite's locks belong to the process and the inode. Closing any descriptor of a database file drops all locks that
-   this process has on it: so a file that SQLite may have open here is checked with `stat`, never opened. The same
-   holds for the -shm file beside it, which SQLite itself must not open as a database either.
-2. A fork inherits SQLite's record of the locks, and none of the locks. A file that is still open at a fork is
-   refused in the child. `workers` closes the connections of stores before.
-3. A store that finds its file or the log beside it replaced writes nothing more.
+1. SQLite's locks belong to the process and the inode. Closing any descriptor of a database file drops all locks of
+   this process on the file. A file that SQLite may have open here is checked with `stat`, never opened. The same
+   holds for the -shm file, which SQLite must not open as a database either.
+2. A fork inherits SQLite's record of the locks, but no lock. A file still open at a fork is refused in the child.
+   `workers` closes the connections of stores before a fork.
+3. A store writes nothing more once the database file or the log is replaced.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _opening = threading.RLock()
 
 
 def identity(path: str | Path) -> Identity | None:
-    """Return which file a path leads to; None: there is none."""
+    """Return the identity of the file at a path; None if no file exists."""
     try:
         found = os.stat(path)  # noqa: PTH116 - a third of the time of Path.stat
     except (OSError, ValueError):
@@ -67,7 +67,7 @@ def identity(path: str | Path) -> Identity | None:
 
 
 def _open_files() -> Iterator[tuple[int, os.stat_result]]:
-    """Yield the descriptors of the files that this process has open."""
+    """Yield the descriptor and the status of each file that this process has open."""
     try:
         descriptors: Iterable[int] = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
     except OSError:  # no Linux
@@ -80,18 +80,18 @@ def _open_files() -> Iterator[tuple[int, os.stat_result]]:
 
 
 def opening() -> AbstractContextManager[bool]:
-    """Return the lock under which this process opens database files: by SQLite, or to look into one that it has not open."""
+    """Return the lock for opening a database file in this process, by SQLite or to read a file not open here."""
     return _opening
 
 
 def is_open_here(path: Path) -> bool:
-    """Return whether this process has a file open. Then nothing but SQLite may open it."""
+    """Return whether this process has a file open. Only SQLite may open such a file."""
     return identity(path) in {(each.st_dev, each.st_ino) for _, each in _open_files()}
 
 
 def locked_start(path: Path) -> bytes | None:
-    """Return the first bytes of a file that SQLite in this process may have locked; None if it has not. They are read
-    through the descriptor that is open. Only SQLite may open such a file.
+    """Return the first bytes of a file that SQLite in this process may have locked, read through the open descriptor;
+    None for any other file. Only SQLite may open a locked file.
     """
     here = identity(path)
     for descriptor, status in _open_files():
@@ -104,7 +104,9 @@ def locked_start(path: Path) -> bytes | None:
 
 
 def open_to_read(path: Path) -> IO[bytes]:
-    """Open a file that SQLite has not locked in this process; raise `DatabaseUnavailable`, and `OSError`."""
+    """Open a file for reading; raise `DatabaseUnavailable` if SQLite may have locked the file in this process, and
+    `OSError`.
+    """
     with opening():
         if locked_start(path) is not None:
             raise _unavailable(str(path), READ_BY_SQLITE)
@@ -112,7 +114,7 @@ def open_to_read(path: Path) -> IO[bytes]:
 
 
 def _inherited() -> Iterator[Identity]:
-    """Yield the open files that may be databases. Of others, the inode may once be that of a new database."""
+    """Yield the open files that may be databases. A new database may later get the inode of any other file."""
     for descriptor, status in _open_files():
         with suppress(OSError):
             if not status.st_size or os.pread(descriptor, len(_MAGIC), 0) == _MAGIC:
@@ -141,8 +143,8 @@ class DatabaseFile:
         self.problem: str | None = None
 
     def prepare(self) -> None:
-        """Make the file if it is the store's to make; raises `DatabaseUnavailable` if it must not be opened. Who
-        calls holds `opening()` until the connection is open.
+        """Create the file if the store may; raise `DatabaseUnavailable` for a file that must not be opened. The caller
+        holds `opening()` until the connection is open.
         """
         if self.identity is None and self._is_created:
             _create_private(self.path)
@@ -153,19 +155,19 @@ class DatabaseFile:
         refuse(self.path)
 
     def opened(self) -> OpenFile:
-        """Return what watches the file for a connection that has just been opened, and has read."""
+        """Return the watcher of the file for a new connection that has already read."""
         if self.identity is None:
             self.identity = identity(self.path)
         return OpenFile(self)
 
     def look(self) -> None:
-        """See whether it still is the file that was opened."""
+        """Check that the path still leads to the opened file; set `problem` otherwise."""
         if identity(self.path) != self.identity:
             self.problem = REPLACED
 
 
 class OpenFile:
-    """A file while a connection has it open: as long as that is so, nobody may remove its log."""
+    """A file that a connection has open: nobody may remove the log meanwhile."""
 
     valid_until: float
 
@@ -176,7 +178,7 @@ class OpenFile:
         """The time until which the last check holds."""
 
     def is_intact(self) -> bool:
-        """Return whether both are those that were opened, and note that they were checked."""
+        """Return whether neither the file nor the log was replaced, and note the time of the check."""
         file = self._file
         if file.problem is None:
             here, log = identity(file.path), identity(file.log)
@@ -197,17 +199,17 @@ class OpenFile:
 
     @property
     def is_replaced(self) -> bool:
-        """Return whether another file, or none, is in the place of this one."""
+        """Return whether the file was replaced, moved or deleted."""
         return self._file.problem == REPLACED
 
     @property
     def can_be_closed(self) -> bool:
-        """Return whether SQLite may close the connection: it would copy a log that is no more over the file."""
+        """Return whether SQLite may close the connection: a close would copy a lost log over the file."""
         return self.is_intact() or self._file.problem != LOG_LOST
 
 
 def _create_private(path: str) -> None:
-    """Make a file that only its owner can read, unless it is there; SQLite gives its logs the same mode."""
+    """Create a file with mode 0600 unless the file exists; SQLite gives the logs the same mode."""
     with suppress(OSError):  # SQLite says what is the matter
         target = os.path.realpath(path)  # O_EXCL takes a link that leads nowhere for a file
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -218,7 +220,7 @@ def _unavailable(path: str, reason: str) -> DatabaseUnavailable:
 
 
 def leak(thing: object) -> None:
-    """Keep something until the process ends; the end of the interpreter would close it."""
+    """Keep `thing` until the process ends: the end of the interpreter would close `thing`."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))

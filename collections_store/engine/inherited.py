@@ -2,12 +2,14 @@
 
 Rules:
 
-1. The child neither uses nor closes a connection of the parent. SQLite's close would delete the log of a file that others
-   have open, its rollback the journal of the parent's transaction; PostgreSQL's server would end the parent's session.
-2. So they are kept until the process is gone, also past the end of the interpreter, and the engine gets a new pool.
-3. A connection in use at the fork is taken from whoever has it in the child, as SQLAlchemy recommends: its context then ends
-   without a rollback, and a commit fails.
-4. A database in memory is left alone. The child has a copy of its own.
+1. The child neither uses nor closes a connection of the parent. In SQLite a close would delete the log of a file open
+   elsewhere, and a rollback the journal of the parent's transaction. PostgreSQL's server would end the parent's
+   session.
+2. The child keeps these connections until the process is gone, also past the end of the interpreter. The engine gets a
+   new pool.
+3. A connection in use at the fork is taken from the user in the child, as SQLAlchemy recommends: the connection's
+   context then ends without a rollback, and a commit fails.
+4. A database in memory is left alone. The child has a copy.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ _in_use: Final[weakref.WeakSet[PoolProxiedConnection]] = weakref.WeakSet()
 
 
 def protect(engine: sa.Engine, in_use: sa.Connection | None = None) -> None:
-    """Let no forked child end the connections of a caller's engine, and of those that have been in use before this call,
-    a given one.
+    """Let no forked child end the connections of a caller's engine. Of the connections in use before this call, only
+    `in_use` is protected.
     """
     # `Engine.execution_options` returns an engine that may die before the pool
     engine = getattr(engine, "_proxied", engine)

@@ -1,4 +1,4 @@
-"""Opening a database (it is created, upgraded or left alone), and the components of a store."""
+"""Opening, creating and upgrading a database; the components of a store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ C = TypeVar("C")
 
 
 class Component(Protocol):
-    """Something that lives as long as a store is open."""
+    """A part of a program with the lifetime of an open store."""
 
     def setup(self) -> Any:
         """Begin."""
@@ -59,8 +59,8 @@ class Components(Generic[C]):
         return iter(list(self._attached))
 
     def attach(self, component: C, *, is_synchronous: bool = False) -> None:
-        """Attach a component; raises `InvalidOption` and `StoreClosed`. Nobody would await what is asynchronous in a
-        store that `is_synchronous`.
+        """Attach a component; raise `InvalidOption` and `StoreClosed`. A store that `is_synchronous` rejects
+        asynchronous components: nobody would await their methods.
         """
         methods = [getattr(component, name, None) for name in ("setup", "teardown")]
         if isinstance(component, type) or not all(map(callable, methods)):
@@ -75,8 +75,8 @@ class Components(Generic[C]):
             self._attached.append(component)
 
     def taken(self) -> Iterator[C]:
-        """Remove and yield each, the last first, those attached meanwhile included. When none is left, none can be
-        attached any more.
+        """Remove and yield all components, also components attached meanwhile, the last first. Afterwards no component
+        can be attached.
         """
         while True:
             with self._guard:
@@ -88,7 +88,7 @@ class Components(Generic[C]):
 
 
 def tear_down(components: Iterable[Component]) -> None:
-    """Tear down all; then raise what they raised."""
+    """Tear down all components; then raise their errors."""
     errors: list[BaseException] = []
     for each in components:
         try:
@@ -100,7 +100,7 @@ def tear_down(components: Iterable[Component]) -> None:
 
 @contextmanager
 def noting_failure(error: BaseException) -> Iterator[None]:
-    """Return the context whose errors are noted with an earlier error."""
+    """Return a context that adds errors as notes to an earlier error."""
     try:
         yield
     except Exception as another:  # noqa: BLE001 - the first one is raised
@@ -108,7 +108,7 @@ def noting_failure(error: BaseException) -> Iterator[None]:
 
 
 def raise_all(errors: list[BaseException]) -> None:
-    """Raise a single error as it is, several as a group; one that ends the program is raised as it is."""
+    """Raise a single error unchanged, several as a group. An error that ends the program is raised alone."""
     ordinary = [each for each in errors if isinstance(each, Exception)]
     urgent = [each for each in errors if not isinstance(each, Exception)]
     if urgent:
@@ -125,8 +125,8 @@ RETRY_PAUSE = 0.01
 
 
 def make_ready(pooled: PooledConnection, options: Options, *, write: bool) -> None:
-    """Upgrade the store's tables if they are of an older version. Before the first `write`, create those that are missing,
-    and set what a file keeps. Raise `SchemaError`, and then touch nothing.
+    """Upgrade the store's tables of an older version. Before the first `write`, create missing tables, and set the
+    settings that a file keeps. Raise `SchemaError` without changing anything.
     """
     connection, database = pooled.connection, pooled.connection.database
     try:
@@ -169,7 +169,7 @@ def check_revision(revision: str | None, options: Options, database: Database) -
 
 
 def _persist(connection: DriverSession, timeout: float) -> None:
-    """Set the settings that a file keeps. While another process does so, SQLite reports "busy" at once, whatever the
+    """Set the settings that a file keeps. While another process sets these, SQLite reports "busy" at once, whatever the
     busy timeout.
     """
     errors, deadline = connection.database.errors, time.monotonic() + timeout

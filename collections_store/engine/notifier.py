@@ -3,9 +3,9 @@
 Rules:
 
 1. A commit of this process notifies every store of the process at once. For commits of other processes one thread
-   per store polls, every `POLL_INTERVAL` seconds, the last position of each collection that has a listener: one
+   per store polls, every `POLL_INTERVAL` seconds, the last position of each collection with a listener: one
    query, however many listeners. The thread ends when no listener is left.
-2. A notification promises nothing: a stream that wakes reads again.
+2. A notification promises nothing: a woken stream reads again.
 3. A signal handler may raise in a stream or in a writer at any moment, and may call this module: the only lock is
    re-entrant and written in C.
 """
@@ -31,10 +31,10 @@ _notifiers: Final[set[ChangeNotifier]] = set()
 
 
 class ChangeNotifier:
-    """The listeners of a store's change streams, and the thread that polls for them.
+    """The listeners of a store's change streams, and the polling thread.
 
-    `reader` is a weak reference to the function that returns the last position of a collection; None, where no
-    other process can write.
+    `reader` is a weak reference to the function for the last position of a collection; None if no other process can
+    write.
     """
 
     def __init__(self, reader: Callable[[], ReadPosition | None] | None) -> None:
@@ -55,7 +55,7 @@ class ChangeNotifier:
                 self._thread = Background("changes", POLL_INTERVAL, self._poll)
 
     def remove(self, collection: str, wake: Wake) -> None:
-        """Remove a listener, if it was added."""
+        """Remove a listener, if present."""
         with _guard:
             others = [each for each in self._listeners.pop(collection, ()) if each != wake]
             if others:
@@ -90,7 +90,7 @@ class ChangeNotifier:
             thread.join(timeout)
 
     def _poll(self) -> bool:
-        """Notify the listeners of changed collections; return False to end the thread."""
+        """Notify the listeners of changed collections; return False if no listener is left."""
         with _guard:
             collections = tuple(self._listeners)
             if not collections:

@@ -1,22 +1,23 @@
-"""Reads from streaming replicas: on which connection, and what the servers are asked before.
+"""Reads from streaming replicas: the choice of a connection, and the queries before a read.
 
 Rules:
 
-1. What cannot be read on a replica is read on the primary: a collection that is not replayed yet, a conflict with the
-   replay, a lost connection. A write always runs on the primary.
-2. A "session" read sees what the store has written and read before. Each reply of the primary moves the session: its caller
-   may have written or seen something. A read after that asks the primary for the position in its log, and a replica whether
-   it has replayed that. Once it has, reads ask nothing until the session moves again.
-3. The session moves before a caller learns the reply: nobody reads what is older than what he knows.
-4. All connections lead to one replica, for the next read must not be behind the last one. A connection that leads to another,
-   as those of a load balancer do, is closed. If all lead to others, the store changes to another one. Each new connection
-   moves the session: after a crash, which ends all connections, a replica may be behind what it had replayed before.
-5. While one read waits for the replica, others wait for it. If they read on the primary, they would move the session, and the
-   replica would never have replayed all where others write without a pause. Nobody holds a lock meanwhile: two that ask at
-   a time only ask twice.
-6. Servers that cannot be reached, or are no replicas of the primary, are left alone for a while.
-7. A position belongs to a timeline, which begins with each promotion of a server. A replica may have replayed more of the last
-   one than the new primary had: it has not replayed what follows there.
+1. A read that a replica cannot run goes to the primary: the collection is not replayed yet, the read conflicts with the
+   replay, the connection is lost. A write always runs on the primary.
+2. A "session" read sees everything the store has written and read before. Each reply of the primary moves the session:
+   the caller may have written or seen something. The next read asks the primary for the position in the log, and the
+   replica whether this position is replayed. If so, reads ask nothing until the session moves again.
+3. The session moves before a caller gets the reply: no later read returns older data.
+4. All connections lead to the same replica: a read must not be behind the previous read. A connection to another
+   replica, as a load balancer may return, is closed. After `TRIES` such connections in a row the store changes to the
+   last replica. Each new connection moves the session: after a crash, which ends all connections, a replica may have
+   replayed less than before.
+5. While a read waits for the replica, further reads wait too. A read on the primary would move the session: under
+   constant writes by other clients the replica would never catch up. Nobody holds a lock meanwhile: two concurrent
+   reads may both ask.
+6. Unreachable servers, and servers that are no replicas of the primary, are left alone for `TRIED_AFTER` seconds.
+7. A position belongs to a timeline; each promotion of a server begins a timeline. A replica may have replayed more of
+   the old timeline than the new primary had: such a replica has not replayed the new timeline.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ T = TypeVar("T")
 
 LOG: Final = logging.getLogger("collections_store")
 TRIED_AFTER: Final = 5.0
-"""Seconds after which replicas that could not be used are tried again, and the one in use is asked whether it still is one."""
+"""Seconds after which replicas that could not be used are tried again, and the one in use is asked whether it still is
+one.
+"""
 TRIES: Final = 10
 """Connections to other replicas, one after the other, before the store changes to the last of these."""
 WAIT: Final = 0.02
@@ -53,12 +56,13 @@ ANSWER: Final = 1.0
 POLL: Final = 0.0005
 """Seconds."""
 PAUSE: Final = 0.01
-"""Seconds between two questions whether the replica has replayed all; doubled while it has not, up to `LONGEST_PAUSE`."""
+"""Seconds between two questions whether the replica has replayed all; doubled while it has not, up to `LONGEST_PAUSE`.
+"""
 LONGEST_PAUSE: Final = 1.0
 
 
 class ReadSession:
-    """What a store has written and seen: `mark` is another number after each reply of the primary."""
+    """The writes and reads of a store: each reply of the primary changes the number `mark`."""
 
     mark: int
 
@@ -71,11 +75,11 @@ class ReadSession:
         """When that was seen last."""
 
     def move(self) -> None:
-        """Note that something may have been written or seen."""
+        """Note a possible write or read."""
         self.mark = next(self._marks)  # no sum: another thread could undo that
 
     def follow(self, open: Callable[[], PooledConnection]) -> PooledConnection:
-        """Open a connection to the primary; from then on its replies move the session."""
+        """Open a connection to the primary whose replies move the session."""
         pooled = open()
         _driver(pooled).replied = self.move
         return pooled
@@ -86,7 +90,7 @@ def _driver(pooled: PooledConnection) -> Any:
 
 
 class ReplicaPool(ConnectionPool):
-    """Connections to one replica. `read_system` returns what `Server.system` is of the primary."""
+    """Connections to a replica. `read_system` returns the `Server.system` of the primary."""
 
     def __init__(
         self,
@@ -127,11 +131,11 @@ class ReplicaPool(ConnectionPool):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether there are connections to a replica."""
+        """Whether connections to a replica exist."""
         return bool(self._server) and not self._is_away
 
     def leads_to_current(self, pooled: PooledConnection) -> bool:
-        """Return whether a connection leads to the replica that is in use now."""
+        """Return whether a connection leads to the replica in use now."""
         return bool(_driver(pooled).server == self._server)
 
     def _open_one(self) -> PooledConnection:
@@ -144,7 +148,7 @@ class ReplicaPool(ConnectionPool):
             raise
 
     def _connect_to_one(self) -> PooledConnection:
-        """Open a connection to the replica that the others lead to, or after some attempts to another one."""
+        """Open a connection to the replica in use, or after `TRIES` attempts to another replica."""
         for left in reversed(range(TRIES)):
             pooled = self._connect()
             try:
@@ -162,7 +166,7 @@ class ReplicaPool(ConnectionPool):
         raise AssertionError("unreachable")
 
     def _identify(self, pooled: PooledConnection) -> str:
-        """Return the server that a connection leads to; raise `DatabaseUnavailable` if it is no replica of the primary."""
+        """Return the server of a connection; raise `DatabaseUnavailable` if the server is no replica of the primary."""
         driver = _driver(pooled)
         with translated(pooled.connection.database):
             found = execute(pooled.connection, IdentifyServer())
@@ -180,7 +184,7 @@ class ReplicaPool(ConnectionPool):
 
 
 class CurrentPool(Pool):
-    """The connections to the replica while that has replayed what a session has seen."""
+    """The connections to the replica while the replica is up to date for a session."""
 
     def __init__(self, replica: ReplicaPool, session: ReadSession) -> None:
         super().__init__(replica.acquire, 0.0)
@@ -200,12 +204,12 @@ class CurrentPool(Pool):
         self._replica.release(pooled)
 
     def discard(self, pooled: PooledConnection) -> None:
-        """Return a connection that must not be used again."""
+        """Return a connection not to be used again."""
         self._replica.discard(pooled)
 
 
 class ReplicaReader(Executor):
-    """Runs reads on the replica, whatever it has replayed; and on the primary what cannot run there."""
+    """Runs reads on the replica, however far behind, and on the primary if the replica cannot run a read."""
 
     def __init__(
         self, pool: Pool, primary: Executor, catalogue: Catalogue, lost: Callable[[], None]
@@ -239,7 +243,7 @@ class ReplicaReader(Executor):
         return self._primary.run(operation, started, job)
 
     def _report(self, error: Exception) -> None:
-        """Log the first error that does not pass, such as a missing privilege: each read meets it again."""
+        """Log the first lasting error, such as a missing privilege: each read meets such an error again."""
         if type(error) is DatabaseError and not self._has_reported:
             self._has_reported = True
             LOG.warning("a replica cannot answer a read, the primary does: %s", error)
@@ -250,7 +254,7 @@ class ReplicaReader(Executor):
 
 
 class SessionReader(ReplicaReader):
-    """Runs reads on the replica while it has replayed what the store has written and seen."""
+    """Runs reads on the replica while the replica has replayed everything the store has written and read."""
 
     def __init__(
         self,
@@ -275,7 +279,7 @@ class SessionReader(ReplicaReader):
         return self._ask(job)
 
     def _ask(self, job: Job | None) -> bool:
-        """Ask the primary for its position, and the replica whether it has replayed that."""
+        """Return whether the replica has replayed the log up to the present position of the primary."""
         session = self._session
         self._asking_until = time.monotonic() + ANSWER
         pause = min(2 * self._pause, LONGEST_PAUSE)
@@ -298,7 +302,7 @@ class SessionReader(ReplicaReader):
 
 
 class Replicas:
-    """The replicas of a store. `primary` runs its operations; `asking` those whose replies must not move the session."""
+    """The replicas of a store. `primary` runs the store's operations; replies to `asking` do not move the session."""
 
     def __init__(
         self, options: Options, size: int, session: ReadSession, primary: Executor, asking: Executor
@@ -330,7 +334,7 @@ class Replicas:
         """What runs the reads of each consistency but "strong"."""
 
     def lag(self) -> float | None:
-        """Return for how many seconds no replica has been known to have all that the store has written and read."""
+        """Return the seconds since a replica last had everything the store has written and read; None if never."""
         session = self._session
         if session.replayed == session.mark:
             return 0.0
@@ -342,6 +346,6 @@ class Replicas:
         return self._pool.is_in_use
 
     def close(self, timeout: float) -> None:
-        """Close all connections; wait up to `timeout` seconds for those in use."""
+        """Close all connections; wait up to `timeout` seconds for connections in use."""
         self._pool.close(timeout)
         self._engine.dispose()

@@ -30,8 +30,8 @@ def run_apart(
     work: Callable[[PooledConnection], T],
     file: DatabaseFile | None = None,
 ) -> T:
-    """Call a function with a new connection; while other processes lock the database, again, for `busy_timeout` seconds.
-    `file`: the file of an open store.
+    """Call a function with a new connection; while other processes lock the database, again, for `busy_timeout`
+    seconds. `file`: the file of an open store.
     """
     deadline = time.monotonic() + options.busy_timeout
     while True:

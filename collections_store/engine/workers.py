@@ -1,17 +1,18 @@
-"""Threads of a store: workers that run jobs, background threads, the sweeper; and what happens to them at a fork.
+"""Threads of a store: workers, background threads and the sweeper; and their behaviour at a fork.
 
 Rules:
 
-1. All are daemons: a store that was not closed never keeps the interpreter alive.
-2. While a background thread works, or a store is opened, a fork waits up to `FORK_TIMEOUT` seconds: nobody would release
-   in the child what the thread holds then, a lock of the database's library for one.
+1. All threads are daemons: an unclosed store never keeps the interpreter alive.
+2. While a background thread works, or a store is opened, a fork waits up to `FORK_TIMEOUT` seconds: nobody in the child
+   would release the thread's locks, such as a lock of the database's library.
 3. Before a fork the connections to SQLite files are closed: the child inherits none, and has locks of its own on the
-   files that it opens. Nobody opens or uses one until the fork is over; then the parent opens them again as needed.
-4. A fork waits as long for operations that run, and not at all for a transaction of its own thread. A file that is
-   still open then stays open, and `database_file` refuses it in the child.
-5. Background threads know their store by a weak reference only, and end with it. An error ends one sweep; the next one
-   comes after the interval.
-6. A thread that adds a job, or that becomes idle, looks at both queues afterwards: neither is left waiting for the other.
+   files it opens. Nobody opens or uses a connection until the fork is over; then the parent reopens connections as
+   needed.
+4. A fork waits as long for running operations, but not for a transaction of the forking thread. A file still open after
+   the wait stays open, and `database_file` refuses the file in the child.
+5. Background threads hold only a weak reference to their store, and end with the store. An error ends a sweep; the next
+   sweep comes after the interval.
+6. A thread that adds a job or becomes idle checks both queues afterwards: no job waits while a thread is idle.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Gate:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """Return the context of some work."""
+        """Return the context of work, which begins after a fork in progress."""
         while True:
             self._changed.clear()
             with self._guard:
@@ -65,7 +66,7 @@ class Gate:
             self._changed.set()
 
     def close(self) -> None:
-        """Let no work begin; wait for work that runs."""
+        """Let no work begin; wait up to `FORK_TIMEOUT` seconds for running work."""
         with self._guard:
             self._forking += 1
         deadline = time.monotonic() + FORK_TIMEOUT
@@ -83,10 +84,10 @@ class Gate:
 
 
 class Pausable(Protocol):
-    """Something that uses files."""
+    """A user of files."""
 
     def pause(self, deadline: float) -> None:
-        """Begin nothing more; wait for what runs until `deadline`, and close what is not in use."""
+        """Begin nothing more; wait until `deadline` for running work, and close unused files."""
 
     def resume(self) -> None:
         """Go on."""
@@ -105,7 +106,7 @@ def working() -> AbstractContextManager[None]:
 
 
 def pause_at_forks(pausable: Pausable) -> None:
-    """Pause something while this process is forked."""
+    """Pause `pausable` while this process is forked."""
     _pausable.add(pausable)
 
 
@@ -145,7 +146,7 @@ at_fork(
 
 
 class Background:
-    """A thread that calls `work` every so many seconds, until that returns False or it is stopped."""
+    """A thread to call `work` every `seconds`, until `work` returns False or the thread is stopped."""
 
     def __init__(self, name: str, seconds: float, work: Callable[[], bool]) -> None:
         self._seconds, self._work = seconds, work
@@ -166,7 +167,7 @@ class Background:
         self._stopped.set()
 
     def join(self, timeout: float) -> None:
-        """Wait for the end of work that runs, for so many seconds at most."""
+        """Wait up to `timeout` seconds for the end of running work."""
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
@@ -181,8 +182,8 @@ Run: TypeAlias = Callable[[Any], Any]
 
 
 class Sweeper:
-    """Sweeps every `interval` seconds until it is stopped. `run` returns what runs an operation, or None
-    once the store is no more.
+    """Sweeps every `interval` seconds until stopped. `run` returns the function to run operations, None once the
+    store no longer exists.
     """
 
     thread: Background
@@ -214,10 +215,10 @@ Inbox: TypeAlias = "SimpleQueue[Job | None]"
 
 
 class Workers:
-    """Threads that run jobs: up to `size` for any job, and one for the group commit.
+    """Threads to run jobs: up to `size` for any job, and a writer for the group commit.
 
-    An idle thread waits at an inbox of its own. The one that became idle last gets the next job: what it needs is still
-    in the processor's cache.
+    Each idle thread waits at an inbox. The last thread to become idle gets the next job: the processor's cache still
+    holds the thread's data.
     """
 
     def __init__(self, size: int) -> None:
@@ -238,7 +239,7 @@ class Workers:
             _refuse(job)
 
     def hand_over(self, job: Job) -> None:
-        """Run a job in any thread that the group could not run; also while the threads end."""
+        """Run a job in any thread if the group could not run the job; also while the threads end."""
         self._backlog.append(job)
         if not self._resting and len(self._threads) < self._size:
             self._start_reader()
@@ -254,8 +255,8 @@ class Workers:
             _refuse(job)
 
     def stop(self, timeout: float, *, is_exit: bool = False) -> None:
-        """End the threads, once all that was submitted is done, or `timeout` seconds are over: what no thread has begun by
-        then is refused. At the exit of the interpreter what reaches no thread is left.
+        """End the threads once all submitted jobs are done, or after `timeout` seconds: then refuse jobs that no thread
+        has begun. At the exit of the interpreter (`is_exit`) these jobs are left.
         """
         deadline = time.monotonic() + timeout
         with self._starting:
@@ -272,7 +273,7 @@ class Workers:
             self._end_the_rest(_refuse_claimed if is_over else _run)
 
     def _end_the_rest(self, end: Callable[[Job], None]) -> None:
-        """End what reached no thread; none is left to race with, or all of them are busy."""
+        """End the jobs that reached no thread: no thread is left to race with, or all threads are busy."""
         for inbox in self._inboxes:
             with suppress(Empty):
                 while True:
@@ -300,7 +301,7 @@ class Workers:
                 self._writer = _start(self._write, "collections_store-writer")
 
     def _hand_out(self) -> None:
-        """Hand jobs to idle threads (rule 4)."""
+        """Hand jobs to idle threads (rule 6)."""
         while self._backlog and self._resting:
             try:
                 inbox = self._resting.pop()

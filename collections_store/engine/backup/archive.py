@@ -1,6 +1,6 @@
 """Backups as text: JSON lines, the same for every database. docs/reference/backup.md describes the format.
 
-An archive is read twice: first it is checked as a whole, so that nothing of a damaged one is restored.
+An archive is read twice: the first pass checks the whole archive, and nothing of a damaged archive is restored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Sections: TypeAlias = "Generator[tuple[StoredCollection, Iterator[list[StoredRow
 FORMAT: Final = "collections_store"
 VERSION: Final = 1
 UNPARSED: Final = (AttributeError, LookupError, TypeError, ValueError)
-"""What options of a wrong form raise."""
+"""Errors raised for options of a wrong form."""
 TOO_LARGE: Final = "it is longer than a body of the store may be: raise max_body"
 NO_BACKUP: Final = "it is no backup of a store"
 _ENVELOPE: Final = 2**20
@@ -56,7 +56,7 @@ _LAST_MOMENT: Final = 253_402_300_799_999_999
 
 @dataclass
 class ArchiveTarget:
-    """A stream to which collections are written."""
+    """The target of a copy to a stream."""
 
     stream: IO[bytes]
     _written: int = 0
@@ -69,7 +69,7 @@ class ArchiveTarget:
     def write(
         self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
     ) -> CopiedCollection:
-        """Write a collection: its line, its documents, and their number and checksum."""
+        """Write a collection: the header line, the documents, and their number and checksum."""
         header = {"collection": entry.name, "created_at": entry.created_at}
         self._write({**header, "options": dict(entry.options), "sha256": entry.checksum()})
         digest, count = sha256(), 0
@@ -83,11 +83,13 @@ class ArchiveTarget:
         return CopiedCollection(entry.name, count, digest.hexdigest())
 
     def end(self) -> None:
-        """Write the last line: without it, the archive is incomplete."""
+        """Write the last line. An archive without a last line is incomplete."""
         self._write({"end": None, "collections": self._written})
 
     def _write(self, value: dict[str, Any]) -> None:
-        """The body is encoded by itself: inside the line it may be one level deeper than the codec allows."""
+        """Write a line. Each member is encoded alone: inside the line a body may be a level deeper than the codec
+        allows.
+        """
         members = (f"{_text(key)}:{_text(each)}" for key, each in value.items())
         self.stream.write(f"{{{','.join(members)}}}\n".encode())
 
@@ -103,9 +105,9 @@ def _to_json(row: StoredRow) -> dict[str, Any]:
 
 @dataclass
 class ArchiveSource:
-    """The collections of an archive, all or those of some names. `codec` is that of the store that they are for.
+    """The collections of an archive, all or by `names`. `codec` is the codec of the store to restore into.
 
-    It is checked when it is created; raise `InvalidBackup`, `SchemaTooNew`, `CollectionNotFound`, and `OSError`.
+    The constructor checks the archive; raise `InvalidBackup`, `SchemaTooNew`, `CollectionNotFound`, and `OSError`.
     """
 
     file: str
@@ -134,7 +136,7 @@ class ArchiveSource:
         return self._entries
 
     def total(self) -> int:
-        """Return the number of their documents."""
+        """Return the number of documents."""
         return self._total
 
     def close(self) -> None:
@@ -143,7 +145,7 @@ class ArchiveSource:
             self._pass.close()
 
     def batches(self, entry: StoredCollection) -> Iterator[list[StoredRow]]:
-        """Yield the documents that have not expired; the collections must be read in their order."""
+        """Yield the unexpired documents. The collections must be read in the order of `entries`."""
         time = now()
         self._pass = self._pass or self._sections()
         for each, batches in self._pass:
@@ -153,7 +155,7 @@ class ArchiveSource:
                 return
 
     def _sections(self) -> Sections:
-        """Yield each collection with its documents, which are read before the next collection is."""
+        """Yield each collection with the documents. The documents are read before the next collection."""
         with _opened(self.file) as stream:
             lines = _Lines(self.file, stream, self.codec.max_bytes)
             header, count = lines.header(), 0
@@ -182,14 +184,14 @@ def _opened(file: str) -> Iterator[IO[bytes]]:
 
 
 class _Lines:
-    """The lines of an archive, one after the other; an invalid one raises `InvalidBackup` with its number."""
+    """The lines of an archive, in order. An invalid line raises `InvalidBackup` with the line number."""
 
     def __init__(self, file: str, stream: IO[bytes], max_body: int) -> None:
         self._file, self._stream, self._number = file, stream, 0
         self._longest, self._largest = _ESCAPED * max_body + _ENVELOPE, max_body + _ENVELOPE
 
     def fail(self, problem: str) -> NoReturn:
-        """Raise the error of the present line."""
+        """Raise `InvalidBackup` with the number of the present line."""
         raise InvalidBackup(self._file, f"line {self._number}", problem)
 
     def next(self) -> dict[str, Any]:
@@ -208,7 +210,7 @@ class _Lines:
         return value
 
     def check_end(self) -> None:
-        """Check that there are no more lines."""
+        """Check that no more lines follow."""
         if self._read():
             self.fail("it follows the end of the backup")
 

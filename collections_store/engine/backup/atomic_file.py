@@ -1,8 +1,9 @@
-"""Files that replace others once they are complete, and gzip by the name's ending.
+"""Atomic replacement of files, and gzip by the name's ending.
 
-An incomplete file is locked by its writer. The next writer of the same path removes those that nobody locks: their writers
-were killed. The lock is one of Linux, of an open file description: closing other descriptors keeps it, and neither
-SQLite's locks nor NFS conflict with that byte. Where there is none, incomplete files of killed writers stay.
+The writer locks an incomplete file. The next writer of the same path removes unlocked incomplete files: their writers
+were killed. The lock is a Linux lock of an open file description: closing further descriptors does not release the
+lock, and neither SQLite's locks nor NFS conflict with the locked byte. On other systems incomplete files of killed
+writers stay.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ _LOGS: Final = ("", "-journal", "-wal", "-shm")
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file beside `path`, under the `name` of which it may be opened too. It replaces that at the end, or is
-    removed after an exception. It is private (mode 0600), unless the replaced file was not. A device is written to.
+    """Yield a new file in the folder of `path`, which may also be opened by `name`. The new file replaces `path` at the
+    end, with the mode of the replaced file, or else 0600. After an exception the new file is removed. A device is
+    written to.
     """
     path = path.resolve()
     with _naming(path):
@@ -61,7 +63,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Name `path` in the system's error about a full disk, which names no file."""
+    """Add `path` to the system's error about a full disk, which names no file."""
     try:
         yield
     except OSError as error:
@@ -89,7 +91,9 @@ def _beside(path: Path) -> Any:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Lock an incomplete file until it is closed; return whether nobody else has, None if it cannot be locked."""
+    """Lock an incomplete file until the file is closed. Return False if another writer has the lock, None if the file
+    cannot be locked.
+    """
     if not HAS_LOCKS:
         return None
     try:

@@ -109,7 +109,7 @@ def is_text(path: Path) -> bool:
 
 
 def write_text(run: Run, names: tuple[str, ...] | None, path: Path, report: Report) -> None:
-    """Write collections to a file that replaces `path` once it is complete."""
+    """Write collections to a file. The complete file replaces `path`."""
     _check_target(path)
     with replacing(path) as file, compressed(file, path) as stream:
         copy_store(run, names, ArchiveTarget(stream), report)
@@ -118,7 +118,7 @@ def write_text(run: Run, names: tuple[str, ...] | None, path: Path, report: Repo
 def write_database(
     run: Run, url: sa.URL, statements: CatalogueStatements, path: Path, report: Report
 ) -> None:
-    """Write the store's database, and checksums, to a file that replaces `path` once it is complete."""
+    """Write the store's database, and checksums, to a file. The complete file replaces `path`."""
     database = statements.database
     pages = database.backups.pages
     if pages is None:
@@ -141,7 +141,7 @@ def write_database(
 
 
 def _fill(run: Run, target: DriverSession, pages: int, report: Report) -> None:
-    """Copy a database, and record the checksums of what it has."""
+    """Copy a database, and record the checksums of the collections."""
     source = StoreSource(run, None, BEGINNING)
     documents, copied = source.total(), 0
 
@@ -161,13 +161,13 @@ def _fill(run: Run, target: DriverSession, pages: int, report: Report) -> None:
 
 @dataclass
 class Checksums:
-    """The target of a copy that computes the checksums alone. `check` is called with each document before."""
+    """The target of a copy: computes checksums, stores nothing. `check` is called with each document first."""
 
     check: Callable[[StoredCollection, StoredRow], None] = lambda _entry, _row: None
     found: list[Checksum] = field(default_factory=list)
 
     def begin(self, entries: list[StoredCollection]) -> None:
-        """Nothing is made."""
+        """Do nothing."""
 
     def write(
         self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
@@ -183,12 +183,12 @@ class Checksums:
         return CopiedCollection(entry.name, count, digest.hexdigest())
 
     def end(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing."""
 
 
 @dataclass(frozen=True)
 class DatabaseBackup:
-    """A backup that is a database file. `is_sealed`: no store has written to it."""
+    """A backup in the form of a database file. `is_sealed`: no store has written to the file."""
 
     file: str
     url: sa.URL
@@ -202,7 +202,9 @@ class DatabaseBackup:
         target: StoreTarget,
         report: Report,
     ) -> tuple[CopiedCollection, ...]:
-        """Check the database whose operations `backup` runs, then copy collections of it; raise `InvalidBackup`."""
+        """Check the backup's database, then copy collections; raise `InvalidBackup`. `backup` runs operations on the
+        database.
+        """
 
         def check_and_copy(run: Run) -> tuple[CopiedCollection, ...]:
             self._check(run, names, target.codec)
@@ -240,7 +242,7 @@ class DatabaseBackup:
 
     @contextmanager
     def _refusing(self, problem: str, *, shows_error: bool = True) -> Iterator[None]:
-        """Raise `InvalidBackup` for an error that the content of the file causes."""
+        """Raise `InvalidBackup` for an error caused by the content of the file."""
         try:
             yield
         except (CollectionNotFound, DatabaseBusy, InvalidBackup, SchemaError, TransactionConflict):
@@ -251,7 +253,7 @@ class DatabaseBackup:
 
 
 def _check_target(path: Path) -> None:
-    """Raise `InvalidOption` for a path at which no backup can be written."""
+    """Raise `InvalidOption` if no backup can be written to a path."""
     if path.exists() and not path.is_file():
         raise InvalidOption("path", f"must name a file, got {str(path)!r}")
     if path.resolve().name.endswith(_LOGS):
@@ -265,7 +267,9 @@ def _has_log(path: Path) -> bool:
 
 
 def database_backup(path: Path) -> DatabaseBackup | None:
-    """Return a backup that is a database file; None if it is none. Raise `InvalidBackup`, `InvalidOption` and `OSError`."""
+    """Return the backup at a path; None if the file is not a database. Raise `InvalidBackup`, `InvalidOption` and
+    `OSError`.
+    """
     if not stat.S_ISREG(path.stat().st_mode):
         raise InvalidOption("path", f"must name a file, got {str(path)!r}")
     real = path.resolve()

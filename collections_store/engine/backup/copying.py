@@ -2,14 +2,14 @@
 
 Rules:
 
-1. A store is read in one snapshot: the copy has the documents of one moment, while others write.
-2. A copy that was interrupted is continued by running it again. The collections of the target are marked until all are
-   complete. What is there is compared with the source from the beginning; from the first difference on it is replaced.
-3. A restore writes to collections of other names, which `end` renames in one transaction: the store has either what
-   it had, or the whole backup. Another restore may have written to them meanwhile: then `end` renames none.
-4. Positions, the natural order, are those of the source, not their numbers: rows are written in that order.
-5. Each batch is compared with what was written, in its transaction; the counts are compared at the end.
-6. `report` is called after each batch. What it raises ends the copy, which can then be continued.
+1. A store is read in a snapshot: the copy has the documents of a single moment, also under concurrent writes.
+2. An interrupted copy is continued by the same call. The collections of the target are marked until all are complete.
+   Rows in the target are compared with the source from the beginning, and replaced from the first difference on.
+3. A restore writes to staged collections, which `end` renames in a transaction: the store has either the old state or
+   the whole backup. If another restore wrote to the staged collections meanwhile, `end` renames none.
+4. Rows are written in the natural order of the source. The numbers of the positions may differ.
+5. Each batch is compared with the written rows, in the batch's transaction; the counts are compared at the end.
+6. `report` is called after each batch. An exception from `report` ends the copy, which can then be continued.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ Report = Callable[[CopyProgress], object]
 
 
 def check_report(progress: object) -> Report:
-    """Return the caller's function, or one that does nothing; raise `InvalidOption`."""
+    """Return the caller's function, or a function without effect for None; raise `InvalidOption`."""
     return check_function("progress", (lambda _: None) if progress is None else progress)
 
 
 def report_of(core: Core, progress: object) -> Report:
-    """Return the caller's function, which may use the store `core` between two batches unless there is one connection."""
+    """Return the caller's function. If `core` has several connections, the function may use the store meanwhile."""
     report = check_report(progress)
     return report if core.limit == 1 else between_operations(report)
 
@@ -71,7 +71,7 @@ def is_own_file(core: Core, path: Path) -> bool:
 
 
 def _have_same_tables(core: Core, other: Core) -> bool:
-    """Return whether two stores have the same tables, as far as their URLs show."""
+    """Return whether two stores have the same tables, judged by their URLs."""
     if core.options.names() != other.options.names():
         return False
     file = other.database.urls.file_of(other.url)
@@ -92,23 +92,23 @@ def copy_to(
 
 
 class CopySource(Protocol):
-    """What a copy reads."""
+    """The source of a copy."""
 
     def entries(self) -> list[StoredCollection]:
-        """Return the collections, in the order in which they are copied."""
+        """Return the collections, in the order of the copy."""
 
     def total(self) -> int:
-        """Return how many documents they have, about."""
+        """Return the approximate number of documents."""
 
     def batches(self, entry: StoredCollection) -> Iterator[list[StoredRow]]:
         """Yield the rows of a collection, in natural order."""
 
 
 class CopyTarget(Protocol):
-    """What a copy writes."""
+    """The target of a copy."""
 
     def begin(self, entries: list[StoredCollection]) -> None:
-        """Make the collections."""
+        """Create the collections."""
 
     def write(
         self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
@@ -120,7 +120,7 @@ class CopyTarget(Protocol):
 
 
 def copy(source: CopySource, target: CopyTarget, report: Report) -> tuple[CopiedCollection, ...]:
-    """Copy everything that the source has."""
+    """Copy all collections of the source."""
     entries, total, done = source.entries(), source.total(), 0
 
     def reported(entry: StoredCollection) -> Iterator[list[StoredRow]]:
@@ -139,7 +139,7 @@ def copy(source: CopySource, target: CopyTarget, report: Report) -> tuple[Copied
 def copy_store(
     read: Run, names: tuple[str, ...] | None, target: CopyTarget, report: Report
 ) -> tuple[CopiedCollection, ...]:
-    """Copy collections of the store whose operations `read` runs, in one snapshot."""
+    """Copy collections of a store in a snapshot. `read` runs the store's operations."""
     return read(  # type: ignore[no-any-return]
         Work((), lambda run: copy(StoreSource(run, names, now()), target, report), writes=False)
     )
@@ -147,7 +147,7 @@ def copy_store(
 
 @dataclass
 class StoreSource:
-    """Collections of a store, all or those of some names, read in the snapshot in which `run` runs operations."""
+    """Collections of a store, all or by `names`. `run` runs operations in a snapshot."""
 
     run: Run
     names: tuple[str, ...] | None
@@ -159,7 +159,7 @@ class StoreSource:
         return found
 
     def total(self) -> int:
-        """Return the number of rows, expired ones too."""
+        """Return the number of rows, including expired documents."""
         return sum(self.run(CountStored(each.name))[0] for each in self.entries())
 
     def batches(self, entry: StoredCollection) -> Iterator[list[StoredRow]]:
@@ -176,7 +176,7 @@ class StoreSource:
 
 @dataclass
 class StoreTarget:
-    """A store into which collections are copied, or `restoring` them."""
+    """The target store of a copy, or of a restore if `restoring` is given."""
 
     run: Run
     codec: Codec
@@ -185,14 +185,14 @@ class StoreTarget:
     _copied: list[tuple[StoredCollection, Counts]] = field(default_factory=list)
 
     def begin(self, entries: list[StoredCollection]) -> None:
-        """Create the collections, unless they are there from the same copy; all or none."""
+        """Create the collections, all or none, unless the same copy has created them before."""
         self._entries, self._copied = tuple(entries), []
         self.run(BeginCopy(self._entries, self.restoring))
 
     def write(
         self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
     ) -> CopiedCollection:
-        """Write what is not there, then the indexes; raise `CopyFailed`."""
+        """Write the missing rows, then the indexes; raise `CopyFailed`."""
         if self.restoring is None:
             return self._write(entry, entry.name, batches)
         staged = f"{entry.name}{STAGED}"
@@ -231,7 +231,7 @@ class StoreTarget:
         return CopiedCollection(entry.name, count, digest.hexdigest())
 
     def _compare(self, name: str, after: int, lines: list[bytes]) -> tuple[int, int]:
-        """Return how many rows of a batch are there past a position, and the position of the last of them."""
+        """Return the number of leading rows of a batch already stored past a position, and the position of the last."""
         there = self.run(ReadStored(name, after, len(lines)))
         same = 0
         for line, found, position in zip(lines, there.rows, there.positions, strict=False):
@@ -241,12 +241,12 @@ class StoreTarget:
         return same, after
 
     def end(self) -> None:
-        """Mark the collections as complete, and put those that were restored in their places."""
+        """Mark the collections as complete, and rename restored collections to their final names."""
         self.run(EndCopy(tuple(self._copied), self.restoring))
 
 
 def _name_collection(error: CollectionsStoreError, staged: str, name: str) -> None:
-    """Make an error about a staged collection one about the collection that it is to be."""
+    """Replace the name of a staged collection in an error by the final name."""
     known: Any = error
     if getattr(error, "collection", None) == staged:
         known.collection = name
