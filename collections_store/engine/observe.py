@@ -18,6 +18,7 @@ import re
 import time
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from threading import current_thread, main_thread
 from typing import Any, Final
 
 from ..observation import OperationRecord, OperationStats
@@ -114,7 +115,7 @@ class Observer:
         try:
             totals = self._totals[type(operation)]
         except KeyError:
-            totals = self._totals[type(operation)] = Totals(type(operation))
+            totals = self._totals.setdefault(type(operation), Totals(type(operation)))
         totals.count += 1
         totals.seconds += seconds
         totals.longest = max(totals.longest, seconds)
@@ -154,8 +155,15 @@ class Observer:
                 LOG.warning("slow operation: %s%s", record, self._advice(record, operation))
             if self._hook is not None:
                 self._hook(record)
-        except Exception:
+        except BaseException as error:
+            # a signal handler raises in the main thread; elsewhere the error would end a thread of the store
+            if not isinstance(error, Exception) and current_thread() is main_thread():
+                raise
             if not self._has_failed:
+                last: BaseException = error
+                while last.__context__ is not None and last.__context__ is not record.error:
+                    last = last.__context__
+                last.__context__ = None  # its text may have values
                 LOG.exception("on_operation failed; further errors of it are not logged")
             self._has_failed = True
         finally:
@@ -167,6 +175,8 @@ class Observer:
         run, is_due = self._run(), now >= self._advised_at + ADVICE_EVERY
         if record.shape is None or record.in_transaction or run is None or not is_due:
             return ""
+        if record.error is not None:
+            return ""  # the explanation would wait for the same lock or server
         self._advised_at = now
         one: Any = operation
         window = getattr(one, "skip", 0), getattr(one, "limit", None)

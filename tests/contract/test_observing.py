@@ -19,6 +19,7 @@ from collections_store import (
     InvalidOption,
     Store,
     TransactionConflict,
+    UpdateRefused,
     VersionConflict,
 )
 from collections_store.observation import OperationRecord, OperationStats
@@ -194,6 +195,35 @@ def test_an_error_of_the_hook_reaches_nobody(
     ]
 
 
+def test_a_hook_ends_no_thread_of_an_async_store(tmp_path: Path) -> None:
+    def leave(record: OperationRecord) -> None:
+        raise SystemExit(record.name)
+
+    async def main() -> None:
+        async with AsyncStore(f"sqlite:///{tmp_path / 'store.db'}", on_operation=leave) as store:
+            async with asyncio.timeout(30):
+                for n in range(10):
+                    await store["things"].put("a", n)
+                    assert await store["things"].get("a") == n
+
+    asyncio.run(main())
+
+
+def test_the_log_of_a_failed_hook_has_no_error_of_the_operation(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(record: OperationRecord) -> None:
+        if record.error is not None:
+            raise ZeroDivisionError(record.name)
+
+    with Store("sqlite://", on_operation=fail) as store:
+        store["things"].put("a", {"n": "hidden"})
+        with pytest.raises(UpdateRefused, match="hidden"):
+            store["things"].update("a", {"$inc": {"n": 1}})
+    assert "ZeroDivisionError" in caplog.text
+    assert "hidden" not in caplog.text
+
+
 @pytest.mark.each_backend
 def test_a_hook_may_use_the_store(backend: Backend) -> None:
     names = []
@@ -243,6 +273,15 @@ def test_slow_operations_are_logged_with_advice(
     assert len(advised) == 1  # each explanation is a query: not for every slow operation
     assert advised[0].startswith("slow operation: find things, ")
     assert "create_index('n')" in advised[0]
+
+
+def test_a_slow_operation_that_failed_is_not_explained(caplog: pytest.LogCaptureFixture) -> None:
+    with Store("sqlite://", slow_operation=0) as store:
+        store["things"].put_many({f"{n}": {"n": "text"} for n in range(50)})
+        with pytest.raises(UpdateRefused):
+            store["things"].update_many({"n": "text"}, {"$inc": {"n": 1}})
+        assert "explain" not in store.stats().operations
+    assert "UpdateRefused" in caplog.text
 
 
 @pytest.mark.each_backend
