@@ -19,6 +19,7 @@ from collections_store import (
     InvalidOption,
     Store,
     TransactionConflict,
+    UpdateOne,
     UpdateRefused,
     VersionConflict,
 )
@@ -71,6 +72,38 @@ def test_each_operation_has_one_record(backend: Backend) -> None:
     assert records[0].shape is None
     assert [each.started for each in records] == sorted(each.started for each in records)
     assert "word" not in repr(records)
+
+
+NAMED: dict[str, tuple[Any, int | None]] = {
+    "document": (lambda c: c.document("a"), 1),
+    "increment": (lambda c: c.increment("a", "n", 41), 1),
+    "update": (lambda c: c.update("a", {"$set": {"n": 2}}), 1),
+    "update_one": (lambda c: c.update_one({"m": 7}, {"$set": {"n": 2}}, upsert=True), 1),
+    "replace_one": (lambda c: c.replace_one({"n": 1}, {"n": 2}), 1),
+    "find_one_and_update": (lambda c: c.find_one_and_update({"n": 1}, {"$set": {"n": 2}}), 1),
+    "find_one_and_replace": (lambda c: c.find_one_and_replace({"n": 1}, {"n": 2}), 1),
+    "find_one_and_delete": (lambda c: c.find_one_and_delete({"n": 1}), 1),
+    "bulk_write": (
+        lambda c: c.bulk_write([UpdateOne({"m": 8}, {"$set": {"n": 2}}, upsert=True)]),
+        1,
+    ),
+    "id_prefixes": (lambda c: c.id_prefixes("/"), 1),
+    "change": (lambda c: c.change("a", lambda _: {"n": 3}), 1),
+    "purge_expired": (lambda c: c.purge_expired(), 0),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_name_is_that_of_the_method(name: str) -> None:
+    records = Records()
+    call, rows = NAMED[name]
+    with Store("sqlite://", on_operation=records.append) as store:
+        store["things"].put("a", {"n": 1})
+        call(store["things"])
+    assert (records[-1].name, records[-1].rows) == (name, rows)
+    assert name in store.stats().operations
+    if name == "update":
+        assert records[-1].shape is None  # by id, it scans nothing
 
 
 @pytest.mark.each_backend
