@@ -18,12 +18,15 @@ import re
 import time
 from collections.abc import Callable
 from contextvars import Context, copy_context
+from threading import current_thread, main_thread
 from typing import Any, Final
 
+from ..document import Document
 from ..observation import OperationRecord, OperationStats
 from ..operations.by_id import BodyWrite, Get
 from ..operations.find import Explain
 from ..operations.operation import Operation
+from ..operations.update import Increment, ModifyOne, Replacement
 from ..options import Consistency, Options
 from ..query.filter import Filter
 from ..results import BulkWriteResult, DeleteResult, Page, PutManyResult, UpdateResult
@@ -37,25 +40,29 @@ _DEBUG: Final = logging.DEBUG
 
 
 _NAMES: Final = {
-    "Modify": "update",
-    "ModifyOne": "update_one",
     "ModifyMany": "update_many",
     "FindIdRange": "find",
     "FindByIds": "find",
     "FindPage": "page",
     "FindIds": "ids",
+    "FindIdPrefixes": "id_prefixes",
     "ReadBatch": "find",
     "ReadSorted": "find",
     "GetDocument": "document",
     "DocumentExists": "exists",
     "Insert": "insert_one",
     "Replace": "put",
+    "Rewrite": "change",
+    "Purge": "purge_expired",
+    "Prune": "purge_expired",
+    "HasPrunable": "purge_expired",
     "PutBatch": "put_many",
     "BulkBatch": "bulk_write",
     "RemoveById": "remove",
     "DeleteFirst": "delete_one",
     "DeleteMatching": "delete_many",
     "FindAndDelete": "find_one_and_delete",
+    "FindPosition": "watch",
     "ReadChanges": "watch",
     "DropCollection": "drop",
     "ListCollections": "collections",
@@ -70,8 +77,8 @@ class Totals:
 
     __slots__ = ("count", "errors", "longest", "name", "seconds")
 
-    def __init__(self, kind: type[Operation[Any]]) -> None:
-        name = kind.__name__.strip("_")
+    def __init__(self, kind: type[Operation[Any]] | str) -> None:
+        name = kind if isinstance(kind, str) else kind.__name__.strip("_")
         self.name = _NAMES.get(name) or re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
         self.count = self.errors = 0
         self.seconds = self.longest = 0.0
@@ -88,7 +95,7 @@ class Observer:
     ) -> None:
         self._hook, self._database, self._run = options.on_operation, database, run
         self._slow = math.inf if options.slow_operation is None else options.slow_operation
-        self._totals: dict[type[Operation[Any]], Totals] = {}
+        self._totals: dict[type[Operation[Any]] | str, Totals] = {}
         self._has_failed = False
         self._advised_at = -math.inf
 
@@ -111,10 +118,13 @@ class Observer:
     ) -> OperationRecord | None:
         """Count an operation that began at `started`; return a record if the hook or the log needs a record."""
         seconds = time.monotonic() - started
+        kind: type[Operation[Any]] | str = type(operation)
+        if isinstance(operation, ModifyOne):
+            kind = name_of(operation)
         try:
-            totals = self._totals[type(operation)]
+            totals = self._totals[kind]
         except KeyError:
-            totals = self._totals[type(operation)] = Totals(type(operation))
+            totals = self._totals.setdefault(kind, Totals(kind))
         totals.count += 1
         totals.seconds += seconds
         if seconds > totals.longest:  # noqa: PLR1730 - max() costs a tenth of the count
@@ -125,7 +135,8 @@ class Observer:
             return None
         notes = [note for note in running_here.notes if note[0] >= started]
         running_here.notes.clear()
-        filter = getattr(operation, "filter", None)
+        by_id = isinstance(operation, ModifyOne) and operation.id is not None
+        filter = None if by_id else getattr(operation, "filter", None)
         return OperationRecord(
             name=totals.name,
             collection=None if operation.collections == () else operation.collection,
@@ -155,8 +166,15 @@ class Observer:
                 LOG.warning("slow operation: %s%s", record, self._advice(record, operation))
             if self._hook is not None:
                 self._hook(record)
-        except Exception:
+        except BaseException as error:
+            # a signal handler raises in the main thread; elsewhere the error would end a thread of the store
+            if not isinstance(error, Exception) and current_thread() is main_thread():
+                raise
             if not self._has_failed:
+                last: BaseException = error
+                while last.__context__ is not None and last.__context__ is not record.error:
+                    last = last.__context__
+                last.__context__ = None  # its text may have values
                 LOG.exception("on_operation failed; further errors of it are not logged")
             self._has_failed = True
         finally:
@@ -170,6 +188,8 @@ class Observer:
         run, is_due = self._run(), now >= self._advised_at + ADVICE_EVERY
         if record.shape is None or record.in_transaction or run is None or not is_due:
             return ""
+        if record.error is not None:
+            return ""  # the explanation would wait for the same lock or server
         self._advised_at = now
         one: Any = operation
         window = getattr(one, "skip", 0), getattr(one, "limit", None)
@@ -190,10 +210,20 @@ class Observer:
         return dict(sorted(found.items()))
 
 
+def name_of(operation: ModifyOne) -> str:
+    """Return the method that an update of one document serves."""
+    if operation.id is not None:
+        return "update"
+    replaces = isinstance(operation.modification.update, Replacement)
+    if operation.answer == "result":
+        return "replace_one" if replaces else "update_one"
+    return "find_one_and_replace" if replaces else "find_one_and_update"
+
+
 def rows_of(operation: Operation[Any], result: Any) -> int | None:
     """Return how many results were returned or documents written; None if unknown."""
     match operation, result:
-        case (BodyWrite(), _):
+        case (BodyWrite() | Increment(), _) | (_, Document()):
             return 1
         case (Get(), _):
             return int(result is not operation.default)
@@ -206,11 +236,12 @@ def rows_of(operation: Operation[Any], result: Any) -> int | None:
         case (_, PutManyResult()):
             return result.written_count
         case (_, UpdateResult()):
-            return result.modified_count
+            return result.modified_count + (result.upserted_id is not None)
         case (_, DeleteResult()):
             return result.deleted_count
         case (_, BulkWriteResult()):
-            return result.inserted_count + result.modified_count + result.deleted_count
+            written = result.inserted_count + result.modified_count + result.deleted_count
+            return written + len(result.upserted_ids)
         case (_, list() | tuple() | dict() | set()):
             return len(result)
         case (_, None):

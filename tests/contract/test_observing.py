@@ -19,6 +19,8 @@ from collections_store import (
     InvalidOption,
     Store,
     TransactionConflict,
+    UpdateOne,
+    UpdateRefused,
     VersionConflict,
 )
 from collections_store.observation import OperationRecord, OperationStats
@@ -70,6 +72,38 @@ def test_each_operation_has_one_record(backend: Backend) -> None:
     assert records[0].shape is None
     assert [each.started for each in records] == sorted(each.started for each in records)
     assert "word" not in repr(records)
+
+
+NAMED: dict[str, tuple[Any, int | None]] = {
+    "document": (lambda c: c.document("a"), 1),
+    "increment": (lambda c: c.increment("a", "n", 41), 1),
+    "update": (lambda c: c.update("a", {"$set": {"n": 2}}), 1),
+    "update_one": (lambda c: c.update_one({"m": 7}, {"$set": {"n": 2}}, upsert=True), 1),
+    "replace_one": (lambda c: c.replace_one({"n": 1}, {"n": 2}), 1),
+    "find_one_and_update": (lambda c: c.find_one_and_update({"n": 1}, {"$set": {"n": 2}}), 1),
+    "find_one_and_replace": (lambda c: c.find_one_and_replace({"n": 1}, {"n": 2}), 1),
+    "find_one_and_delete": (lambda c: c.find_one_and_delete({"n": 1}), 1),
+    "bulk_write": (
+        lambda c: c.bulk_write([UpdateOne({"m": 8}, {"$set": {"n": 2}}, upsert=True)]),
+        1,
+    ),
+    "id_prefixes": (lambda c: c.id_prefixes("/"), 1),
+    "change": (lambda c: c.change("a", lambda _: {"n": 3}), 1),
+    "purge_expired": (lambda c: c.purge_expired(), 0),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_name_is_that_of_the_method(name: str) -> None:
+    records = Records()
+    call, rows = NAMED[name]
+    with Store("sqlite://", on_operation=records.append) as store:
+        store["things"].put("a", {"n": 1})
+        call(store["things"])
+    assert (records[-1].name, records[-1].rows) == (name, rows)
+    assert name in store.stats().operations
+    if name == "update":
+        assert records[-1].shape is None  # by id, it scans nothing
 
 
 @pytest.mark.each_backend
@@ -194,6 +228,35 @@ def test_an_error_of_the_hook_reaches_nobody(
     ]
 
 
+def test_a_hook_ends_no_thread_of_an_async_store(tmp_path: Path) -> None:
+    def leave(record: OperationRecord) -> None:
+        raise SystemExit(record.name)
+
+    async def main() -> None:
+        async with AsyncStore(f"sqlite:///{tmp_path / 'store.db'}", on_operation=leave) as store:
+            async with asyncio.timeout(30):
+                for n in range(10):
+                    await store["things"].put("a", n)
+                    assert await store["things"].get("a") == n
+
+    asyncio.run(main())
+
+
+def test_the_log_of_a_failed_hook_has_no_error_of_the_operation(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(record: OperationRecord) -> None:
+        if record.error is not None:
+            raise ZeroDivisionError(record.name)
+
+    with Store("sqlite://", on_operation=fail) as store:
+        store["things"].put("a", {"n": "hidden"})
+        with pytest.raises(UpdateRefused, match="hidden"):
+            store["things"].update("a", {"$inc": {"n": 1}})
+    assert "ZeroDivisionError" in caplog.text
+    assert "hidden" not in caplog.text
+
+
 @pytest.mark.each_backend
 def test_a_hook_may_use_the_store(backend: Backend) -> None:
     names = []
@@ -243,6 +306,15 @@ def test_slow_operations_are_logged_with_advice(
     assert len(advised) == 1  # each explanation is a query: not for every slow operation
     assert advised[0].startswith("slow operation: find things, ")
     assert "create_index('n')" in advised[0]
+
+
+def test_a_slow_operation_that_failed_is_not_explained(caplog: pytest.LogCaptureFixture) -> None:
+    with Store("sqlite://", slow_operation=0) as store:
+        store["things"].put_many({f"{n}": {"n": "text"} for n in range(50)})
+        with pytest.raises(UpdateRefused):
+            store["things"].update_many({"n": "text"}, {"$inc": {"n": 1}})
+        assert "explain" not in store.stats().operations
+    assert "UpdateRefused" in caplog.text
 
 
 @pytest.mark.each_backend
