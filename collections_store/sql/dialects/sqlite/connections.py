@@ -27,7 +27,6 @@ from ..protocols import (
     Connections,
     Errors,
     Function,
-    Replication,
     State,
     TableVanished,
     Transactions,
@@ -193,18 +192,11 @@ class SqliteConnections(Connections):
         connection.interrupt()
 
 
-class SqliteBackups(Backups):
-    """SQLite's online backup."""
-
-    pages = 1024
-    """4 MB: between two steps the backup can be stopped."""
-    sealing_settings = ("PRAGMA journal_mode = DELETE",)
-    """Every store that may write sets it to WAL."""
-    integrity_probe = "PRAGMA quick_check(1)"
-
-
-class SqliteReplication(Replication):
-    """A file has no replicas."""
+BACKUPS: Final = Backups(
+    pages=1024,  # 4 MB: between two steps the backup can be stopped
+    sealing_settings=("PRAGMA journal_mode = DELETE",),  # every store that may write sets it to WAL
+    integrity_probe="PRAGMA quick_check(1)",
+)
 
 
 class SqliteTransactions(Transactions):
