@@ -802,7 +802,7 @@ class Collection(OperationBuilder, Generic[Body]):
         reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
         return ChangeStream(self._run, notifier, reader)
 
-    def _follow(self, steps: Steps[T]) -> T:
+    def _follow(self, steps: Steps[T], *_: Any) -> T:
         return follow(self._step, steps)
 
     def _step(self, step: Any) -> Any:
