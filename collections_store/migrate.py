@@ -266,8 +266,8 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
         output=output, tables=tables, dialect=database.name, database=pooled.sa
     )
     command.upgrade(config, f"{found or 'base'}:head", sql=True)
-    for table in () if found else (store.catalogue, store.revisions):
-        output.writelines(f"{statement};\n\n" for statement in database.placement.place(table))
+    if not found:
+        output.writelines(f"{statement};\n\n" for statement in store.place_all())
     return output.getvalue()
 
 

@@ -88,7 +88,7 @@ def create(session: Session, collection: str, options: CollectionOptions, create
     store = session.store
     if options.jsonb and (problem := jsonb_problem(session)):
         raise InvalidOption("jsonb", problem)
-    if options.distributed and session.database.placement.distributed is None:
+    if options.distributed and not store.can_distribute:
         problem = "needs a cluster of Citus: open the store with sharding='collections'"
         raise InvalidOption("distributed", problem)
     row = {"name": collection, "now": created, "options": options.to_text()}
@@ -266,8 +266,7 @@ def _with_feed(session: Session, table: str, options: CollectionOptions) -> Coll
     assert options.feed is not None
     store = session.store
     feed = replace(options.feed, physical=store.names.feed(table))
-    statements = store.feed(feed)
-    for sql in (statements.create, *session.database.placement.place(statements.table)):
+    for sql in store.create_feed(feed):
         session.changed(sql)
     return replace(options, feed=feed)
 

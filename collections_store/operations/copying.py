@@ -265,7 +265,7 @@ class BeginCopy(Copies):
 
 def _create_copy(session: Session, name: str, entry: StoredCollection) -> None:
     options = replace(entry.parsed(), indexes=(), copy_of=entry.source)
-    if session.database.placement.distributed is None:
+    if not session.store.can_distribute:
         options = replace(options, distributed=False)
     if not create(session, name, options, entry.created_at):
         raise CollectionExists(name, COPY_ADVICE)

@@ -126,9 +126,14 @@ class CatalogueStatements:
 
     def create_all(self) -> Sequence[str]:
         """Create the store's own tables."""
-        tables, place = (self.catalogue, self.revisions), self.database.placement.place
+        tables = self.catalogue, self.revisions
         creating = [compiled(sa.schema.CreateTable(each), self.database) for each in tables]
-        return [*self.create_schema(), *creating, *(sql for each in tables for sql in place(each))]
+        return [*self.create_schema(), *creating, *self.place_all()]
+
+    def place_all(self) -> Sequence[str]:
+        """Place the store's own tables on the servers of a cluster."""
+        place = self.database.placement.place
+        return [*place(self.catalogue), *place(self.revisions)]
 
     def create_schema(self) -> Sequence[str]:
         """Create the schema of the tables, unless the schema exists or is the connection's own."""
@@ -145,6 +150,16 @@ class CatalogueStatements:
         database = self.dialect_of(distributed=distributed)
         named = self._table(table)
         return [on_table(_creating(database), named, database), *database.placement.place(named)]
+
+    def create_feed(self, feed: Feed) -> Sequence[str]:
+        """Create the table of a collection's recorded changes."""
+        statements = self.feed(feed)
+        return [statements.create, *self.database.placement.place(statements.table)]
+
+    @property
+    def can_distribute(self) -> bool:
+        """Whether collections may be distributed over the servers of a cluster."""
+        return self.database.placement.distributed is not None
 
     def dialect_of(self, *, distributed: bool) -> Database:
         """Return the dialect of the statements of a collection."""
