@@ -526,7 +526,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [id for id, body in store["cities"].list()]
         ['paris', 'berlin']
         """
-        return FoundDocuments(self._read(self._find(None, ..., None, skip, limit, None)))
+        return FoundDocuments(self._read(self._find(None, ..., None, skip, limit, None, "list")))
 
     def find(
         self,
@@ -575,7 +575,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> print(store["cities"].find_one("rivers", "Seine"))
         None
         """
-        found = self._read(self._find(filter, equals, sort, skip, 1, projection))
+        found = self._read(self._find(filter, equals, sort, skip, 1, projection, "find_one"))
         return found[0] if found else None
 
     def page(
@@ -802,7 +802,7 @@ class Collection(OperationBuilder, Generic[Body]):
         reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
         return ChangeStream(self._run, notifier, reader)
 
-    def _follow(self, steps: Steps[T]) -> T:
+    def _follow(self, steps: Steps[T], *_: Any) -> T:
         return follow(self._step, steps)
 
     def _step(self, step: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -318,27 +317,10 @@ class Bound:
     state = "bound to a connection"
 
     def __init__(self, core: Core, connection: SharedSession) -> None:
-        self._core, self._connection = core, connection
+        self.observer, self._core, self._connection = core.observer, core, connection
         self.savepoints: list[Any] = []
 
-    def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result."""
-        observer, started = self._core.observer, time.monotonic()
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = self._run(operation)
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            record = observer.ended(operation, started, result, error, in_transaction=True)
-            if record is not None:
-                observer.report(record, operation)
-            error = None  # the frame would keep its own traceback
-        return result  # type: ignore[no-any-return]
-
-    def _run(self, operation: Operation[T]) -> T:
+    def step(self, operation: Operation[T], _: object = None) -> T:
         """Run an operation; before a write create the tables if necessary."""
         core, connection = self._core, self._connection.sa
         core.refuse_if_closed()
@@ -413,7 +395,7 @@ class Transaction(Collections):
         """Return the operation's result; writes take effect at the commit. `consistency` has no effect."""
         if self._is_over:
             raise TransactionEnded(SAVEPOINT_ENDED)
-        return self._scope.run(operation)
+        return self._scope.observer.in_transaction(self._scope.step, operation)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Return the context of a savepoint. An exception rolls back to the savepoint. The transaction continues

@@ -17,7 +17,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from functools import wraps
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from ..engine.jobs import Job
 from ..errors import Outcome, note_outcome
@@ -25,7 +26,24 @@ from ..operations.operation import Operation, Steps
 from ..operations.procedures import CallFunction
 from ..operations.size import SMALL, room_left
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def counterpart(
+    method: Callable[Concatenate[Any, P], T],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return the async counterpart of a method. The method returns the result of a private method, which is a coroutine in
+    the async class.
+    """
+
+    @wraps(method)
+    async def awaited(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
+        result: Any = method(self, *arguments, **options)
+        return await result  # type: ignore[no-any-return]
+
+    awaited.__doc__ = f"Async counterpart of `{method.__qualname__}`."
+    return awaited
 
 
 @dataclass(slots=True, repr=False)

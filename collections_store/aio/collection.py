@@ -340,7 +340,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
         """Async counterpart of `Collection.list`. All documents are in memory at once: use `stream` for many."""
-        return FoundDocuments(await self._read(self._find(None, ..., None, skip, limit, None)))
+        operation = self._find(None, ..., None, skip, limit, None, "list")
+        return FoundDocuments(await self._read(operation))
 
     async def find(
         self,
@@ -366,7 +367,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         projection: Any = None,
     ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one`."""
-        operation = await compute(self._find, filter, equals, sort, skip, 1, projection)
+        arguments = filter, equals, sort, skip, 1, projection, "find_one"
+        operation = await compute(self._find, *arguments)
         found = await self._read(operation)
         return found[0] if found else None
 

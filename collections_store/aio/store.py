@@ -187,7 +187,11 @@ class AsyncStore(AsyncCollections):
         `was_committed`.
         """
         core = self.core
-        act, queue = core.way_of(operation)
+        try:
+            act, queue = core.way_of(operation)
+        except Exception as error:
+            core.observer.failed(operation, time.monotonic(), error, consistency)
+            raise
         job = Job(operation, act, self._mailbox_here())
         job.consistency, job.observer = consistency, core.observer
         job.context = core.observer.context()

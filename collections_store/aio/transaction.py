@@ -198,7 +198,7 @@ class AsyncBound:
     async def run(self, operation: Operation[T]) -> T:
         if is_cancelled():
             await asyncio.sleep(0)
-        return await self._connection.run_sync(lambda here: self._on(here).run(operation))
+        return await self._connection.run_sync(lambda here: self._run_on(here, operation))
 
     async def savepoint(self) -> Any:
         return await self._connection.run_sync(lambda here: self._on(here).savepoint())
@@ -208,6 +208,10 @@ class AsyncBound:
 
     async def rollback_to(self, savepoint: Any) -> None:
         await self._connection.run_sync(lambda here: self._on(here).rollback_to(savepoint))
+
+    def _run_on(self, connection: sa.Connection, operation: Operation[T]) -> T:
+        bound = self._on(connection)
+        return bound.observer.in_transaction(bound.step, operation)
 
     def _on(self, connection: sa.Connection) -> Bound:
         if self._bound is None:
@@ -236,7 +240,9 @@ class AsyncOpenTransaction:
         return self._transaction.state
 
     async def run(self, operation: Operation[T]) -> T:
-        result: T = await self._step(operation, lambda job: self._transaction.run(operation, job))
+        transaction = self._transaction
+        run = transaction.observer.in_transaction
+        result: T = await self._step(operation, lambda job: run(transaction.step, operation, job))
         return result
 
     async def savepoint(self) -> Any:

@@ -17,17 +17,22 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
-from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from ..aio.bridge import compute, follow, nothing_written, run_uncancellably
+from ..aio.bridge import compute, counterpart, follow, nothing_written, run_uncancellably
 from ..aio.store import AsyncStore
 from ..operations.operation import Steps
 from .cache import StripedLocks
-from .dialogues import JOIN_TIMEOUT, PAGE, BaseDialogues, BaseDialogueStore, parts_of
+from .dialogues import (
+    JOIN_TIMEOUT,
+    BaseDialogues,
+    BaseDialogueStore,
+    Dialogues,
+    DialogueStore,
+    parts_of,
+)
 from .manager import Restored
-from .model import ENDED, Dialogue, DialogueLabel, Message
-from .records import Quarantined
+from .model import Dialogue
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -133,11 +138,15 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
 
     _STORE, _LOCK = AsyncStore, SharedLock
 
-    async def save(self, *dialogues: D) -> int:
-        """Async counterpart of `DialogueStore.save`."""
-        async with self._lock:
-            await self._run(self._repository.settle())
-            return await self._run(self._repository.save(dialogues), dialogues)
+    save = counterpart(DialogueStore[D].save)
+    get = counterpart(DialogueStore[D].get)
+    remove = counterpart(DialogueStore[D].remove)
+    is_known = counterpart(DialogueStore[D].is_known)
+    get_dialogues_with_counterparty = counterpart(DialogueStore[D].get_dialogues_with_counterparty)
+    messages = counterpart(DialogueStore[D].messages)
+    purge = counterpart(DialogueStore[D].purge)
+    restore_quarantined = counterpart(DialogueStore[D].restore_quarantined)
+    quarantined = counterpart(DialogueStore[D].quarantined)
 
     async def restore(self, *, terminal: bool = False) -> AsyncIterator[D]:
         """Async counterpart of `DialogueStore.restore`. Iterate with `async for`."""
@@ -146,22 +155,6 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
             found, after = await self._run(self._repository.restore(after, is_terminal=terminal))
             for each in found:
                 yield each
-
-    async def get(self, label: DialogueLabel) -> D | None:
-        """Async counterpart of `DialogueStore.get`."""
-        return await self._run(self._lookup.get(label))
-
-    async def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
-        """Async counterpart of `DialogueStore.remove`."""
-        async with self._lock:
-            return await self._run(self._repository.remove(label, remember=remember))
-
-    async def is_known(self, label: DialogueLabel) -> bool:
-        """Async counterpart of `DialogueStore.is_known`."""
-        if not self._repository.is_settled:
-            async with self._lock:
-                await self._run(self._repository.settle())
-        return await self._run(self._repository.is_known(label))
 
     async def find(
         self,
@@ -174,31 +167,12 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
         """Async counterpart of `DialogueStore.find`."""
         return await self._run(await compute(self._lookup.find, filter, equals, limit, terminal))
 
-    async def get_dialogues_with_counterparty(self, address: str) -> list[D]:
-        """Async counterpart of `DialogueStore.get_dialogues_with_counterparty`."""
-        return await self._run(self._lookup.with_counterparty(address))
-
-    async def messages(
-        self, label: DialogueLabel, *, after: int = 0, limit: int = PAGE
-    ) -> list[Any]:
-        """Async counterpart of `DialogueStore.messages`."""
-        return await self._run(self._repository.messages(label, after, limit))
-
-    async def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
-        """Async counterpart of `DialogueStore.purge`."""
-        return sum((await self._run(self._lookup.purge(ttl, kept))).values())
-
-    async def restore_quarantined(self) -> list[D]:
-        """Async counterpart of `DialogueStore.restore_quarantined`."""
-        async with self._lock:
-            return await self._run(self._repository.restore_quarantined())
-
-    async def quarantined(self) -> list[Quarantined]:
-        """Async counterpart of `DialogueStore.quarantined`."""
-        return await self._run(self._repository.quarantined())
-
     async def _run(self, steps: Steps[T], *arguments: Any) -> T:
         return await run_uncancellably(follow(self._store.run, steps, *arguments))
+
+    async def _run_locked(self, steps: Steps[T], *arguments: Any) -> T:
+        async with self._lock:
+            return await self._run(steps, *arguments)
 
 
 class AsyncDialogues(BaseDialogues[AsyncStore]):
@@ -217,6 +191,21 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
 
     _STORE, _LOCKS = AsyncStore, SharedLocks
 
+    create = counterpart(Dialogues.create)
+    update = counterpart(Dialogues.update)
+    reply = counterpart(Dialogues.reply)
+    finish = counterpart(Dialogues.finish)
+    save = counterpart(Dialogues.save)
+    reload = counterpart(Dialogues.reload)
+    remove = counterpart(Dialogues.remove)
+    get_dialogue = counterpart(Dialogues.get_dialogue)
+    get_dialogue_from_label = counterpart(Dialogues.get_dialogue_from_label)
+    get_dialogues_with_counterparty = counterpart(Dialogues.get_dialogues_with_counterparty)
+    messages = counterpart(Dialogues.messages)
+    purge = counterpart(Dialogues.purge)
+    restore_quarantined = counterpart(Dialogues.restore_quarantined)
+    quarantined = counterpart(Dialogues.quarantined)
+
     async def setup(self) -> Restored:
         """Async counterpart of `Dialogues.setup`."""
         async with self._locks:
@@ -230,52 +219,6 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
         if saver is not None:
             saver.stop()
             await asyncio.to_thread(saver.join, JOIN_TIMEOUT)
-
-    async def create(
-        self, counterparty: str, performative: str, body: Any = None
-    ) -> tuple[Message, Dialogue]:
-        """Async counterpart of `Dialogues.create`."""
-        label = self._manager.new_label(counterparty)
-        return await self._run(self._manager.create(label, performative, body), label, body)
-
-    async def update(self, message: Message) -> Dialogue:
-        """Async counterpart of `Dialogues.update`."""
-        return await self._run(self._manager.update(message), message, message)
-
-    async def reply(
-        self, dialogue: Dialogue, performative: str, body: Any = None, *, target: int | None = None
-    ) -> Message:
-        """Async counterpart of `Dialogues.reply`."""
-        steps = self._manager.reply(dialogue, performative, body, target)
-        return await self._run(steps, dialogue, body)
-
-    async def finish(self, dialogue: Dialogue, state: str = ENDED) -> None:
-        """Async counterpart of `Dialogues.finish`."""
-        await self._run(self._manager.finish(dialogue, state), dialogue)
-
-    async def save(self, dialogue: Dialogue) -> None:
-        """Async counterpart of `Dialogues.save`."""
-        await self._run(self._manager.save(dialogue), dialogue, dialogue)
-
-    async def reload(self, dialogue_label: DialogueLabel) -> Dialogue | None:
-        """Async counterpart of `Dialogues.reload`."""
-        return await self._run(self._manager.reload(dialogue_label), dialogue_label)
-
-    async def remove(self, dialogue_label: DialogueLabel) -> bool:
-        """Async counterpart of `Dialogues.remove`."""
-        return await self._run_within(self._locks, self._manager.remove(dialogue_label))
-
-    async def get_dialogue(self, message: Message) -> Dialogue | None:
-        """Async counterpart of `Dialogues.get_dialogue`."""
-        return await self._run(self._manager.get_dialogue(message), message)
-
-    async def get_dialogue_from_label(self, dialogue_label: DialogueLabel) -> Dialogue | None:
-        """Async counterpart of `Dialogues.get_dialogue_from_label`."""
-        return await self._run(self._manager.get(dialogue_label), dialogue_label)
-
-    async def get_dialogues_with_counterparty(self, counterparty: str) -> list[Dialogue]:
-        """Async counterpart of `Dialogues.get_dialogues_with_counterparty`."""
-        return await self._run(self._manager.with_counterparty(counterparty))
 
     async def find(
         self,
@@ -291,25 +234,6 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
             async with self._locks:
                 await self._follow(self._manager.flush())
         return await self._run(steps)
-
-    async def messages(
-        self, dialogue_label: DialogueLabel, *, after: int = 0, limit: int = PAGE
-    ) -> list[Message]:
-        """Async counterpart of `Dialogues.messages`."""
-        return await self._run(self._manager.messages(dialogue_label, after, limit))
-
-    async def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
-        """Async counterpart of `Dialogues.purge`."""
-        purged = await self._run_within(self._locks, self._manager.purge(ttl, kept))
-        return sum(purged.values())
-
-    async def restore_quarantined(self) -> list[Dialogue]:
-        """Async counterpart of `Dialogues.restore_quarantined`."""
-        return await self._run_within(self._locks, self._manager.restore_quarantined())
-
-    async def quarantined(self) -> list[Quarantined]:
-        """Async counterpart of `Dialogues.quarantined`."""
-        return await self._run(self._manager.repository.quarantined())
 
     async def _run(self, steps: Steps[T], subject: Any = None, *arguments: Any) -> T:
         return await self._run_within(self._lock_of(subject), steps, *arguments)

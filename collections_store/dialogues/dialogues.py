@@ -49,6 +49,11 @@ class BaseDialogueStore(Generic[S, D]):
         self._lookup: DialogueRepository[D] | DialogueManager[D] = self._repository
         self._lock = self._LOCK()
 
+    def _settled(self, steps: Steps[T]) -> Steps[T]:
+        """Undo the writes in doubt, then run steps."""
+        yield from self._repository.settle()
+        return (yield from steps)
+
 
 def _repository(
     store: Store | AsyncStore, names: DialogueNamespace, codec: DialogueCodec[D]
@@ -83,9 +88,7 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         another process, does not prevent the save of the rest: then `DialoguesNotSaved` is raised with the errors by
         label.
         """
-        with self._lock:
-            self._run(self._repository.settle())
-            return self._run(self._repository.save(dialogues))
+        return self._run_locked(self._settled(self._repository.save(dialogues)), dialogues)
 
     def restore(self, *, terminal: bool = False) -> Iterator[D]:
         """Yield the active or the terminal dialogues, read in batches.
@@ -106,15 +109,14 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         """Delete a dialogue; return whether the dialogue was stored. With `remember=True` its key stays, and `is_known`
         remains true.
         """
-        with self._lock:
-            return self._run(self._repository.remove(label, remember=remember))
+        return self._run_locked(self._repository.remove(label, remember=remember))
 
     def is_known(self, label: DialogueLabel) -> bool:
         """Return whether a label, complete or not, is of a stored dialogue, or of a deleted dialogue whose key stayed."""
-        if not self._repository.is_settled:
-            with self._lock:
-                self._run(self._repository.settle())
-        return self._run(self._repository.is_known(label))
+        steps = self._repository.is_known(label)
+        if self._repository.is_settled:
+            return self._run(steps)
+        return self._run_locked(self._settled(steps))
 
     def find(
         self,
@@ -143,14 +145,13 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest terminal
         dialogues beyond the number `kept`; return the number of deleted dialogues.
         """
-        return sum(self._run(self._lookup.purge(ttl, kept)).values())
+        return self._run(self._lookup.purge(ttl, kept))
 
     def restore_quarantined(self) -> list[D]:
         """Move records back from the quarantine, and return the restored dialogues, for example after an upgrade. Bad
         records return to the quarantine; records whose dialogue has begun again stay.
         """
-        with self._lock:
-            return self._run(self._repository.restore_quarantined())
+        return self._run_locked(self._repository.restore_quarantined())
 
     def quarantined(self) -> list[Quarantined]:
         """Return the records in the quarantine, the oldest first."""
@@ -158,6 +159,10 @@ class DialogueStore(BaseDialogueStore[Store, D]):
 
     def _run(self, steps: Steps[T]) -> T:
         return follow(self._store.run, steps)
+
+    def _run_locked(self, steps: Steps[T], *_: Any) -> T:
+        with self._lock:
+            return self._run(steps)
 
 
 class HostDialogues(DialogueStore[D]):
@@ -223,8 +228,7 @@ class HostDialogues(DialogueStore[D]):
         After an error, remove the message from the dialogue: the message is not stored, or will be undone before the
         next write.
         """
-        with self._lock:
-            self._run(self._manager.accepted(dialogue, count))
+        self._run_locked(self._manager.accepted(dialogue, count))
 
     def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
         """Delete a dialogue from memory and database; return whether the database had the dialogue."""
@@ -392,7 +396,7 @@ class Dialogues(BaseDialogues[Store]):
         Raises `InvalidDialogueMessage`, `InvalidOption` and `InvalidBody`; then no dialogue begins.
         """
         label = self._manager.new_label(counterparty)
-        return self._run(self._manager.create(label, performative, body), label)
+        return self._run(self._manager.create(label, performative, body), label, body)
 
     def update(self, message: Message) -> Dialogue:
         """Accept a message of the counterparty; return its dialogue, which may be new.
@@ -400,7 +404,7 @@ class Dialogues(BaseDialogues[Store]):
         Raises `RepeatedMessage` for an accepted message that comes again, `InvalidDialogueMessage` for a message that cannot
         follow in its dialogue, `DialogueNotFound` for a message of no known dialogue; then nothing changes.
         """
-        return self._run(self._manager.update(message), message)
+        return self._run(self._manager.update(message), message, message)
 
     def reply(
         self, dialogue: Dialogue, performative: str, body: Any = None, *, target: int | None = None
@@ -408,18 +412,19 @@ class Dialogues(BaseDialogues[Store]):
         """Add a message of this agent; return the message to send. The message answers the last message, or the message with
         the id `target`. Raises as `create` does.
         """
-        return self._run(self._manager.reply(dialogue, performative, body, target), dialogue)
+        steps = self._manager.reply(dialogue, performative, body, target)
+        return self._run(steps, dialogue, body)
 
     def finish(self, dialogue: Dialogue, state: str = ENDED) -> None:
         """End a dialogue in a state, without a message: after a timeout, for example."""
-        self._run(self._manager.finish(dialogue, state), dialogue)
+        return self._run(self._manager.finish(dialogue, state), dialogue)
 
     def save(self, dialogue: Dialogue) -> None:
         """Save a dialogue's metadata, and all messages not yet saved by `save=`.
 
         Raises `DialoguesNotSaved`; then the dialogue stays in memory unchanged.
         """
-        self._run(self._manager.save(dialogue), dialogue)
+        return self._run(self._manager.save(dialogue), dialogue, dialogue)
 
     def reload(self, dialogue_label: DialogueLabel) -> Dialogue | None:
         """Discard a dialogue's state in memory, with unsaved changes, and return the stored dialogue, or None, to resolve a
@@ -481,7 +486,7 @@ class Dialogues(BaseDialogues[Store]):
         """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest terminal
         dialogues beyond the number `kept`; return the number of deleted dialogues.
         """
-        return sum(self._run_within(self._locks, self._manager.purge(ttl, kept)).values())
+        return self._run_within(self._locks, self._manager.purge(ttl, kept))
 
     def restore_quarantined(self) -> list[Dialogue]:
         """Move records back from the quarantine, and return the restored dialogues, for example after an upgrade. Bad
@@ -493,7 +498,7 @@ class Dialogues(BaseDialogues[Store]):
         """Return the records in the quarantine, the oldest first."""
         return self._run(self._manager.repository.quarantined())
 
-    def _run(self, steps: Steps[T], subject: Any = None) -> T:
+    def _run(self, steps: Steps[T], subject: Any = None, *_: Any) -> T:
         return self._run_within(self._lock_of(subject), steps)
 
     def _run_within(self, lock: Lock, steps: Steps[T]) -> T:

@@ -206,11 +206,9 @@ class DialogueManager(Generic[D]):
         except CollectionsStoreError:
             LOG.exception("terminal dialogues could not be purged")
 
-    def purge(self, ttl: Any, kept: Any) -> Steps[dict[str, bool]]:
+    def purge(self, ttl: Any, kept: Any) -> Steps[int]:
         """Delete terminal dialogues older than `ttl`, or more than `kept`, from memory too."""
-        purged = yield from self.repository.purge(ttl, kept)
-        self.cache.forget(*purged)
-        return purged
+        return self.repository.purge(ttl, kept, self.cache.forget)
 
 
 class MessageManager(DialogueManager[Dialogue]):

@@ -299,20 +299,23 @@ class DialogueRepository(Generic[D]):
         self.persisted.pop(label.key, None)
         return found
 
-    def purge(self, ttl: Any, kept: Any) -> Steps[dict[str, bool]]:
-        """Delete terminal dialogues older than `ttl`, or more than `kept`; return the keys, and for each whether this
-        process deleted the dialogue.
+    def purge(
+        self, ttl: Any, kept: Any, forget: Callable[..., object] = lambda *_: None
+    ) -> Steps[int]:
+        """Delete terminal dialogues older than `ttl`, or more than `kept`; return the number of dialogues that this process
+        deleted. `forget` is called with the keys of the deleted dialogues.
         """
         age = read_ttl(ttl) or None
         if kept is not None:
             check_count("kept", kept)
-        before, total = None if age is None else now() - age, dict[str, bool]()
+        before, count = None if age is None else now() - age, 0
         while age is not None or kept is not None:
-            purged = yield self._write(self.purge_batch, before, kept)
-            total |= purged
+            purged: dict[str, bool] = yield self._write(self.purge_batch, before, kept)
+            forget(*purged)
+            count += sum(purged.values())
             if len(purged) < PURGE_BATCH:
                 break
-        return total
+        return count
 
     def _erase(self, run: Run, label: DialogueLabel, remember: bool, expected: int | None) -> bool:
         key, names = label.key, self.names

@@ -47,7 +47,7 @@ from .jobs import Job
 from .notifier import ChangeNotifier, notify_all
 from .observe import Observer
 from .open_database import Figures, OpenDatabase, connection_limit
-from .permits import NESTED, OWN, TransactionPermits, running_here
+from .permits import NESTED, OWN, TransactionPermits, this_thread
 from .pool import check_driver
 from .retry import Retries
 from .transactions import TransactionResources
@@ -103,8 +103,8 @@ class Core:
         # disturb a caller's transaction.
         last = None if self.is_private else weakref.WeakMethod(self._last_change)
         self.notifier = ChangeNotifier(last)
-        run = weakref.WeakMethod(self.run)
-        self.observer = Observer(self.options, self.database.name, run)
+        explain = weakref.WeakMethod(self._explain)
+        self.observer = Observer(self.options, self.database.name, explain)
         set_up_echo(self.options.echo)
         self._opening = threading.Lock()
         self._create_permits()
@@ -121,6 +121,10 @@ class Core:
     def _last_change(self, collection: str) -> ChangePosition | None:
         return self.run(LastChange(collection))
 
+    def _explain(self, operation: Operation[T]) -> T:
+        """Run the store's own explanation, which is not counted."""
+        return self.open(write=False).executor.run(operation)
+
     def retries(self, attempts: int) -> Retries:
         """Return the attempts of a transaction that is repeated; raise `InvalidOption`."""
         return Retries.of(self.options, self.database, attempts=check_integer("attempts", attempts))
@@ -133,7 +137,7 @@ class Core:
             if opened is None:
                 opened, since = self.open(write=operation.writes), time.monotonic()
             if (operation.writes or self.limit == 1) and (
-                running_here.catalogue is self.catalogue
+                this_thread.running.catalogue is self.catalogue
                 or self.permits.granted
                 or self.permits.callers
                 or self.read_permits.granted
@@ -150,9 +154,7 @@ class Core:
         except BaseException as error:
             if isinstance(error, DatabaseBusy):
                 self.note_own_transaction(error)
-            record = self.observer.ended(operation, started, None, error, consistency)
-            if record is not None:
-                self.observer.report(record, operation)
+            self.observer.failed(operation, started, error, consistency)
             raise
         record = self.observer.ended(operation, started, result, None, consistency)
         if record is not None:
@@ -161,7 +163,7 @@ class Core:
 
     def _refuse_to_wait(self, operation: Operation[object], *, takes_the_only: bool) -> None:
         """Raise `DatabaseBusy` by rule 2. `takes_the_only`: the operation needs the only connection of the pool."""
-        if running_here.catalogue is self.catalogue:
+        if this_thread.running.catalogue is self.catalogue:
             raise DatabaseBusy(NESTED, is_final=True)
         permits = self.permits if operation.writes else self.read_permits
         waits = takes_the_only or (operation.writes and self.database.single_writer)

@@ -126,6 +126,8 @@ def refuse(path: str) -> None:
     reason = _refused.get(identity(path) or (0, 0))
     if os.path.realpath(path).endswith("-shm") and is_open_here(Path(path)):
         reason = SHARED_MEMORY
+    if Path(path).is_dir():
+        reason = "it is a folder: name a file"
     if reason is not None:
         raise _unavailable(path, reason)
 

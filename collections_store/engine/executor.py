@@ -42,7 +42,7 @@ from ..operations.session import DriverSession, SharedSession
 from ..options import Isolation
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
-from .permits import Permit, running_here
+from .permits import Permit, this_thread
 from .pool import Pool, PooledConnection, translate
 from .retry import Retries
 
@@ -126,13 +126,14 @@ class Executor:
     def _count_retry(self, error: CollectionsStoreError) -> None:
         self.retried += 1
         self.conflicts += isinstance(error, TransactionConflict)
-        running_here.note("retry", 1)
+        this_thread.running.note("retry", 1)
 
     def attempt(self, operation: Operation[T], job: Job | None) -> T:
         """Run an operation once."""
         pooled = self.pool.acquire()
         permits, lost, finished = pooled.permits, False, False
-        outer, running_here.catalogue = running_here.catalogue, self.catalogue
+        running = this_thread.running
+        outer, running.catalogue = running.catalogue, self.catalogue
         try:
             if job is None and operation.atomic and isinstance(pooled.connection, DriverSession):
                 result = execute(pooled.connection, operation)
@@ -151,7 +152,7 @@ class Executor:
                 raise in_doubt(error, operation) from error
             raise found from error
         finally:
-            running_here.catalogue = outer  # first: no signal can come before
+            running.catalogue = outer  # first: no signal can come before
             try:
                 if finished:
                     self.pool.release(pooled)
@@ -167,8 +168,8 @@ class Executor:
             waited = time.monotonic() - job.created
             if waited > self.timeout:
                 raise DatabaseBusy(f"waited for {waited:.1f} seconds behind other operations")
-            running_here.notes.clear()  # of an operation that nobody watched
-            running_here.note("wait", waited)
+            this_thread.running.notes.clear()  # of an operation that nobody watched
+            this_thread.running.note("wait", waited)
             with checked_by(partial(raise_if_abandoned, job)):
                 result = self.run(job.operation, job.created, job)
         except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for

@@ -52,7 +52,7 @@ from .executor import (
     sent_commit,
 )
 from .jobs import Flag, Job
-from .permits import POLL_INTERVAL, Permit, TransactionPermit, running_here
+from .permits import POLL_INTERVAL, Permit, TransactionPermit, this_thread
 from .pool import translate
 
 MAX_GROUP: Final = 256
@@ -122,8 +122,8 @@ class GroupCommit:
         self.waiting.append(job)
         while not job.done:
             self.advance()
-        running_here.note("wait", job.waited)
-        running_here.note("group", job.group)
+        this_thread.running.note("wait", job.waited)
+        this_thread.running.note("group", job.group)
         return job.outcome()
 
     def _run_in_main_thread(self, operation: Operation[Any], started: float) -> Any:
@@ -151,7 +151,7 @@ class GroupCommit:
 
     def _count_wait(self, seconds: float) -> None:
         self.waited += seconds
-        running_here.note("wait", seconds)
+        this_thread.running.note("wait", seconds)
 
     def _acquire_writer(self, deadline: float) -> Permit:
         try:
@@ -211,7 +211,7 @@ class GroupCommit:
             if holder is None and (group := self._take_group()):
                 self._writing, self._since = group[-1].operation, time.monotonic()
                 self.groups[len(group)] += 1
-                running_here.notes.clear()
+                this_thread.running.notes.clear()
                 for job in group:
                     job.group, job.waited = len(group), self._since - job.created
                     self.waited += job.waited
@@ -347,7 +347,8 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
     except CollectionsStoreError:
         return jobs  # each alone raises what is wrong
     permits, lost, finished = pooled.permits, False, False
-    outer, running_here.catalogue = running_here.catalogue, executor.catalogue
+    running = this_thread.running
+    outer, running.catalogue = running.catalogue, executor.catalogue
     try:
         is_interruptible = not database.single_writer  # SQLite's commit waits for no server
         interruptible = Interruptible(pooled, *jobs) if is_interruptible else nullcontext()
@@ -371,7 +372,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
             jobs.pop().finish(error=error)
         return jobs
     finally:
-        running_here.catalogue = outer  # first: no signal can come before
+        running.catalogue = outer  # first: no signal can come before
         try:
             if finished:
                 executor.pool.release(pooled)

@@ -161,16 +161,8 @@ class Job:
         self.result, self.error = result, error
         self.committed = error is None
         if self.observer is not None:
-            self.record = self.observer.ended(
-                self.operation,
-                self.created,
-                result,
-                error,
-                self.consistency,
-                waited=self.waited,
-                group=self.group,
-                context=self.context,
-            )
+            ended = self.operation, self.created, result, error, self.consistency
+            self.record = self.observer.ended(*ended, False, self)
         self.done = True
         if self.mailbox is not None:
             self.mailbox.post(self)

@@ -14,23 +14,25 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 import time
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from threading import current_thread, main_thread
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ..document import Document
 from ..observation import OperationRecord, OperationStats
 from ..operations.by_id import BodyWrite, Get
 from ..operations.find import Explain
 from ..operations.operation import Operation
-from ..operations.update import Increment, ModifyOne, Replacement
+from ..operations.update import Increment
 from ..options import Consistency, Options
 from ..query.filter import Filter
 from ..results import BulkWriteResult, DeleteResult, Page, PutManyResult, UpdateResult
-from .permits import running_here
+from .jobs import Job
+from .permits import this_thread
+
+T = TypeVar("T")
 
 LOG: Final = logging.getLogger("collections_store")
 ADVICE_EVERY: Final = 10.0
@@ -39,47 +41,12 @@ _is_enabled: Final = LOG.isEnabledFor
 _DEBUG: Final = logging.DEBUG
 
 
-_NAMES: Final = {
-    "ModifyMany": "update_many",
-    "FindIdRange": "find",
-    "FindByIds": "find",
-    "FindPage": "page",
-    "FindIds": "ids",
-    "FindIdPrefixes": "id_prefixes",
-    "ReadBatch": "find",
-    "ReadSorted": "find",
-    "GetDocument": "document",
-    "DocumentExists": "exists",
-    "Insert": "insert_one",
-    "Replace": "put",
-    "Rewrite": "change",
-    "Purge": "purge_expired",
-    "Prune": "purge_expired",
-    "HasPrunable": "purge_expired",
-    "PutBatch": "put_many",
-    "BulkBatch": "bulk_write",
-    "RemoveById": "remove",
-    "DeleteFirst": "delete_one",
-    "DeleteMatching": "delete_many",
-    "FindAndDelete": "find_one_and_delete",
-    "FindPosition": "watch",
-    "ReadChanges": "watch",
-    "DropCollection": "drop",
-    "ListCollections": "collections",
-    "ListIndexes": "indexes",
-    "Work": "transaction",
-}
-"""The method that a class of operations serves; the name of any other class is that of the kind."""
-
-
 class Totals:
-    """The operations of a class."""
+    """The figures of a kind of operation."""
 
-    __slots__ = ("count", "errors", "longest", "name", "seconds")
+    __slots__ = ("count", "errors", "longest", "seconds")
 
-    def __init__(self, kind: type[Operation[Any]] | str) -> None:
-        name = kind if isinstance(kind, str) else kind.__name__.strip("_")
-        self.name = _NAMES.get(name) or re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    def __init__(self) -> None:
         self.count = self.errors = 0
         self.seconds = self.longest = 0.0
 
@@ -87,15 +54,18 @@ class Totals:
 class Observer:
     """Counts the operations of a store, and reports each to the hook and to the log.
 
-    `run` returns the function that runs the explanation of a slow operation, None once the store is no more.
+    `explain` returns the function that explains a slow operation, None once the store is no more.
     """
 
     def __init__(
-        self, options: Options, database: str, run: Callable[[], Callable[..., Any] | None]
+        self, options: Options, database: str, explain: Callable[[], Callable[..., Any] | None]
     ) -> None:
-        self._hook, self._database, self._run = options.on_operation, database, run
+        self._hook, self._database, self._explain = options.on_operation, database, explain
         self._slow = math.inf if options.slow_operation is None else options.slow_operation
-        self._totals: dict[type[Operation[Any]] | str, Totals] = {}
+        self._reported_from = self._slow if self._hook is None else 0.0
+        """The seconds from which an operation has a record."""
+        self._kinds: dict[str, Totals] = {}
+        """By `Operation.method`."""
         self._has_failed = False
         self._advised_at = -math.inf
 
@@ -103,63 +73,89 @@ class Observer:
         """Return the context of the caller, for the hook."""
         return None if self._hook is None else copy_context()
 
-    def ended(
+    def ended(  # noqa: PLR0917 - keywords take a third longer
         self,
         operation: Operation[Any],
         started: float,
         result: Any = None,
         error: BaseException | None = None,
         consistency: Consistency = "strong",
-        *,
-        waited: float = 0.0,
-        group: int = 1,
         in_transaction: bool = False,
-        context: Context | None = None,
+        job: Job | None = None,
     ) -> OperationRecord | None:
         """Count an operation that began at `started`; return a record if the hook or the log needs a record."""
         seconds = time.monotonic() - started
-        kind: type[Operation[Any]] | str = type(operation)
-        if isinstance(operation, ModifyOne):
-            kind = name_of(operation)
         try:
-            totals = self._totals[kind]
+            totals = self._kinds[operation.method]
         except KeyError:
-            totals = self._totals.setdefault(kind, Totals(kind))
+            totals = self._kinds.setdefault(operation.method, Totals())
         totals.count += 1
         totals.seconds += seconds
         if seconds > totals.longest:  # noqa: PLR1730 - max() costs a tenth of the count
             totals.longest = seconds
         if error is not None:
             totals.errors += 1
-        if self._hook is None and seconds < self._slow and not _is_enabled(_DEBUG):
+        if seconds < self._reported_from and not _is_enabled(_DEBUG):
             return None
-        notes = [note for note in running_here.notes if note[0] >= started]
-        running_here.notes.clear()
-        by_id = isinstance(operation, ModifyOne) and operation.id is not None
-        filter = None if by_id else getattr(operation, "filter", None)
+        retries, waited, group = this_thread.running.taken(started)
+        context = None
+        if job is not None:
+            waited, group, context = waited + job.waited, max(group, job.group), job.context
         return OperationRecord(
-            name=totals.name,
+            name=operation.method,
             collection=None if operation.collections == () else operation.collection,
             database=self._database,
             started=time.time_ns() - round(seconds * 1e9),
             seconds=seconds,
-            waited=waited + sum(amount for _, what, amount in notes if what == "wait"),
+            waited=waited,
             writes=operation.writes,
             rows=None if error is not None else rows_of(operation, result),
-            retries=sum(what == "retry" for _, what, _ in notes),
+            retries=retries,
             error=error,
-            group=max([group, *(int(amount) for _, what, amount in notes if what == "group")]),
+            group=group,
             in_transaction=in_transaction,
             consistency=consistency,
-            shape=filter.shape_text() if isinstance(filter, Filter) else None,
+            shape=shape_of(operation),
             context=context or self.context(),
         )
 
+    def failed(
+        self,
+        operation: Operation[Any],
+        started: float,
+        error: BaseException,
+        consistency: Consistency,
+    ) -> None:
+        """Count and report an operation that ended with an error."""
+        record = self.ended(operation, started, None, error, consistency)
+        if record is not None:
+            self.report(record, operation)
+
+    def in_transaction(
+        self, act: Callable[..., T], operation: Operation[T], job: Job | None = None
+    ) -> T:
+        """Return the result of `act(operation, job)` in a transaction; count and report the operation."""
+        started = time.monotonic() if job is None else job.created
+        result: Any = None
+        error: BaseException | None = None
+        try:
+            result = act(operation, job)
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            record = self.ended(operation, started, result, error, "strong", True, job)
+            if record is not None:
+                self.report(record, operation)
+            error = None  # the frame would keep its own traceback
+        return result  # type: ignore[no-any-return]
+
     def report(self, record: OperationRecord, operation: Operation[Any]) -> None:
         """Log a record, and call the hook. The caller holds no lock, permit or connection."""
-        if running_here.is_reporting:
-            return  # what the hook does, or the explanation
-        running_here.is_reporting = True
+        running = this_thread.running
+        if running.is_reporting:
+            return  # what the hook does
+        running.is_reporting = True
         try:
             LOG.debug("%s", record)
             if record.seconds >= self._slow:
@@ -178,15 +174,15 @@ class Observer:
                 LOG.exception("on_operation failed; further errors of it are not logged")
             self._has_failed = True
         finally:
-            running_here.is_reporting = False
+            running.is_reporting = False
 
     def _advice(self, record: OperationRecord, operation: Operation[Any]) -> str:
         """Return the advice of the operation's explanation: every `ADVICE_EVERY` seconds at most, never in a
         transaction.
         """
         now = time.monotonic()
-        run, is_due = self._run(), now >= self._advised_at + ADVICE_EVERY
-        if record.shape is None or record.in_transaction or run is None or not is_due:
+        explain, is_due = self._explain(), now >= self._advised_at + ADVICE_EVERY
+        if record.shape is None or record.in_transaction or explain is None or not is_due:
             return ""
         if record.error is not None:
             return ""  # the explanation would wait for the same lock or server
@@ -194,30 +190,25 @@ class Observer:
         one: Any = operation
         window = getattr(one, "skip", 0), getattr(one, "limit", None)
         try:
-            found = run(Explain(one.collection, one.filter, getattr(one, "sort", None), *window))
+            found = explain(
+                Explain(one.collection, one.filter, getattr(one, "sort", None), *window)
+            )
         except Exception as error:  # noqa: BLE001 - the operation itself has ended well
             return f"; not explained: {error}"
         return "" if found.advice is None else f"; advice: {found.advice}"
 
     def operations(self) -> dict[str, OperationStats]:
         """Return the figures of each kind, by name."""
-        found: dict[str, OperationStats] = {}
-        for each in self._totals.copy().values():
-            one = found.get(each.name, OperationStats())
-            longest = max(one.longest, each.longest)
-            sums = one.count + each.count, one.errors + each.errors, one.seconds + each.seconds
-            found[each.name] = OperationStats(*sums, longest)
-        return dict(sorted(found.items()))
+        return {
+            name: OperationStats(each.count, each.errors, each.seconds, each.longest)
+            for name, each in sorted(self._kinds.copy().items())
+        }
 
 
-def name_of(operation: ModifyOne) -> str:
-    """Return the method that an update of one document serves."""
-    if operation.id is not None:
-        return "update"
-    replaces = isinstance(operation.modification.update, Replacement)
-    if operation.answer == "result":
-        return "replace_one" if replaces else "update_one"
-    return "find_one_and_replace" if replaces else "find_one_and_update"
+def shape_of(operation: Operation[Any]) -> str | None:
+    """Return the shape of an operation's filter; None without a filter, and for an update by id."""
+    filter = None if operation.method == "update" else getattr(operation, "filter", None)
+    return filter.shape_text() if isinstance(filter, Filter) else None
 
 
 def rows_of(operation: Operation[Any], result: Any) -> int | None:

@@ -41,34 +41,51 @@ OWN: Final = (
 )
 
 
-class RunningHere(threading.local):
-    """The state of the operation that this thread executes."""
+class Running:
+    """The state of the operation that a thread executes."""
 
-    catalogue: object = None
-    """The catalogue of the operation's store; None if the thread executes no operation."""
-    is_reporting = False
-    """Whether a hook runs: its own operations are not reported."""
+    __slots__ = ("catalogue", "is_reporting", "notes")
 
     def __init__(self) -> None:
+        self.catalogue: object = None
+        """The catalogue of the operation's store; None if the thread executes no operation."""
+        self.is_reporting = False
+        """Whether a hook runs: its own operations are not reported."""
         self.notes: deque[tuple[float, Note, float]] = deque(maxlen=1000)
 
     def note(self, what: Note, amount: float) -> None:
         """Note a retry, a wait or a group for the record of the operation; only slow paths call this."""
         self.notes.append((time.monotonic(), what, amount))
 
+    def taken(self, since: float) -> tuple[int, float, int]:
+        """Return the retries, the seconds waited and the size of the group noted since then; clear the notes."""
+        notes = [(what, amount) for time, what, amount in self.notes if time >= since]
+        self.notes.clear()
+        waited = sum(amount for what, amount in notes if what == "wait")
+        group = max((int(amount) for what, amount in notes if what == "group"), default=1)
+        return sum(what == "retry" for what, _ in notes), waited, group
 
-running_here: Final = RunningHere()
+
+class ThisThread(threading.local):
+    """What only the thread itself uses."""
+
+    def __init__(self) -> None:
+        self.running = Running()
+
+
+this_thread: Final = ThisThread()
 
 
 def between_operations(function: Callable[[T], object]) -> Callable[[T], object]:
     """Return a function that may use the store within a read-only operation, where the pool has several connections."""
 
     def call(argument: T) -> object:
-        outer, running_here.catalogue = running_here.catalogue, None
+        running = this_thread.running
+        outer, running.catalogue = running.catalogue, None
         try:
             return function(argument)
         finally:
-            running_here.catalogue = outer
+            running.catalogue = outer
 
     return call
 

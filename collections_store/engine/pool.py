@@ -48,7 +48,7 @@ from ..options import Options
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile, OpenFile, leak, opening, refuse
 from .jobs import Flag
-from .permits import Permit, running_here
+from .permits import Permit, this_thread
 
 PING_AFTER: Final = 30.0
 """Seconds without use after which a connection is tried before it is used."""
@@ -287,7 +287,7 @@ class Pool:
     def _count_wait(self, started: float) -> None:
         seconds = time.monotonic() - started
         self.waited += seconds
-        running_here.note("wait", seconds)
+        this_thread.running.note("wait", seconds)
 
 
 class ConnectionPool(Pool):
@@ -386,7 +386,8 @@ class ConnectionPool(Pool):
         if pooled.tainted or pooled.connection.is_lost:
             self.discard(pooled)
             return
-        pooled.released_at = time.monotonic()
+        if pooled.file is None:  # else the file is checked, not the time
+            pooled.released_at = time.monotonic()
         permits = pooled.permits or []
         self._idle[pooled] = permits  # one step with the next line (rule 2)
         pooled.permits = None

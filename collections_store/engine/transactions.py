@@ -16,7 +16,6 @@ Rules:
 from __future__ import annotations
 
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,7 +33,6 @@ from ..errors import (
     TransactionEnded,
 )
 from ..expressions.budget import checked_by
-from ..operations.operation import Operation
 from ..options import Isolation
 from ..sql.dialects.protocols import TableVanished
 from .executor import Executor, Interruptible, raise_if_abandoned, run_inside
@@ -46,7 +44,7 @@ from .permits import (
     Permit,
     TransactionPermit,
     TransactionPermits,
-    running_here,
+    this_thread,
 )
 from .pool import PooledConnection, translate
 
@@ -77,9 +75,7 @@ class TransactionResources:
         self.pooled, self.permits = pooled, pooled.permits
         self.release = partial(manager.release, permit)
         """Releases the writer lock and the permit. A second call does nothing."""
-        self.transaction = OpenTransaction(
-            manager.executor, self, manager.observer, writes=manager.writes
-        )
+        self.transaction = OpenTransaction(manager, self)
 
     def __del__(self) -> None:
         transaction = getattr(self, "transaction", None)  # a signal may have ended `__init__`
@@ -93,17 +89,9 @@ class OpenTransaction:
     state: str
     returned: bool
 
-    def __init__(
-        self,
-        executor: Executor,
-        resources: TransactionResources,
-        observer: Observer,
-        *,
-        writes: bool,
-    ) -> None:
-        self._observer = observer
-        self._executor, self._resources = executor, weakref.ref(resources)
-        self._writes = writes
+    def __init__(self, manager: TransactionManager, resources: TransactionResources) -> None:
+        self.observer, self._executor = manager.observer, manager.executor
+        self._resources, self._writes = weakref.ref(resources), manager.writes
         self._guard = threading.Lock()
         self._thread = 0
         """The thread that runs an operation; 0: no thread does."""
@@ -115,29 +103,13 @@ class OpenTransaction:
         self.savepoints: list[Any] = []
         """The savepoints of the open contexts within the transaction, the innermost last."""
 
-    def run(self, operation: Operation[Any], job: Job | None = None) -> Any:
-        """Return the result of an operation; one thread at a time."""
-        started = time.monotonic() if job is None else job.created
-        result: Any = None
-        error: BaseException | None = None
-        try:
-            result = self._step(operation, job, run_inside)
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            observer, context = self._observer, None if job is None else job.context
-            ended = operation, started, result, error
-            record = observer.ended(*ended, in_transaction=True, context=context)
-            if record is not None:
-                observer.report(record, operation)
-            error = None  # the frame would keep its own traceback
-        return result
-
-    def _step(
-        self, operation: Any, job: Job | None, act: Callable[[PooledConnection, Any], Any]
+    def step(
+        self,
+        operation: Any,
+        job: Job | None = None,
+        act: Callable[[PooledConnection, Any], Any] = run_inside,
     ) -> Any:
-        """Return the result of `act` on the connection and the operation.
+        """Return the result of `act` on the connection and the operation; one thread at a time.
 
         This frame holds the lock: a signal could leave the generator of a context behind, and the lock locked.
         """
@@ -160,7 +132,7 @@ class OpenTransaction:
                 if job is None:
                     return act(pooled, operation)
                 raise_if_abandoned(job)
-                running_here.catalogue = self._executor.catalogue  # a worker thread owns no permit
+                this_thread.running.catalogue = self._executor.catalogue  # a worker has no permit
                 with Interruptible(pooled, job), checked_by(partial(raise_if_abandoned, job)):
                     return act(pooled, operation)
             except self._executor.database.errors.types() as error:
@@ -178,22 +150,22 @@ class OpenTransaction:
             finally:
                 self._thread = 0  # first: no signal can come before
                 if job is not None:
-                    running_here.catalogue = None
+                    this_thread.running.catalogue = None
                 if self._closing:
                     self._end_if_closing()
 
     def savepoint(self, job: Job | None = None) -> Any:
         """Set a savepoint."""
-        return self._step(None, job, lambda pooled, _: pooled.connection.begin_savepoint())
+        return self.step(None, job, lambda pooled, _: pooled.connection.begin_savepoint())
 
     def release(self, savepoint: Any, job: Job | None = None) -> None:
         """Keep the changes since a savepoint."""
-        self._step(None, job, lambda pooled, _: pooled.connection.release_savepoint(savepoint))
+        self.step(None, job, lambda pooled, _: pooled.connection.release_savepoint(savepoint))
 
     def rollback_to(self, savepoint: Any) -> None:
         """Undo the changes since a savepoint; do nothing if the transaction has ended."""
         with suppress(CollectionsStoreError):
-            self._step(None, None, lambda pooled, _: pooled.connection.rollback_to(savepoint))
+            self.step(None, None, lambda pooled, _: pooled.connection.rollback_to(savepoint))
 
     def commit(self, job: Job | None = None) -> None:
         """Commit; raise the error that prevented the commit."""
@@ -351,7 +323,7 @@ class TransactionManager:
         resources: TransactionResources | None = None
         pooled: PooledConnection | None = None
         try:
-            if running_here.catalogue is self.executor.catalogue:
+            if this_thread.running.catalogue is self.executor.catalogue:
                 raise DatabaseBusy(NESTED, is_final=True)
             if not self._is_prepared:
                 self._prepare(write=self.writes)

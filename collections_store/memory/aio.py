@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import timedelta
 from inspect import isawaitable
-from typing import Any, Protocol, Self, TypeVar, Unpack
+from typing import Any, Protocol, Self, TypeVar
 
-from ..aio.bridge import compute, run_uncancellably
+from ..aio.bridge import compute, counterpart, run_uncancellably
 from ..aio.collection import AsyncChangeStream, AsyncCollection, read_here
 from ..changes import check_notifier
 from ..codec import Codec
 from ..engine.notifier import ChangeNotifier
 from ..operations.operation import Operation
-from ..options import ChangeSettings, Consistency, Ttl, check_function
+from ..options import Consistency, check_function
 from .encoding import after_block, value_of
-from .memory import Entries, Strings
+from .memory import Memory
 from .procedures import Namespace, Procedures
-from .skills import BaseSkillMemory
+from .skills import BaseSkillMemory, SkillMemory
 
 T = TypeVar("T")
 
@@ -54,6 +53,24 @@ class AsyncMemory(Namespace):
         super().__init__(host, procedures)
         self._follow = AsyncCollection(host.run, host._codec, procedures.collection)._follow
 
+    get = counterpart(Memory.get)
+    fetch = counterpart(Memory.fetch)
+    put = counterpart(Memory.put)
+    delete = counterpart(Memory.delete)
+    pop = counterpart(Memory.pop)
+    increment = counterpart(Memory.increment)
+    keys = counterpart(Memory.keys)
+    items = counterpart(Memory.items)
+    count = counterpart(Memory.count)
+    find = counterpart(Memory.find)
+    clear = counterpart(Memory.clear)
+    put_many = counterpart(Memory.put_many)
+    touch = counterpart(Memory.touch)
+    expire = counterpart(Memory.expire)
+    ttl = counterpart(Memory.ttl)
+    end = counterpart(Memory.end)
+    configure = counterpart(Memory.configure)
+
     async def __aenter__(self) -> Self:
         self._procedures.check_ends()
         return self
@@ -66,109 +83,26 @@ class AsyncMemory(Namespace):
             if not isinstance(error, asyncio.CancelledError):
                 raise
 
-    async def end(self) -> int:
-        """Async counterpart of `Memory.end`."""
-        return await self._follow(self._procedures.end())
-
-    async def configure(self, **settings: Unpack[ChangeSettings]) -> None:
-        """Async counterpart of `Memory.configure`."""
-        await self._follow(self._procedures.configure(settings))
-
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
         """Async counterpart of `Memory.transaction`."""
         async with self._host.transaction() as tx:
             yield type(self)(tx, self._procedures)
 
-    async def get(self, key: str, default: Any = None) -> Any:
-        """Async counterpart of `Memory.get`."""
-        return await self._follow(self._procedures.get(key, default))
-
-    async def fetch(self, key: str) -> tuple[bool, Any]:
-        """Async counterpart of `Memory.fetch`."""
-        return await self._follow(self._procedures.fetch(key))
-
-    async def put(
-        self,
-        key: str,
-        value: Any,
-        *,
-        ttl: Ttl = None,
-        if_absent: bool = False,
-        if_version: int | None = None,
-    ) -> int:
-        """Async counterpart of `Memory.put`."""
-        options: dict[str, Any] = {"ttl": ttl, "if_absent": if_absent, "if_version": if_version}
-        return await self._follow(self._procedures.put(key, value, **options), value)
-
-    async def delete(self, key: str, default: Any = None) -> Any:
-        """Async counterpart of `Memory.delete`."""
-        return await self._follow(self._procedures.delete(key, default))
-
-    async def pop(self, key: str) -> Any:
-        """Async counterpart of `Memory.pop`."""
-        return await self._follow(self._procedures.pop(key))
-
-    async def increment(self, key: str, by: float = 1, initial: float = 0) -> Any:
-        """Async counterpart of `Memory.increment`."""
-        return await self._follow(self._procedures.increment(key, by, initial))
-
     async def change(self, key: str, function: Callable[[Any], Any], *, default: Any = ...) -> Any:
         """Async counterpart of `Memory.change`. `function` may be asynchronous."""
         changed = self._on_json(key, check_function("function", function))
         return await self._follow(self._procedures.change(key, changed, default), default)
-
-    async def keys(
-        self, prefix: str = "", *, after: str | None = None, limit: int | None = 100
-    ) -> Strings:
-        """Async counterpart of `Memory.keys`."""
-        return await self._follow(self._procedures.keys(prefix, after, limit))
-
-    async def items(
-        self, prefix: str = "", *, after: str | None = None, limit: int | None = 100
-    ) -> Entries:
-        """Async counterpart of `Memory.items`."""
-        return await self._follow(self._procedures.items(prefix, after, limit))
-
-    async def count(self, prefix: str = "") -> int:
-        """Async counterpart of `Memory.count`."""
-        return await self._follow(self._procedures.count(prefix))
-
-    async def find(
-        self, filter: Any = None, equals: Any = ..., *, limit: int | None = None
-    ) -> Entries:
-        """Async counterpart of `Memory.find`."""
-        return await self._follow(self._procedures.find(filter, equals, limit), filter, equals)
-
-    async def clear(self, prefix: str = "") -> int:
-        """Async counterpart of `Memory.clear`."""
-        return await self._follow(self._procedures.clear(prefix))
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """Async counterpart of `Memory.get_many`."""
         read = read_here(keys)
         return await self._follow(self._procedures.get_many(read), read)
 
-    async def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
-        """Async counterpart of `Memory.put_many`."""
-        return await self._follow(self._procedures.put_many(values, ttl), values)
-
     async def delete_many(self, keys: Iterable[str]) -> int:
         """Async counterpart of `Memory.delete_many`."""
         read = read_here(keys)
         return await self._follow(self._procedures.delete_many(read), read)
-
-    async def touch(self, key: str) -> bool:
-        """Async counterpart of `Memory.touch`."""
-        return await self._follow(self._procedures.touch(key))
-
-    async def expire(self, key: str, ttl: float | timedelta) -> bool:
-        """Async counterpart of `Memory.expire`."""
-        return await self._follow(self._procedures.expire(key, ttl))
-
-    async def ttl(self, key: str) -> float | None:
-        """Async counterpart of `Memory.ttl`."""
-        return await self._follow(self._procedures.ttl(key))
 
     def watch(
         self, prefix: str = "", *, after: str | None = None, timeout: float | None = None
@@ -213,6 +147,4 @@ class AsyncSkillMemory(BaseSkillMemory[AsyncMemoryHost]):
         """Async counterpart of `SkillMemory.save`."""
         return await self._host.run(await compute(self._saving, session, skill, memories))
 
-    async def end_session(self, session: str) -> int:
-        """Async counterpart of `SkillMemory.end_session`."""
-        return await self._host.run(self._ending(session))
+    end_session = counterpart(SkillMemory.end_session)

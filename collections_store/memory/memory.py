@@ -79,7 +79,7 @@ class Memory(Namespace):
 
         >>> store.memory("bot").configure(changes="after", changes_kept=1000)
         """
-        self._follow(self._procedures.configure(settings))
+        return self._follow(self._procedures.configure(settings))
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:
@@ -127,7 +127,7 @@ class Memory(Namespace):
         1
         """
         options: dict[str, Any] = {"ttl": ttl, "if_absent": if_absent, "if_version": if_version}
-        return self._follow(self._procedures.put(key, value, **options))
+        return self._follow(self._procedures.put(key, value, **options), value)
 
     def delete(self, key: str, default: Any = None) -> Any:
         """Delete and return the value under a key, or return `default`.
@@ -210,7 +210,7 @@ class Memory(Namespace):
         >>> [each.key for each in store.memory("bot").find("city", "Berlin")]
         ['ada']
         """
-        return self._follow(self._procedures.find(filter, equals, limit))
+        return self._follow(self._procedures.find(filter, equals, limit), filter, equals)
 
     def clear(self, prefix: str = "") -> int:
         """Delete the values under the keys with a prefix; return the number. Inner namespaces and sessions
@@ -237,7 +237,7 @@ class Memory(Namespace):
         >>> store.memory("bot").put_many({"a": 1, "b": 2})
         2
         """
-        return self._follow(self._procedures.put_many(values, ttl))
+        return self._follow(self._procedures.put_many(values, ttl), values)
 
     def delete_many(self, keys: Iterable[str]) -> int:
         """Delete the values under several keys in one transaction; return the number of deleted values.

@@ -49,6 +49,7 @@ class PutBatch(Operation[PutManyResult]):
     mode: Mode = "replace"
     ttl: int | None = None
     strict: bool = False
+    method: str = field(default="put_many", repr=False)
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     writes = True
     begins = True
@@ -103,7 +104,7 @@ class PutBatch(Operation[PutManyResult]):
     def one_by_one(self) -> Iterator[PutBatch]:
         """Yield a batch for each of the documents."""
         for each in self.given:
-            yield PutBatch(self.collection, (each,), self.mode, self.ttl)
+            yield PutBatch(self.collection, (each,), self.mode, self.ttl, method=self.method)
 
     def _attempt(
         self, session: Session, writer: Writer, given: Sequence[Given]
@@ -264,6 +265,7 @@ class BulkBatch(Operation[BulkWriteResult]):
     parts: tuple[Part, ...] = field(repr=False)
     ordered: bool = True
     strict: bool = False
+    method = "bulk_write"
     writes = True
     creates_collection = True
 
@@ -356,6 +358,7 @@ class Together(Operation[Any]):
 
     collection: str
     begin: Callable[[], Steps[Any]] = field(repr=False)
+    method: str = field(repr=False)
     prepare: Callable[[Any], Any] = field(default=lambda operation: operation, repr=False)
     writes = True
     creates_collection = True

@@ -81,6 +81,7 @@ class GetDocument(Operation[Document | None]):
     collection: str
     id: str
     decode: Decode = field(default=codec.decode, repr=False)
+    method = "document"
     atomic = True
 
     def __call__(self, session: Session) -> Document | None:
@@ -100,6 +101,7 @@ class DocumentExists(Operation[bool]):
 
     collection: str
     id: str
+    method = "exists"
     atomic = True
     empty = bool
 
@@ -181,6 +183,11 @@ class Insert(BodyWrite):
     beside: Beside | None = None
 
     @property
+    def method(self) -> str:  # type: ignore[override]
+        """A unique insert is of `insert_one`, any other of `put`."""
+        return "insert_one" if self.unique else "put"
+
+    @property
     def creates_collection(self) -> bool:  # type: ignore[override]
         """False for an insert beside a document of the same collection."""
         return self.beside is None or self.beside[0] != self.collection
@@ -213,6 +220,7 @@ class Replace(BodyWrite):
     text: str = field(repr=False)
     expected: int
     ttl: int | None = None
+    method = "put"
 
     def __call__(self, session: Session) -> int:
         writer = Writer(session, self.collection)
@@ -234,6 +242,7 @@ class Rewrite(BodyWrite):
     collection: str
     document: Document
     text: str = field(repr=False)
+    method = "change"
 
     @property
     def id(self) -> str:  # type: ignore[override]
@@ -257,6 +266,7 @@ class RemoveById(AtomicWrite[bool]):
     collection: str
     id: str
     expected: int | None = None
+    method = "remove"
 
     def __call__(self, session: Session) -> bool:
         writer, expected = Writer(session, self.collection), self.expected
@@ -326,6 +336,7 @@ class Purge(AtomicWrite[int]):
     """Delete a batch of expired documents; returns how many, 0 at the end."""
 
     collection: str
+    method = "purge_expired"
     empty = int
 
     def __call__(self, session: Session) -> int:

@@ -49,6 +49,7 @@ class FindPosition(Operation[ChangePosition]):
     collection: str
     after: str | None
     wanted: ChangeFilter
+    method = "watch"
 
     def __call__(self, session: Session) -> ChangePosition:
         feed = session.collection(self.collection).feed
@@ -84,6 +85,7 @@ class ReadChanges(Operation[Changes]):
     limit: int
     wanted: ChangeFilter
     codec: Codec = field(repr=False)
+    method = "watch"
     atomic = True
 
     def __call__(self, session: Session) -> Changes:
@@ -210,6 +212,7 @@ class Prune(Operation[bool]):
     """Delete the recorded changes that are too many or too old; returns whether any were deleted."""
 
     collection: str
+    method = "purge_expired"
     writes = True
     snapshot = False
     empty = bool
@@ -224,6 +227,7 @@ class HasPrunable(Operation[bool]):
     """Return whether recorded changes are to be deleted, without writing."""
 
     collection: str
+    method = "purge_expired"
     empty = bool
 
     def __call__(self, session: Session) -> bool:

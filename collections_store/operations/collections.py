@@ -144,6 +144,7 @@ class DropCollection(Operation[bool]):
     """Delete a collection, and the remains of an interrupted restore; returns whether the collection existed."""
 
     collection: str
+    method = "drop"
     writes = True
 
     def __call__(self, session: Session) -> bool:
@@ -199,6 +200,7 @@ class Rename(Operation[None]):
 class ListCollections(Operation[list[CollectionInfo]]):
     """List the collections, by name."""
 
+    method = "collections"
     snapshot = False
     collections = ()
 

@@ -1,6 +1,6 @@
 """Connections, which execute SQL, and the contexts of transactions and savepoints.
 
-`DriverConnection` calls the driver, on a connection that the store owns: nothing stands between an operation and the
+`Connection` calls the driver, on a connection that the store owns: nothing stands between an operation and the
 statement. `shared.SharedConnection` goes through SQLAlchemy, on a connection that the caller owns, for the caller's
 events, transactions and errors apply. Operations receive a `session.Session`, which adds the catalogue and the changes.
 
@@ -33,7 +33,9 @@ class Inexact(Exception):
 
 
 class Connection:
-    """The base class of connections: methods that execute statements, and the methods of transactions."""
+    """A connection that the store owns, in the driver's autocommit mode. `settings`: see `LocalSettings`; `is_pooled`: the
+    pooler keeps no settings of a session.
+    """
 
     database: Database
     driver: Any
@@ -43,14 +45,38 @@ class Connection:
     """Whether the transaction is a group of independent statements."""
     sees_one_moment: bool = False
     """Whether all statements of the open transaction are known to see one moment."""
-    has_reached_server: bool = True
-    """Whether the database may have received the last statement."""
     is_lost: bool = False
     """Whether the connection broke in maintenance after a commit, whose errors nobody receives."""
+    _local: LocalSettings | None = None
+
+    def __init__(
+        self,
+        driver: Any,
+        database: Database,
+        settings: Sequence[str] = (),
+        *,
+        is_pooled: bool = False,
+    ) -> None:
+        self.driver, self.database = driver, database
+        self._execute = self._begin = driver.execute
+        if settings:
+            kind = RemoteSettings if database.is_remote else LocalSettings
+            self._local = local = kind(driver, database, settings, is_pooled=is_pooled)
+            self._execute, self._begin = local.execute, local.begin
+        self.before_commit: list[Callable[[], None]] = []
+        """Called before each COMMIT; a function that raises prevents the commit."""
+        self._depth = 0
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         """Execute a statement, and return the rows."""
-        raise NotImplementedError
+        try:
+            rows: list[Row] = self._execute(sql, parameters).fetchall()
+        except self.database.errors.types() as error:
+            raise_own(self.database, self.driver, error)
+            raise
+        except UnicodeDecodeError as error:
+            raise self.database.errors.of_damage(error) from error
+        return rows
 
     def select(self, query: Query, filter: Filter, **window: Any) -> list[Row]:
         """Execute a compiled statement with the values of a filter; return the rows without the array guard. Raise
@@ -87,117 +113,11 @@ class Connection:
 
     def committed_rows(self, sql: str, parameters: Parameters) -> list[Row]:
         """Execute a statement, followed by a commit unless a transaction is open, and return the rows."""
-        return self.rows(sql, parameters)
-
-    def changed(self, sql: str, parameters: Parameters = NONE) -> int:
-        """Execute a statement, and return the number of changed rows."""
-        raise NotImplementedError
-
-    def command(self, sql: str) -> None:
-        """Execute a statement without parameters and rows."""
-        raise NotImplementedError
-
-    def changed_many(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
-        """Execute a statement for each row of parameters, with the parameters that are the `same` for all rows, in a
-        single call: as lists where the database takes lists. Return the number of changed rows.
-        """
-        if self.database.takes_lists:
-            return self.changed(sql, {**as_lists(rows), **same})
-        return self._executed_many(sql, [{**row, **same} for row in rows])
-
-    def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
-        raise NotImplementedError
-
-    def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[object]:
-        """Return the context whose statements take effect together, or not at all. With `snapshot` all statements see
-        the same moment, else each statement sees everything committed before.
-        """
-        raise NotImplementedError
-
-    def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
-        """Begin a transaction of the user's."""
-        raise NotImplementedError
-
-    def commit(self) -> None:
-        """Commit the transaction."""
-        raise NotImplementedError
-
-    def rollback(self) -> None:
-        """Roll back the transaction, unless the database did."""
-        raise NotImplementedError
-
-    def can_go_on(self) -> bool:
-        """Return whether a transaction is open and has not failed."""
-        raise NotImplementedError
-
-    def reset(self) -> bool:
-        """Roll back whatever an exception left open. Return False if the connection cannot be used again."""
-        return True
-
-    def is_alive(self) -> bool:
-        """Return whether the database answers."""
-        return True
-
-    def maintain(self, work: Callable[[], object]) -> None:
-        """Call a function in a transaction after a commit; a failure does not concern the committed transaction."""
-        raise NotImplementedError
-
-    def savepoint(self) -> AbstractContextManager[object]:
-        """Return a context within a transaction; a failure undoes the statements of the context."""
-        return SavepointContext(self)
-
-    def begin_savepoint(self) -> Any:
-        """Set a savepoint."""
-        raise NotImplementedError
-
-    def release_savepoint(self, savepoint: Any) -> None:
-        """Keep everything that was done since the savepoint."""
-        raise NotImplementedError
-
-    def rollback_to(self, savepoint: Any) -> None:
-        """Undo everything since the savepoint; if impossible, undo the whole transaction."""
-        raise NotImplementedError
-
-
-class DriverConnection(Connection):
-    """A connection that the store owns, in the driver's autocommit mode. `settings`: see `LocalSettings`; `is_pooled`: the
-    pooler keeps no settings of a session.
-    """
-
-    def __init__(
-        self,
-        driver: Any,
-        database: Database,
-        settings: Sequence[str] = (),
-        *,
-        is_pooled: bool = False,
-    ) -> None:
-        self.driver, self.database = driver, database
-        self._execute = self._begin = driver.execute
-        self._local: LocalSettings | None = None
-        if settings:
-            kind = RemoteSettings if database.is_remote else LocalSettings
-            self._local = local = kind(driver, database, settings, is_pooled=is_pooled)
-            self._execute, self._begin = local.execute, local.begin
-        self.before_commit: list[Callable[[], None]] = []
-        """Called before each COMMIT; a function that raises prevents the commit."""
-        self._depth = 0
-
-    def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
-        try:
-            rows: list[Row] = self._execute(sql, parameters).fetchall()
-        except self.database.errors.types() as error:
-            raise_own(self.database, self.driver, error)
-            raise
-        except UnicodeDecodeError as error:
-            raise self.database.errors.of_damage(error) from error
-        return rows
-
-    def committed_rows(self, sql: str, parameters: Parameters) -> list[Row]:
         self.committing = not self.in_transaction()
         return self.rows(sql, parameters)
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
+        """Execute a statement, and return the number of changed rows."""
         try:
             count: int = self._execute(sql, parameters).rowcount
         except self.database.errors.types() as error:
@@ -206,6 +126,14 @@ class DriverConnection(Connection):
         except UnicodeDecodeError as error:
             raise self.database.errors.of_damage(error) from error
         return count
+
+    def changed_many(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
+        """Execute a statement for each row of parameters, with the parameters that are the `same` for all rows, in a
+        single call: as lists where the database takes lists. Return the number of changed rows.
+        """
+        if self.database.takes_lists:
+            return self.changed(sql, {**as_lists(rows), **same})
+        return self._executed_many(sql, [{**row, **same} for row in rows])
 
     def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
         cursor = self.driver.cursor()
@@ -218,17 +146,19 @@ class DriverConnection(Connection):
         return count
 
     def command(self, sql: str) -> None:
+        """Execute a statement without parameters and rows."""
         try:
             self.driver.execute(sql)
         except UnicodeDecodeError as error:
             raise self.database.errors.of_damage(error) from error
 
     @property
-    def has_reached_server(self) -> bool:  # type: ignore[override]
+    def has_reached_server(self) -> bool:
         """Whether the database may have received the last statement."""
         return self._local is None or not self.driver.awaits_server
 
     def is_alive(self) -> bool:
+        """Return whether the database answers."""
         try:
             self.command(PING)
         except self.database.errors.types():
@@ -251,6 +181,7 @@ class DriverConnection(Connection):
         self.begin(write=True, snapshot=False)
 
     def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
+        """Begin a transaction of the user's."""
         self.committing, self.sees_one_moment, self._depth = False, True, 0
         self._begin(self.database.transactions.begin(write=write, isolation=isolation))
 
@@ -263,11 +194,13 @@ class DriverConnection(Connection):
         self.grouped = False
 
     def rollback(self) -> None:
+        """Roll back the transaction, unless the database did."""
         self.grouped = False
         if self.in_transaction():
             self.command(ROLLBACK)
 
     def maintain(self, work: Callable[[], object]) -> None:
+        """Call a function in a transaction after a commit; a failure does not concern the committed transaction."""
         try:
             self._begin(self.database.transactions.begin(write=True, isolation="read committed"))
             work()
@@ -277,19 +210,26 @@ class DriverConnection(Connection):
             with suppress(*self.database.errors.types()):
                 self.rollback()
 
+    def savepoint(self) -> AbstractContextManager[object]:
+        """Return a context within a transaction; a failure undoes the statements of the context."""
+        return SavepointContext(self)
+
     def begin_savepoint(self) -> Any:
+        """Set a savepoint."""
         self._depth += 1
         self.command(self.database.transactions.savepoint(self._depth))
         return self._depth
 
     def release_savepoint(self, savepoint: Any) -> None:
+        """Keep everything that was done since the savepoint."""
         self._depth = savepoint - 1
         self.command(self.database.transactions.release(savepoint))
 
     def rollback_to(self, savepoint: Any) -> None:
+        """Undo everything since the savepoint; if impossible, undo the whole transaction."""
         try:
             self.command(self.database.transactions.rollback_to(savepoint))
-            DriverConnection.release_savepoint(self, savepoint)
+            Connection.release_savepoint(self, savepoint)
         except self.database.errors.types():
             with suppress(*self.database.errors.types()):
                 self.rollback()
@@ -299,9 +239,11 @@ class DriverConnection(Connection):
         return self.database.transactions.state(self.driver) in {"open", "failed"}
 
     def can_go_on(self) -> bool:
+        """Return whether a transaction is open and has not failed."""
         return self.database.transactions.state(self.driver) == "open"
 
     def reset(self) -> bool:
+        """Roll back whatever an exception left open. Return False if the connection cannot be used again."""
         try:
             self.rollback()
         except self.database.errors.types():
@@ -309,6 +251,9 @@ class DriverConnection(Connection):
         return self.database.transactions.state(self.driver) == "none"
 
     def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[object]:
+        """Return the context whose statements take effect together, or not at all. With `snapshot` all statements see
+        the same moment, else each statement sees everything committed before.
+        """
         if self.in_transaction():  # an operation within another is part of it
             return nullcontext()
         return TransactionContext(self, write, snapshot)
@@ -319,7 +264,7 @@ class TransactionContext:
 
     __slots__ = ("_connection", "_snapshot", "_write")
 
-    def __init__(self, connection: DriverConnection, write: bool, snapshot: bool) -> None:
+    def __init__(self, connection: Connection, write: bool, snapshot: bool) -> None:
         self._connection, self._write, self._snapshot = connection, write, snapshot
 
     def __enter__(self) -> None:

@@ -36,10 +36,10 @@ class EchoingDriver:
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._driver, name, value)
 
-    def execute(self, sql: Any, *parameters: Any) -> Any:
+    def execute(self, sql: Any, *parameters: Any, **options: Any) -> Any:
         """Log and execute a statement."""
         self._log(sql, *parameters)
-        return self._driver.execute(sql, *parameters)
+        return self._driver.execute(sql, *parameters, **options)
 
     def cursor(self) -> Any:
         """Return a cursor whose `executemany` logs."""

@@ -74,6 +74,7 @@ class Find(Operation[list[Document]]):
     limit: int | None = None
     projection: Projection | None = None
     decode: Decode = field(default=decode, repr=False)
+    method: str = field(default="find", repr=False)
     atomic = True
     empty = list
 
@@ -110,6 +111,7 @@ class FindIdRange(Operation[list[Document]]):
     skip: int = 0
     limit: int | None = None
     decode: Decode = field(default=decode, repr=False)
+    method: str = field(default="find", repr=False)
     atomic = True
     empty = list
 
@@ -128,6 +130,7 @@ class FindByIds(Operation[list[Document]]):
     collection: str
     ids: tuple[str, ...]
     decode: Decode = field(default=decode, repr=False)
+    method: str = field(default="find", repr=False)
     atomic = True
     empty = list
 
@@ -149,6 +152,7 @@ class FindPage(Operation[Page]):
     after: str | None = None
     projection: Projection | None = None
     decode: Decode = field(default=decode, repr=False)
+    method = "page"
     atomic = True
     empty = partial(Page, ())
 
@@ -175,6 +179,7 @@ class FindIdPrefixes(Operation[list[str]]):
     delimiter: str
     after: str | None = None
     limit: int | None = None
+    method = "id_prefixes"
     atomic = True
     empty = list
 
@@ -206,6 +211,7 @@ class FindIds(Operation[list[str]]):
     collection: str
     filter: Filter
     limit: int | None = None
+    method = "ids"
     atomic = True
     empty = list
 
@@ -404,6 +410,7 @@ class ReadSorted(Operation[SortedBatch]):
     after: Position | None
     limit: int
     decode: Decode = field(default=decode, repr=False)
+    method = "stream"
     empty = partial(SortedBatch, [])
 
     def __call__(self, session: Session) -> SortedBatch:

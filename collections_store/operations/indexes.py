@@ -97,6 +97,7 @@ class ListIndexes(Operation[list[Index]]):
     """List the indexes, in the order of creation."""
 
     collection: str
+    method = "indexes"
     atomic = True
     empty = list
 

@@ -47,8 +47,14 @@ class LocalSettings:
 
     def _write(self, sql: str, parameters: Parameters) -> Any:
         self.begin(self._database.transactions.begin(write=True, isolation="read committed"))
+        return self._committed(sql, parameters)
+
+    def _committed(self, sql: str, parameters: Parameters, *before: str) -> Any:
+        """Execute statements and COMMIT in a single trip; return the cursor of the last statement."""
         try:
             with self._driver.pipeline():
+                for statement in before:  # prepared ones would be skipped after an error
+                    self._driver.execute(statement, prepare=False)
                 found = self._driver.execute(sql, parameters)
                 self._driver.execute(COMMIT, prepare=False)
         except self._database.errors.types():
@@ -80,25 +86,10 @@ class RemoteSettings(LocalSettings):
         if self._is_pooled:
             return self._write(sql, parameters)
         begin = self._database.transactions.begin(write=True, isolation="read committed")
-        try:
-            with self._driver.pipeline():
-                self._begin(begin)
-                found = self._driver.execute(sql, parameters)
-                self._driver.execute(COMMIT, prepare=False)
-        except self._database.errors.types():
-            if self._state(self._driver) == "failed":
-                self._driver.execute(ROLLBACK)
-            raise
-        return found
+        return self._committed(sql, parameters, begin, *self._settings)
 
     def begin(self, sql: str) -> None:
         self._driver.await_server()
         with self._driver.pipeline():
-            self._begin(sql)
-
-    def _begin(self, sql: str) -> None:
-        for statement in (
-            sql,
-            *self._settings,
-        ):  # after an error, what would be prepared is skipped
-            self._driver.execute(statement, prepare=False)
+            for statement in (sql, *self._settings):
+                self._driver.execute(statement, prepare=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import field
 from functools import partial
@@ -32,6 +33,8 @@ class Operation(Generic[T_co]):
         def collection(self) -> str:
             """The collection to read or write; of several, the first."""
 
+    method: str
+    """The public method that the operation serves: its name in records and figures. Without one, the name of the class."""
     writes: bool = False
     """Whether the operation writes. A write runs on the writer's connection where the database has a single writer, and
     is not repeated when the connection is lost and the outcome unknown.
@@ -48,6 +51,10 @@ class Operation(Generic[T_co]):
     """Whether a missing collection is created for the operation; else `absent` returns the result."""
     empty: Callable[[], Any] = NoneType
     """Returns the result where the collection does not exist."""
+
+    def __init_subclass__(cls) -> None:
+        if "method" not in cls.__dict__:
+            cls.method = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__.strip("_")).lower()
 
     def __call__(self, session: Session) -> T_co:
         """Execute the operation, and return the result."""
@@ -88,6 +95,7 @@ class Work(Operation[Any]):
     function: Callable[[Callable[[Any], Any]], Any] = field(repr=False)
     writes: bool = True
     snapshot: bool = True
+    method: str = "transaction"
     creates_collection = True
 
     @property

@@ -190,6 +190,7 @@ class Writing:
     mode: Mode = "replace"
     ttl: int | None = None
     atomic: bool = False
+    method: str = "put_many"
 
     def put(self, bodies: Any) -> Steps[PutManyResult]:
         """Write bodies from any iterable, in batches or all at once."""
@@ -243,7 +244,7 @@ class Writing:
                     spool.append(batch)
             if len(spool) < 2:
                 return (yield from self._write_batches(spool))
-            steps = Together(self.collection, lambda: self._write_batches(spool))
+            steps = Together(self.collection, lambda: self._write_batches(spool), self.method)
             result: PutManyResult = yield steps
             return result
 
@@ -272,7 +273,7 @@ class Writing:
                 parts.append(_refusal(one.given[0], error))
 
     def _operation(self, batch: Batch) -> PutBatch:
-        return PutBatch(self.collection, batch, self.mode, self.ttl, self.atomic)
+        return PutBatch(self.collection, batch, self.mode, self.ttl, self.atomic, self.method)
 
     def _given(
         self,
@@ -347,7 +348,7 @@ def bulk_write(
         while chunks.has_more():
             read.append((yield from chunks.next()))
         result: BulkWriteResult = yield Together(
-            collection, lambda: _bulk_write(collection, read, ordered=ordered)
+            collection, lambda: _bulk_write(collection, read, ordered=ordered), "bulk_write"
         )
     else:
         result = yield from _bulk_chunks(collection, chunks, ordered=ordered)

@@ -144,6 +144,7 @@ class ReadBatch(Operation[Batch]):
     limit: int
     projection: Projection | None = None
     decode: Decode = field(default=decode, repr=False)
+    method = "stream"
     atomic = True
     empty = partial(Batch, (), (), None)
 

@@ -55,10 +55,6 @@ class Savepoint:
 
     __slots__ = ("handle", "length", "pending")
 
-    handle: Any
-    length: int
-    pending: list[PendingChange]
-
     def __init__(self, handle: Any, pending: list[PendingChange]) -> None:
         self.handle, self.pending, self.length = handle, pending, len(pending)
 

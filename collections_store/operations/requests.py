@@ -240,7 +240,7 @@ class OperationBuilder:
 
     def _insert_many(self, bodies: Any, ttl: Any, atomic: Any) -> Steps[InsertManyResult]:
         options = read_ttl(ttl), check_flag("atomic", atomic)
-        writing = Writing(self.name, self._codec, "insert", *options)
+        writing = Writing(self.name, self._codec, "insert", *options, "insert_many")
         return writing.insert(check_iterable("bodies", bodies))
 
     def _bulk_write(
@@ -264,19 +264,26 @@ class OperationBuilder:
     # -- reads and indexes -------------------------------------------------------------------
 
     def _find(  # noqa: PLR0917 - as the method has them
-        self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, projection: Any
+        self,
+        filter: Any,
+        equals: Any,
+        sort: Any,
+        skip: Any,
+        limit: Any,
+        projection: Any,
+        method: str = "find",
     ) -> Find | FindIdRange | FindByIds:
         window = check_window(skip, limit)
         order = self._order(sort, limit)
         is_plain = equals is ... and projection is None and type(filter) is dict
         if is_plain and len(filter) == 1 and "$id" in filter:
             if ids := read_id_range(filter["$id"], order):
-                return FindIdRange(self.name, *ids, *window, self._codec.decode_body)
+                return FindIdRange(self.name, *ids, *window, self._codec.decode_body, method)
             if not order and window == (0, None) and (some := read_ids(filter["$id"])):
-                return FindByIds(self.name, some, self._codec.decode_body)
+                return FindByIds(self.name, some, self._codec.decode_body, method)
         parsed = self._filter(filter, equals)
         parts = None if projection is None else read_projection(projection, parsed, self._codec)
-        return Find(self.name, parsed, order, *window, parts, self._codec.decode_body)
+        return Find(self.name, parsed, order, *window, parts, self._codec.decode_body, method)
 
     def _page(  # noqa: PLR0917 - as the method has them
         self, filter: Any, equals: Any, sort: Any, limit: Any, after: Any, projection: Any

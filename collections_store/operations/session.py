@@ -13,7 +13,7 @@ from ..options import Isolation
 from ..sql.catalogue import CatalogueStatements
 from ..sql.select import Statements
 from .catalogue import Catalogue
-from .connection import Connection, DriverConnection, Row
+from .connection import Connection, Row
 from .recorder import PendingChange, Recorder, Savepoint, prunable, prune
 from .shared import SharedConnection
 
@@ -93,7 +93,7 @@ class Session(Connection):
         super().rollback_to(savepoint.handle)
 
 
-class DriverSession(Session, DriverConnection):
+class DriverSession(Session):
     """A session on a connection that the store owns."""
 
     def __init__(
@@ -104,8 +104,7 @@ class DriverSession(Session, DriverConnection):
         *,
         is_pooled: bool = False,
     ) -> None:
-        database = catalogue.statements.database
-        DriverConnection.__init__(self, driver, database, settings, is_pooled=is_pooled)
+        super().__init__(driver, catalogue.statements.database, settings, is_pooled=is_pooled)
         self.use(catalogue)
 
 

@@ -78,8 +78,14 @@ class SharedConnection(Connection):
             self.prepare(write=True)
             work()
 
+    def committed_rows(self, sql: str, parameters: Parameters) -> list[Row]:
+        return self.rows(sql, parameters)
+
     def rollback(self) -> None:
         self.sa.rollback()
+
+    def reset(self) -> bool:
+        return True
 
     def can_go_on(self) -> bool:
         return is_in_transaction(self.sa, self.database, usable=True)

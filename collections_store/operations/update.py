@@ -156,6 +156,16 @@ class ModifyOne(_Update):
     _inserted: list[str] = field(default_factory=list, repr=False)
     atomic = True
 
+    @property
+    def method(self) -> str:  # type: ignore[override]
+        """The method that asks for this update."""
+        if self.id is not None:
+            return "update"
+        replaces = isinstance(self.modification.update, Replacement)
+        if self.answer == "result":
+            return "replace_one" if replaces else "update_one"
+        return "find_one_and_replace" if replaces else "find_one_and_update"
+
     def __call__(self, session: Session) -> Any:
         writer = Writer(session, self.collection)
         work = partial(self._modified, session, writer)
@@ -250,6 +260,7 @@ class ModifyMany(_Update):
     filter: Filter
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     _inserted: list[str] = field(default_factory=list, repr=False)
+    method = "update_many"
     snapshot = False
 
     def __call__(self, session: Session) -> UpdateResult:
@@ -298,6 +309,7 @@ class FindAndDelete(AtomicWrite[Document | None]):
     sort: Sort | None = None
     projection: Projection | None = None
     decode: Decode = field(default=decode, repr=False)
+    method = "find_one_and_delete"
 
     def __call__(self, session: Session) -> Document | None:
         writer = Writer(session, self.collection)
@@ -448,6 +460,7 @@ class DeleteFirst(Operation[DeleteResult]):
 
     collection: str
     filter: Filter
+    method = "delete_one"
     writes = True
     empty = partial(DeleteResult, 0)
 
@@ -467,6 +480,7 @@ class DeleteMatching(Operation[DeleteResult]):
 
     collection: str
     filter: Filter
+    method = "delete_many"
     writes = True
     empty = partial(DeleteResult, 0)
 

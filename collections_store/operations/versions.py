@@ -44,6 +44,10 @@ class OfVersion(Operation[Any]):
     if not TYPE_CHECKING:  # a type checker takes the base class's for writable
 
         @property
+        def method(self) -> str:
+            return self.operation.method
+
+        @property
         def writes(self) -> bool:
             return self.operation.writes
 

@@ -35,8 +35,6 @@ class NeedsTransaction(CollectionsStoreError):
 class Writer:
     """Writes documents of one collection."""
 
-    keeps_before: bool
-
     def __init__(self, session: Session, collection: str) -> None:
         self._connection, self._collection = session, collection
         self.statements: Statements = session.collection(collection)
@@ -147,31 +145,31 @@ class Writer:
 
     def remove(self, id: str) -> bool:
         """Delete a document; returns whether the document existed."""
-        parameters = {"id": id, "now": now()}
-        if self._feed is None:
-            return self._connection.changed(self._sql.remove, parameters) > 0
-        return self._removed(self._sql.remove_returning, parameters)
+        return self._delete(self._sql.remove, {"id": id, "now": now()}) > 0
 
     def remove_version(self, id: str, expected: int) -> bool:
         """Delete a document in the version `expected`."""
         parameters = {"id": id, "now": now(), "expected": expected}
-        return self._removed(self._sql.remove_version, parameters)
+        return self._delete(self._sql.remove_version, parameters) > 0
 
     def remove_document(self, document: Document) -> bool:
         """Delete a document, unless the document was changed since the read."""
-        return self._removed(self._sql.remove_document, {"now": now(), **_identity(document)})
-
-    def _removed(self, sql: str, parameters: dict[str, Any]) -> bool:
-        return self.removed(self._connection.rows(sql, parameters)) > 0
+        return self._delete(self._sql.remove_document, {"now": now(), **_identity(document)}) > 0
 
     def remove_many(self, ids: Sequence[str]) -> int:
         """Delete documents; returns how many existed."""
         parameters = {"ids": self._connection.database.compiler.list_parameter(ids), "now": now()}
+        return self._delete(self._sql.remove_many, parameters, ids=ids)
+
+    def _delete(
+        self, sql: str, parameters: dict[str, Any], kind: str = "remove", ids: Sequence[str] = ()
+    ) -> int:
+        """Delete rows, and record the deletions, in the order of `ids`; returns how many."""
         if self._feed is None:
-            return self._connection.changed(self._sql.remove_many, parameters)
-        rows = self._connection.rows(self._sql.remove_many_returning, parameters)
+            return self._connection.changed(sql, parameters)
         position = {id: number for number, id in enumerate(ids)}
-        return self.removed(sorted(rows, key=lambda row: position[row[0]]))
+        rows = self._connection.rows(sql, parameters)
+        return self.removed(sorted(rows, key=lambda row: position.get(row[0], 0)), kind)
 
     def removed(self, rows: Iterable[Any], kind: str = "remove") -> int:
         """Record deletions, by rows of id, version and body; returns how many."""
@@ -183,8 +181,7 @@ class Writer:
     def purge(self, ids: Sequence[str], time: int | None = None) -> int:
         """Delete the documents under `ids` that have expired, by now or by a `time`; returns how many."""
         listed = self._connection.database.compiler.list_parameter(ids)
-        rows = self._connection.rows(self._sql.purge, {"ids": listed, "now": time or now()})
-        return self.removed(rows, "expire")
+        return self._delete(self._sql.purge, {"ids": listed, "now": time or now()}, "expire")
 
     def purge_some(self) -> int:
         """Delete up to `PURGE_BATCH` expired documents; returns how many."""
@@ -192,7 +189,7 @@ class Writer:
         if not self.statements.database.takes_subqueries:
             ids = [id for (id,) in self._connection.rows(self._sql.expired, parameters)]
             return self.purge(ids) if ids else 0
-        return self.removed(self._connection.rows(self._sql.purge_some, parameters), "expire")
+        return self._delete(self._sql.purge_some, parameters, "expire")
 
     def record(
         self, kind: str, id: str, version: int, before: str | None, after: str | None

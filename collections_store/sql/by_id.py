@@ -9,7 +9,6 @@ and `:created`. Version and `:created` together identify a document: a later doc
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -49,21 +48,6 @@ _COPIED: Final = ("version", "created_at", "updated_at", "expires_at", "ttl")
 
 class IdStatements:
     """The statements of a collection's table over ids."""
-
-    table: sa.Table
-    options: CollectionOptions
-    database: Database
-    c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
-    increment: Callable[..., str]
-    insert_if_exists: Callable[..., str]
-    body: sa.ColumnElement[str]
-    columns: tuple[sa.ColumnElement[Any], ...]
-    is_live: sa.ColumnElement[bool]
-    is_expired: sa.ColumnElement[bool]
-    is_id: sa.ColumnElement[bool]
-    in_ids: AnyOf
-    is_version: sa.ColumnElement[bool]
-    lock_groups: str | None
 
     def __init__(
         self,
@@ -362,23 +346,18 @@ class IdStatements:
         """Keep `updated_at`: the column's `onupdate` would set a new time."""
         return update.values(**life, updated_at=self.c.updated_at)
 
-    # -- deleting: each but `remove` and `remove_many` returns `deleted_columns` -----------------------
+    # -- deleting: where changes are recorded, each but `remove_after` returns `deleted_columns` ---------
 
-    remove = Statement(lambda s: sa.delete(s.table).where(s.is_id, s.is_live))
-    """Delete `:id`."""
-    remove_returning = Statement(lambda s: s.deleted(s.is_id, s.is_live))
+    remove = Statement(lambda s: s.deleted(s.is_id, s.is_live))
     """Delete `:id`."""
     remove_version = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_live))
     """Delete `:id` where it has the version `:expected`."""
     remove_document = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_same, s.is_live))
     """Delete `:id` where it has the version `:expected` and `:created`."""
-    remove_many = Statement(lambda s: sa.delete(s.table).where(s.in_ids, s.is_live))
-    """Delete `:ids`."""
-    remove_many_returning = Statement(lambda s: s.deleted(s.in_ids, s.is_live))
+    remove_many = Statement(lambda s: s.deleted(s.in_ids, s.is_live))
     """Delete `:ids`."""
     purge = Statement(lambda s: s.deleted(s.in_ids, s.is_expired))
     """Delete those of `:ids` that have expired."""
-
     remove_after = Statement(lambda s: sa.delete(s.table).where(s.c.seq > integer("seq")))
     """Delete the rows past the position `:seq`."""
 
@@ -395,7 +374,9 @@ class IdStatements:
 
     def deleted(self, *clauses: sa.ColumnElement[bool]) -> Any:
         deleted = sa.delete(self.table).where(*clauses)
-        return deleted.returning(*deleted_columns(self.table, self.options))
+        if self.options.feed is None:
+            return deleted
+        return deleted.returning(*deleted_columns(self.table, self.options.feed))
 
 
 def _after_group(id: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:

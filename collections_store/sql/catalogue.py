@@ -36,13 +36,6 @@ NAMES_CACHED: Final = 16
 class CatalogueStatements:
     """The statements of a store's own tables."""
 
-    names: Names
-    database: Database
-    catalogue: sa.Table
-    revisions: sa.Table
-    c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
-    is_named: sa.ColumnElement[bool]
-
     def __init__(self, names: Names, database: Database) -> None:
         self.names, self.database = names, database
         self.catalogue, self.revisions = catalogue_table(names, database), revision_table(names)

@@ -332,9 +332,6 @@ class Column(NamedTuple):
 class Order:
     """The columns of a sort; the natural order comes last."""
 
-    can_render: bool
-    prefixes: frozenset[tuple[str, ...]]
-
     def __init__(self, table: sa.Table, ordering: Ordering, sort: Sort) -> None:
         self._ordering, self._sort = ordering, sort
         paths = [each.target.keys for each in sort.fields if isinstance(each.target, Path)]

@@ -80,9 +80,6 @@ class PositionIn(_Element):
 class ListOf(_Element):
     """The parameter `name`: a non-empty list of strings or of integers."""
 
-    parameter: str
-    texts: bool
-
     def __init__(self, name: str, *, texts: bool) -> None:
         super().__init__()
         self.parameter, self.texts = name, texts
@@ -90,9 +87,6 @@ class ListOf(_Element):
 
 class SortPart(_Element):
     """A column for ordering by a field of the body: a part of `Ordering.parts`, never null."""
-
-    keys: Keys
-    part: str
 
     def __init__(self, body: Clause, keys: Keys, part: str) -> None:
         super().__init__(body)

@@ -30,12 +30,6 @@ _CHANGE: Final[dict[str, type[sa.types.TypeEngine[Any]]]] = {
 class FeedStatements:
     """The statements of a collection's recorded changes."""
 
-    feed: Feed
-    database: Database
-    table: sa.Table
-    c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
-    counted: int
-
     def __init__(self, feed: Feed, names: Names, database: Database) -> None:
         self.feed, self.database = feed, database
         self.table = feed_table(feed.physical, names, database)

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from .. import codec
 from ..document import microseconds, moment, now
-from ..options import CollectionOptions, Names
+from ..options import Feed, Names
 from .dialects import named
 from .dialects.protocols import Database
 from .elements import BodyFromText, BodyText, JsonbFromText, JsonbText, ListOf
@@ -187,12 +187,9 @@ def document_columns(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:
     return (c.id, body_text(table), c.version, c.created_at, c.updated_at, c.expires_at)
 
 
-def deleted_columns(
-    table: sa.Table, options: CollectionOptions
-) -> tuple[sa.ColumnElement[Any], ...]:
+def deleted_columns(table: sa.Table, feed: Feed) -> tuple[sa.ColumnElement[Any], ...]:
     """Return the columns of deleted rows: id, version, and the body, or null where changes do not record the body."""
-    has_body = options.feed is not None and options.feed.bodies == "both"
-    return (table.c.id, table.c.version, body_text(table) if has_body else sa.null())
+    return (table.c.id, table.c.version, body_text(table) if feed.bodies == "both" else sa.null())
 
 
 def is_live(table: sa.Table, time: sa.ColumnElement[Any] | None = None) -> sa.ColumnElement[bool]:

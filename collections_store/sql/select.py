@@ -141,15 +141,6 @@ class Statements:
     of the options.
     """
 
-    table: sa.Table
-    options: CollectionOptions
-    database: Database
-    feed: FeedStatements | None
-    partial: list[Index]
-    order: Callable[..., Order]
-    id_range: Callable[..., tuple[str, str, str]]
-    versions: Callable[..., VersionStatements]
-
     def __init__(
         self,
         table: sa.Table,
@@ -264,7 +255,7 @@ class Statements:
         some = rows.limit(integer("limit")).offset(ZERO).with_for_update().scalar_subquery()
         deleted = sa.delete(self.table).where(seq.in_(some))
         return self._query(
-            deleted.returning(seq, *deleted_columns(self.table, self.options)), where
+            deleted.returning(seq, *deleted_columns(self.table, self.options.feed)), where
         )
 
     @PerShape

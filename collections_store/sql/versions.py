@@ -31,10 +31,6 @@ def has_other_version(table: sa.Table, version: int) -> sa.ColumnElement[bool]:
 class VersionStatements:
     """The statements for a table and a schema version."""
 
-    table: sa.Table
-    database: Database
-    where: tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]
-
     def __init__(self, table: sa.Table, database: Database, version: int) -> None:
         self.table, self.database = table, database
         self.where = has_other_version(table, version), is_live(table)

@@ -225,6 +225,13 @@ class TestFiles:
         for options in ("?mode=ro", "?immutable=1"):
             assert cli.done("doctor", f"sqlite:///{file}{options}")
 
+    def test_it_leaves_no_file_beside_a_closed_database(self, cli: Cli, file: Path) -> None:
+        assert problems(cli, 0) == []
+        assert [each.name for each in file.parent.iterdir()] == ["a.db"]
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        assert "is a folder" in Cli().fails(4, "doctor", f"sqlite:///{tmp_path}")
+
     def test_damaged_pages(self, cli: Cli, file: Path) -> None:
         whole = file.read_bytes()
         pages = range(2, len(whole) // 4096, 16)

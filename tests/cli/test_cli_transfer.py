@@ -552,8 +552,10 @@ def test_an_export_is_private_or_keeps_the_mode_of_its_file(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_terminated_export_leaves_no_file(tmp_path: Path, number: int) -> None:
     code = """
-import os, sys
+import os, signal, sys
 from collections_store.cli.files import writing
+if signal.getsignal(int(sys.argv[2])) is signal.SIG_IGN:
+    signal.signal(int(sys.argv[2]), signal.SIG_DFL)  # as `nohup pytest` ignores SIGHUP
 with writing(sys.argv[1]) as stream:
     stream.write(b"half")
     os.kill(os.getpid(), int(sys.argv[2]))

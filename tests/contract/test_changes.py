@@ -72,7 +72,7 @@ class DeletedRows(Operation[Any]):
         statements = connection.collection(self.collection)
         found = []
         for sql, parameters in (
-            (statements.by_id.remove_returning, {"id": "a"}),
+            (statements.by_id.remove, {"id": "a"}),
             (statements.delete(Filter(), indexed=True).sql, {"seq": 0, "limit": 10}),
         ):
             with suppress(Boom), connection.savepoint():

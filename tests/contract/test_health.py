@@ -132,6 +132,11 @@ class TestFiles:
                 found = store.health()
                 assert (found.is_healthy, found.is_read_only) == (True, True)
 
+    def test_a_closed_one_gets_no_file_beside_it(self, file: Path) -> None:
+        with Store(f"sqlite:///{file}") as store:
+            assert store.health().is_healthy
+        assert [each.name for each in file.parent.iterdir()] == ["a.db"]
+
     def test_one_that_was_replaced(self, file: Path) -> None:
         with Store(f"sqlite:///{file}") as store:
             store["things"].get("a")

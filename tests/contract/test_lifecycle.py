@@ -273,11 +273,12 @@ def test_a_file_that_cannot_be_created(tmp_path: Any) -> None:
     problems = {
         "no/such/file.db": "does the folder exist",
         "text.db/file.db": "does the folder exist",
-        "folder.db": "is it a file",
+        "folder.db": "is a folder: name a file",
+        "folder.db?mode=ro": "is a folder: name a file",
         "text.db": "no SQLite database",
     }
     for name, problem in problems.items():
-        words = f"{re.escape(repr(str(tmp_path / name)))}: .*{problem}"
+        words = f"{re.escape(repr(str(tmp_path / name.partition('?')[0])))}: .*{problem}"
         with (
             Store(f"sqlite:///{tmp_path}/{name}") as store,
             pytest.raises(DatabaseUnavailable, match=words),

@@ -14,10 +14,12 @@ from backends import Backend
 
 from collections_store import (
     AsyncStore,
+    DatabaseBusy,
     DatabaseError,
     DuplicateKey,
     InvalidOption,
     Store,
+    StoreClosed,
     TransactionConflict,
     UpdateOne,
     UpdateRefused,
@@ -87,6 +89,14 @@ NAMED: dict[str, tuple[Any, int | None]] = {
         lambda c: c.bulk_write([UpdateOne({"m": 8}, {"$set": {"n": 2}}, upsert=True)]),
         1,
     ),
+    "insert_one": (lambda c: c.insert_one({"n": 4}), 1),
+    "insert_many": (lambda c: c.insert_many([{"n": 4}, {"n": 5}]), 2),
+    "put_many": (lambda c: c.put_many({"b": {}}, mode="insert", atomic=True), 1),
+    "put": (lambda c: c.put("b", {}, if_absent=True), 1),
+    "list": (lambda c: c.list(), 1),
+    "find": (lambda c: c.find({"$id": {"$in": ["a"]}}), 1),
+    "find_one": (lambda c: c.find_one("n", 1), 1),
+    "stream": (lambda c: list(c.stream()), None),
     "id_prefixes": (lambda c: c.id_prefixes("/"), 1),
     "change": (lambda c: c.change("a", lambda _: {"n": 3}), 1),
     "purge_expired": (lambda c: c.purge_expired(), 0),
@@ -104,6 +114,28 @@ def test_the_name_is_that_of_the_method(name: str) -> None:
     assert name in store.stats().operations
     if name == "update":
         assert records[-1].shape is None  # by id, it scans nothing
+
+
+def test_methods_of_several_batches_have_their_names(tmp_path: Path) -> None:
+    records = Records()
+    bodies = [{"n": n} for n in range(1500)]
+    with Store("sqlite://", on_operation=records.append) as store:
+        things = store["things"]
+        things.insert_many(bodies, atomic=True)
+        things.insert_many(bodies)
+        assert set(records.names()) == {"insert_many"}
+        others = store.collection("others", schema_version=1)
+        records.clear()
+        others.count({"n": 1})
+        assert records.names() == ["count"]
+        records.clear()
+        store.backup(tmp_path / "store.jsonl")
+        store.backup(tmp_path / "store.db")
+        with Store("sqlite://") as other:
+            store.copy_to(other)
+    assert "transaction" not in records.names()
+    assert len(records.of("backup")) == 2
+    assert len(records.of("copy_to")) == 1
 
 
 @pytest.mark.each_backend
@@ -306,6 +338,33 @@ def test_slow_operations_are_logged_with_advice(
     assert len(advised) == 1  # each explanation is a query: not for every slow operation
     assert advised[0].startswith("slow operation: find things, ")
     assert "create_index('n')" in advised[0]
+
+
+def test_the_explanation_of_the_store_is_not_counted(caplog: pytest.LogCaptureFixture) -> None:
+    with Store("sqlite://", slow_operation=0) as store:
+        store["things"].put("a", {"n": 1})
+        store["things"].find("n", 1)
+        assert set(store.stats().operations) == {"put", "find"}
+    assert "advice" in caplog.text
+
+
+def test_an_async_operation_that_is_refused_is_counted(tmp_path: Path) -> None:
+    records = Records()
+
+    async def main() -> None:
+        url = f"sqlite:///{tmp_path / 'store.db'}"
+        async with AsyncStore(url, on_operation=records.append) as store:
+            await store["things"].put("a", 1)
+            async with store.transaction():
+                with pytest.raises(DatabaseBusy) as busy:
+                    await store["things"].put("b", 1)
+        with pytest.raises(StoreClosed) as closed:
+            await store["things"].get("a")
+        assert [each.error for each in records] == [None, busy.value, closed.value]
+        operations = store.stats().operations
+        assert (operations["put"].errors, operations["get"].errors) == (1, 1)
+
+    asyncio.run(main())
 
 
 def test_a_slow_operation_that_failed_is_not_explained(caplog: pytest.LogCaptureFixture) -> None:

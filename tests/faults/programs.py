@@ -375,7 +375,8 @@ def write_overlapping(url: str, options: dict[str, Any], seed: str) -> None:
     """Write the same documents as other processes, in another order; print how many were written."""
     ids = [str(number) for number in range(60)]
     random.Random(seed).shuffle(ids)
-    with Store(url, **options) as store:
+    # Each deadlock takes PostgreSQL a second to detect, and more on a loaded machine.
+    with Store(url, **{**options, "busy_timeout": 60.0}) as store:
         total = store["things"].put_many((id, {"by": seed}) for id in ids).written_count
         total += store["things"].put_many({id: {} for id in ids}, atomic=True).written_count
         counting = [UpdateOne({"$id": id}, {"$inc": {"n": 1}}, upsert=True) for id in ids]

@@ -139,7 +139,7 @@ def test_a_row_that_is_locked_does_not_hold_up_the_others(postgres_backend: Back
         async with AsyncStore(postgres_backend.url, **postgres_backend.options) as store:
             await store["things"].put("locked", 0)
             with engine.connect() as connection:
-                bound(store.core, connection).run(Put("things", "locked", "1"))
+                bound(store.core, connection).step(Put("things", "locked", "1"))
                 held = asyncio.create_task(store["things"].put("locked", 2))
                 async with asyncio.timeout(10):
                     await asyncio.gather(*(store["things"].put(str(n), n) for n in range(20)))

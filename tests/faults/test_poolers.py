@@ -143,6 +143,17 @@ def test_each_transaction_has_the_settings_of_its_store(
         assert {commit for _, commit in logged(direct_backend)} == {EXPECTED[durability][1]}
 
 
+def test_echo_logs_each_kind_of_transaction(
+    pooler_url: str, direct_backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level("INFO", "collections_store.statements"),
+        Store(pooler_url, echo=True, **direct_backend.options) as store,
+    ):
+        write_in_each_kind_of_transaction(store)
+    assert "COMMIT" in caplog.messages
+
+
 def test_others_do_not_inherit_settings(pooler_url: str, direct_backend: Backend) -> None:
     with psycopg.connect(direct_backend.url) as direct:
         default = direct.execute(f"SELECT {SETTINGS}").fetchone()

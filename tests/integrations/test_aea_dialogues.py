@@ -232,7 +232,7 @@ def test_a_failed_purge_removes_no_message(
     ada, bob = Killed(tmp_path, store, terminal_kept=0), peer()
     _, theirs = talk(ada.dialogues, bob)
 
-    def full(ttl: Any, kept: Any) -> Any:
+    def full(*_: Any) -> Any:
         raise DatabaseError("disk is full")
 
     ada.storage.store._repository.purge = full

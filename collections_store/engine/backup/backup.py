@@ -112,7 +112,7 @@ def write_text(run: Run, names: tuple[str, ...] | None, path: Path, report: Repo
     """Write collections to a file. The complete file replaces `path`."""
     _check_target(path)
     with replacing(path) as file, compressed(file, path) as stream:
-        copy_store(run, names, ArchiveTarget(stream), report)
+        copy_store(run, names, ArchiveTarget(stream), report, "backup")
 
 
 def write_database(
@@ -131,7 +131,8 @@ def write_database(
         with closing(engine.raw_connection()) as raw:
             target = DriverSession(raw.driver_connection, Catalogue(statements))
             try:
-                run(Work((), lambda run: _fill(run, target, pages, report), writes=False))
+                fill = partial(_fill, target=target, pages=pages, report=report)
+                run(Work((), fill, writes=False, method="backup"))
             except DatabaseError as error:  # it names the store's own file
                 number = database.errors.errno(error.__cause__)
                 if number is None:

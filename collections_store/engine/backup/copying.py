@@ -88,7 +88,8 @@ def copy_to(
         problem = f"must have other tables than this store, got {target.shown!r}"
         raise InvalidOption("other", problem)
     names, report = check_names(collections), report_of(source, progress)
-    return copy_store(source.run, names, StoreTarget(target.run, target.codec), report)
+    copies = StoreTarget(target.run, target.codec)
+    return copy_store(source.run, names, copies, report, "copy_to")
 
 
 class CopySource(Protocol):
@@ -137,11 +138,16 @@ def copy(source: CopySource, target: CopyTarget, report: Report) -> tuple[Copied
 
 
 def copy_store(
-    read: Run, names: tuple[str, ...] | None, target: CopyTarget, report: Report
+    read: Run, names: tuple[str, ...] | None, target: CopyTarget, report: Report, method: str
 ) -> tuple[CopiedCollection, ...]:
-    """Copy collections of a store in a snapshot. `read` runs the store's operations."""
+    """Copy collections of a store in a snapshot, for a `method` of the store. `read` runs the store's operations."""
     return read(  # type: ignore[no-any-return]
-        Work((), lambda run: copy(StoreSource(run, names, now()), target, report), writes=False)
+        Work(
+            (),
+            lambda run: copy(StoreSource(run, names, now()), target, report),
+            False,
+            method=method,
+        )
     )
 
 

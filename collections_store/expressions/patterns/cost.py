@@ -179,6 +179,8 @@ class _Graph:
                 self.limits[position] = most
         elif (least if most is None else most) * size <= MAX_UNROLLED:
             return self._unrolled(node, part)
+        elif part.empty and (least > 1 or most is not None):
+            raise _TooLarge  # `re` tries each way to choose the rounds that are empty
         return self._loop(part, least)
 
     def _loop(self, part: _Ends, least: int) -> _Ends:

@@ -196,7 +196,8 @@ class Connections(Protocol):
         """Stop the running statement of a driver's connection; called from another thread."""
 
 
-class Backups(Protocol):
+@value_class
+class Backups:
     """Backups as database files. The defaults are for a database without such backups."""
 
     pages: int | None = None
@@ -233,7 +234,8 @@ class Diagnosis(Protocol):
     probes: Sequence[Probe]
 
 
-class Replication(Protocol):
+@value_class
+class Replication:
     """Queries to servers with replicas, and to the replicas. The defaults are for a database without replicas."""
 
     server: str = ""
@@ -243,11 +245,10 @@ class Replication(Protocol):
     has_replayed: str = ""
     """The query for whether a server is a replica that has replayed the log of `:timeline` up to `:position`."""
 
-    def position(self, options: Options) -> str:
-        """Return the query for a position in the log and the timeline of the position. All commits of connections with
-        these options come before the position.
-        """
-        return ""
+    position: Callable[[Options], str] = lambda _: ""
+    """Returns the query for a position in the log and the timeline of the position. All commits of connections with
+    these options come before the position.
+    """
 
 
 class Transactions(Protocol):
@@ -457,8 +458,6 @@ class Database:
     """Connections that a store opens by default."""
     urls: Urls
     connections: Connections
-    backups: Backups
-    replication: Replication
     diagnosis: Diagnosis
     transactions: Transactions
     errors: Errors
@@ -468,6 +467,8 @@ class Database:
     filters: Filters
     ordering: Ordering
     indexed_form: IndexedForm[Any]
+    backups: Backups = Backups()
+    replication: Replication = Replication()
 
     reconnect_for: float = 30.0
     """Seconds for which an operation tries to reach a database that went away, by default. A failover takes up to 20."""

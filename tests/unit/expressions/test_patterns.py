@@ -264,3 +264,16 @@ def test_sets_that_are_not_one_letter(
     pattern: str, options: str, text: str, expected: bool
 ) -> None:
     assert Pattern(pattern, options).is_found(text) is expected
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(a|b?){65}c", "(a?){130}a{30}$", "(a?){65}a{30}$", "(a?){65,70}a{30}$", "(a?){0,130}a{30}$"],
+)
+def test_re_gets_no_counted_repetition_of_a_part_that_may_be_empty(pattern: str) -> None:
+    """`re` may choose each of the rounds to be the empty one, which takes exponential time."""
+    assert compiled(pattern)._longest == 0
+
+
+def test_counted_repetitions_of_other_parts_run_in_re() -> None:
+    assert compiled("(ab){65}c")._longest > 0

@@ -10,10 +10,9 @@ from typing import Final
 from ..protocols import Database
 from .compiler import PostgresCompiler, PostgresDDL, PostgresPlacement
 from .connections import (
-    PostgresBackups,
+    REPLICATION,
     PostgresConnections,
     PostgresErrors,
-    PostgresReplication,
     PostgresTransactions,
     PostgresUrls,
 )
@@ -27,8 +26,7 @@ DATABASE: Final = Database(
     pool_size=10,
     urls=PostgresUrls(),
     connections=PostgresConnections(),
-    backups=PostgresBackups(),
-    replication=PostgresReplication(),
+    replication=REPLICATION,
     diagnosis=PostgresDiagnosis(),
     transactions=PostgresTransactions(),
     errors=PostgresErrors(),

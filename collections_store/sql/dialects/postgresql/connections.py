@@ -29,7 +29,6 @@ from ....errors import (
 )
 from ....options import URL_OPTIONS, Isolation, Options
 from ..protocols import (
-    Backups,
     Connections,
     Errors,
     Replication,
@@ -274,30 +273,23 @@ def lock_timeout(options: Options, busy_timeout: float) -> int:
     return max(1, int(min(busy_timeout, (options.reply_timeout or math.inf) / 2) * 1000))
 
 
-class PostgresBackups(Backups):
-    """A backup is text."""
+def _log_position(options: Options) -> str:
+    """Return the query for the flushed position: a commit returns after the flush, and flushed changes are sent to
+    replicas at once. With durability "normal" a commit has only been inserted.
+    """
+    place = "insert" if options.durability == "normal" else "flush"
+    return f"SELECT lsn::text, ('x' || left(pg_walfile_name(lsn), 8))::bit(32)::int FROM pg_current_wal_{place}_lsn() AS lsn"
 
 
-class PostgresReplication(Replication):
-    """Positions in the write-ahead log (LSN)."""
-
-    server = (
-        "SELECT system_identifier || '/' || current_database(), pg_is_in_recovery(), "
-        "extract(epoch FROM pg_postmaster_start_time())::text FROM pg_control_system()"
-    )
-    has_replayed = (
-        "SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= %(position)s::pg_lsn AND %(timeline)s <= coalesce("
-        "(SELECT received_tli FROM pg_stat_wal_receiver), (SELECT greatest(timeline_id, min_recovery_end_timeline) "
-        "FROM pg_control_checkpoint(), pg_control_recovery()))"
-    )
-    """Users without the rights of pg_read_all_stats see no `received_tli`; the others are older, by minutes."""
-
-    def position(self, options: Options) -> str:
-        """Return the query for the flushed position: a commit returns after the flush, and flushed changes are sent to
-        replicas at once. With durability "normal" a commit has only been inserted.
-        """
-        place = "insert" if options.durability == "normal" else "flush"
-        return f"SELECT lsn::text, ('x' || left(pg_walfile_name(lsn), 8))::bit(32)::int FROM pg_current_wal_{place}_lsn() AS lsn"
+REPLICATION: Final = Replication(
+    server="SELECT system_identifier || '/' || current_database(), pg_is_in_recovery(), "
+    "extract(epoch FROM pg_postmaster_start_time())::text FROM pg_control_system()",
+    # users without the rights of pg_read_all_stats see no `received_tli`; the others are older, by minutes
+    has_replayed="SELECT pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= %(position)s::pg_lsn AND %(timeline)s <= coalesce("
+    "(SELECT received_tli FROM pg_stat_wal_receiver), (SELECT greatest(timeline_id, min_recovery_end_timeline) "
+    "FROM pg_control_checkpoint(), pg_control_recovery()))",
+    position=_log_position,
+)
 
 
 class PostgresTransactions(Transactions):

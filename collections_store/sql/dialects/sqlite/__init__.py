@@ -10,10 +10,9 @@ from typing import Final
 from ..protocols import Database
 from .compiler import SqliteCompiler, SqliteDDL, SqlitePlacement
 from .connections import (
-    SqliteBackups,
+    BACKUPS,
     SqliteConnections,
     SqliteErrors,
-    SqliteReplication,
     SqliteTransactions,
     SqliteUrls,
 )
@@ -27,8 +26,7 @@ DATABASE: Final = Database(
     pool_size=4,
     urls=SqliteUrls(),
     connections=SqliteConnections(),
-    backups=SqliteBackups(),
-    replication=SqliteReplication(),
+    backups=BACKUPS,
     diagnosis=SqliteDiagnosis(),
     transactions=SqliteTransactions(),
     errors=SqliteErrors(),

@@ -27,7 +27,6 @@ from ..protocols import (
     Connections,
     Errors,
     Function,
-    Replication,
     State,
     TableVanished,
     Transactions,
@@ -63,7 +62,7 @@ _ERRNOS: Final = {
     sqlite3.SQLITE_IOERR_FSYNC: errno.EIO,
 }
 _ADVICE: Final = {
-    sqlite3.SQLITE_CANTOPEN: "is it a file, does the folder exist, and may this process write there?",
+    sqlite3.SQLITE_CANTOPEN: "does the folder exist, and may this process write there?",
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
     sqlite3.SQLITE_READONLY_DIRECTORY: "SQLite creates files beside it, also to read, and the folder is read-only: copy the "
@@ -138,8 +137,14 @@ class SqliteUrls(Urls):
         return path is not None and (is_opened_so or not os.access(path, os.W_OK))
 
     def reading_url(self, url: sa.URL) -> sa.URL:
-        """Return the URL without write access: the last connection to close then leaves the log unchanged."""
-        return url if self.is_private(url) else url.update_query_dict({"mode": "ro"})
+        """Return the URL of a connection that leaves the log as it is. The last connection to close copies the log into the
+        file if the connection may write, and otherwise leaves the empty log that the connection has created.
+        """
+        path = self.file_of(url)
+        if path is None or self.is_read_only(url):
+            return url
+        mode = "ro" if os.path.exists(f"{path}-wal") else "rw"  # noqa: PTH110
+        return url.update_query_dict({"mode": mode})
 
 
 def _check_option(option: str, value: object) -> None:
@@ -193,18 +198,11 @@ class SqliteConnections(Connections):
         connection.interrupt()
 
 
-class SqliteBackups(Backups):
-    """SQLite's online backup."""
-
-    pages = 1024
-    """4 MB: between two steps the backup can be stopped."""
-    sealing_settings = ("PRAGMA journal_mode = DELETE",)
-    """Every store that may write sets it to WAL."""
-    integrity_probe = "PRAGMA quick_check(1)"
-
-
-class SqliteReplication(Replication):
-    """A file has no replicas."""
+BACKUPS: Final = Backups(
+    pages=1024,  # 4 MB: between two steps the backup can be stopped
+    sealing_settings=("PRAGMA journal_mode = DELETE",),  # every store that may write sets it to WAL
+    integrity_probe="PRAGMA quick_check(1)",
+)
 
 
 class SqliteTransactions(Transactions):
