@@ -121,12 +121,12 @@ class SqliteFloor:
     def page(
         self, field: str, after: Any, limit: int, equal: tuple[str, Any] | None = None
     ) -> list[Any]:
-        expression, values = self.field.format(field), (self.value(after),)
+        expression, values = self.field.format(field), [self.value(after)]
         where = f"{expression} > {self.compared}"
         if equal is not None:
             where += f" AND {self.field.format(equal[0])} = {self.compared}"
-            values += (self.value(equal[1]),)
-        return self._read(f"WHERE {where} ORDER BY {expression} LIMIT {limit}", values)
+            values.append(self.value(equal[1]))
+        return self._read(f"WHERE {where} ORDER BY {expression} LIMIT {limit}", tuple(values))
 
     def _read(self, rest: str, values: tuple[Any, ...] = ()) -> list[Any]:
         statement = f"SELECT {self.columns} FROM {self.table} {rest}"
@@ -150,12 +150,12 @@ class SqliteFloor:
 
     def group(self, field: str, summed: str, equal: tuple[str, Any] | None = None) -> list[Any]:
         """Return the sum of a field for each value of another."""
-        key, values = self.field.format(field), ()
-        rest = ""
+        rest, values = "", []
         if equal is not None:
             rest = f"WHERE {self.field.format(equal[0])} = {self.compared}"
-            values = (self.value(equal[1]),)
-        statement = f"SELECT {key}, sum({self.number(summed)}) FROM {self.table} {rest} GROUP BY 1"
+            values.append(self.value(equal[1]))
+        columns = f"{self.field.format(field)}, sum({self.number(summed)})"
+        statement = f"SELECT {columns} FROM {self.table} {rest} GROUP BY 1"
         rows: list[Any] = self.connection.execute(statement, values).fetchall()
         return rows
 
