@@ -490,8 +490,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         match step:
             case Pause(seconds):
                 return await asyncio.sleep(seconds)
-            case CallFunction(function, argument):
-                result = function(argument)
+            case CallFunction(function, argument, in_loop):
+                result = (in_loop or function)(argument)
                 return await result if isawaitable(result) else result
         return await self._run(step)
 
