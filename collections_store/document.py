@@ -107,6 +107,12 @@ def new_document(  # noqa: PLR0917 - keywords take longer
     return document  # type: ignore[no-any-return]
 
 
+def with_other_body(document: Document, body: Any) -> Document:
+    """Return the document with another body."""
+    created, updated, expires = document.created_us, document.updated_us, document.expires_us
+    return new_document(document.id, body, document.version, created, updated, expires)
+
+
 @dataclass(frozen=True, slots=True)
 class Anonymous:
     """A body outside a collection: an element of an array, or the result of a pipeline stage."""
