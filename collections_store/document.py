@@ -13,7 +13,17 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    get_args,
+)
 
 from .errors import (
     InvalidId,
@@ -31,6 +41,8 @@ if TYPE_CHECKING:  # Python has defaults of type variables from 3.13 on
 else:
     Body, Body_co = TypeVar("Body"), TypeVar("Body_co", covariant=True)
 
+MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
+METADATA: Final[tuple[MetadataField, ...]] = get_args(MetadataField)
 SKILL_MEMORY: Final = "skill_memory"
 """The default collection of `skill_memory`."""
 SCHEMA_VERSION: Final = "schema_version"
