@@ -298,7 +298,7 @@ def import_(
       collections-store export a | collections-store import b
 
     Each batch is one transaction. An invalid document ends the import: nothing of its batch is written, and the
-    message has the number of documents already written. --skip-errors omits invalid documents.
+    message has the number of documents already written. With --skip-errors the import omits invalid documents.
 
     The indexes of an export are created after all documents. A document keeps its time of expiry; an expired
     document is omitted.
