@@ -17,6 +17,7 @@ from ..query.filter import Filter
 from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
 from ..query.matcher import matches, value_at
 from ..query.sort import key_of
+from ..sql.clauses import can_index
 from ..sql.dialects.protocols import Database
 from .catalogue import check_readable
 from .collections import Entry, existing, lock_entry, read_entry, set_options
@@ -54,8 +55,7 @@ class CreateIndex(Operation[str]):
                 "into the id, or create the collection without distributed=True"
             )
             raise InvalidIndex(self.index.fields[0][0], problem)
-        keys = [*prefixes_of(self.index), *(path.keys for path in self.index.paths)]
-        if not all(map(database.ordering.can_order, keys)):
+        if not can_index(database, self.index):
             problem = "SQLite 3.40 cannot address a key that holds a double quote"
             raise InvalidIndex(self.index.fields[0][0], problem)
 
