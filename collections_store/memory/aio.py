@@ -125,7 +125,7 @@ class AsyncMemory(Namespace):
         return changed
 
 
-class AsyncSkillMemory(BaseSkillMemory[AsyncMemoryHost]):
+class AsyncSkillMemory(BaseSkillMemory):
     """Async counterpart of `SkillMemory`: `AsyncStore(...).skill_memory()`.
 
     >>> async def main():
@@ -137,6 +137,8 @@ class AsyncSkillMemory(BaseSkillMemory[AsyncMemoryHost]):
     >>> asyncio.run(main())
     ['Ada']
     """
+
+    _host: AsyncMemoryHost
 
     async def load(self, session: str, skill: str) -> list[Any]:
         """Async counterpart of `SkillMemory.load`."""
