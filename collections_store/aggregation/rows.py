@@ -48,7 +48,6 @@ class Context:
     variables: Mapping[str, Any] = field(default_factory=dict)
 
     def scope(self, row: Row) -> Scope:
-        """Return the scope of the expressions for a row."""
         limit = self.memory_limit
         return Scope(row, self.variables, ordered=self.ordered, memory_limit=limit)
 
@@ -91,7 +90,6 @@ class StageMemory:
         self.hold(size_of(value, self._limit, self._seen))
 
     def release(self, size: int) -> None:
-        """Hold fewer bytes."""
         self.held -= size
 
 

@@ -62,7 +62,6 @@ def read(
 
 
 def _with_new_ids(items: Iterable[Item]) -> Iterator[Item]:
-    """Give each body a new id."""
     for each in items:
         bad = isinstance(each.value, BadItem)
         value = each.value if bad else {"id": new_id(), "body": each.value}

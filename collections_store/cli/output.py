@@ -30,7 +30,6 @@ class Exit(IntEnum):
     meaning: str
 
     def __new__(cls, code: int, meaning: str) -> Exit:
-        """Make a member with a meaning."""
         member = int.__new__(cls, code)
         member._value_, member.meaning = code, meaning
         return member

@@ -110,7 +110,6 @@ class Import:
                 self._create(index)
 
     def summary(self) -> str:
-        """Return the result of the import, in words."""
         written, skipped, expired = (
             counted(count, "document") for count in (self.written, self.skipped, self.expired)
         )

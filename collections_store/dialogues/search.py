@@ -34,7 +34,6 @@ class Search:
 
     @classmethod
     def of(cls, filter: Filter) -> Search:
-        """Return the parts of a filter."""
         parts = conjuncts(filter.condition)
         header = tuple(each for each in parts if not _reads_messages(each))
         messages = tuple(Filter(each) for each in map(_of_message, parts) if each is not None)

@@ -114,7 +114,6 @@ class BaseSkillMemory:
         return f"{type(self).__name__}({self._collection!r}, policy={self._policy!r})"
 
     def _loading(self, session: Any, skill: Any) -> Find:
-        """Return the operation to read the memories for a skill."""
         visible = [{"scope": PUBLIC}, {"creator": _checked("skill", skill)}]
         filter = {**_all_of(_checked("session", session)), "$or": visible}
         return Find(self._collection, Filter.parse(filter))
@@ -129,13 +128,11 @@ class BaseSkillMemory:
         return memories
 
     def _saving(self, session: Any, skill: Any, memories: Any) -> Operation[int]:
-        """Return the operation to apply a skill's response."""
         named = _checked("session", session), _checked("skill", skill)
         response = Response.read(*named, memories, self._codec)
         return Work((self._collection,), lambda run: self._apply(run, response))
 
     def _ending(self, session: Any) -> Operation[int]:
-        """Return the operation to delete a session."""
         named = _checked("session", session)
 
         def end(run: Run) -> int:

@@ -45,7 +45,6 @@ class Step:
 
     @property
     def name(self) -> str:
-        """The function's name, for messages."""
         return getattr(self.function, "__name__", None) or type(self.function).__name__
 
     def run(self, body: dict[str, Any], found: int, wanted: int, id: str | None) -> dict[str, Any]:

@@ -44,12 +44,10 @@ class Feed:
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form."""
         return {**{name: getattr(self, name) for name in _FEED_KEYS}, **self.unknown}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Read the stored form."""
         known = {name: stored[name] for name in _FEED_KEYS if name in stored}
         return cls(**known, unknown=unknown_keys(stored, _FEED_KEYS))
 
@@ -149,7 +147,6 @@ class CollectionOptions:
         return cls.from_text(_CODEC.encode(stored))
 
     def find(self, name: str) -> Index | None:
-        """Return the index of this name."""
         return next((index for index in self.indexes if index.name == name), None)
 
     def paths(self) -> frozenset[tuple[str, ...]]:

@@ -120,7 +120,6 @@ class ChangePosition:
     number: int
 
     def to_token(self, collection: str) -> str:
-        """Return the token."""
         key, number = bytes.fromhex(self.key), self.number.to_bytes(8, "big")
         token = _FORMAT + key + _digest(collection.encode()) + number
         return urlsafe_b64encode(token + _digest(token)).decode()

@@ -82,7 +82,6 @@ class Value:
 
     @classmethod
     def of_regex(cls, pattern: Pattern) -> Value:
-        """Return a pattern."""
         kind: Kind = "regex"
         if _PLAIN_REGEX.fullmatch(pattern.pattern) and not pattern.options:
             kind = "prefix regex" if pattern.pattern.startswith("^") else "plain regex"
@@ -457,5 +456,4 @@ def _visit(node: Any, found: list[Operand]) -> None:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Return the names of the parts of a node's class."""
     return tuple(each.name for each in fields(kind) if each.init)

@@ -434,7 +434,6 @@ def _operator(test: Test) -> dict[str, Any]:
 
 
 def _listed_values(test: Test) -> Iterator[Any]:
-    """Yield the values of a list operator."""
     match test:
         case OneOf(lists):
             for one in lists:

@@ -220,7 +220,6 @@ class Automaton:
         self._begin = _State(self, frozenset({0}), None)
 
     def finds(self, text: str) -> bool:
-        """Return whether the pattern matches anywhere."""
         state, before = self._begin, self._work
         last = text.endswith("\n")
         end = len(text) - last
@@ -237,7 +236,6 @@ class Automaton:
         return state[""] is self._found
 
     def after(self, state: _State, character: str) -> _State:
-        """Return the state after the next character."""
         if state is self._found:
             return state
         positions = self._reached(state, character)
