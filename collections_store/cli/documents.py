@@ -34,7 +34,6 @@ from .output import (
     Exit,
     Failure,
     Format,
-    binary_output,
     counted,
     emit,
     to_text,
@@ -153,7 +152,7 @@ def find(
             return
         documents = _documents(found, query, sort=order, skip=skip, limit=limit, projection=parts)
         columns = None if fields is None else fields.split(",")
-        write_documents(documents, output, binary_output(), columns)
+        write_documents(documents, output, columns)
 
 
 def _documents(
@@ -184,7 +183,7 @@ def list_(target: Target, collection: str, *, skip: int, limit: int | None, outp
     """
     with target.to_read() as store:
         documents = _documents(target.collection(store, collection), skip=skip, limit=limit)
-        write_documents(documents, output, binary_output())
+        write_documents(documents, output)
 
 
 @click.command()
