@@ -142,6 +142,7 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
     get = counterpart(DialogueStore[D].get)
     remove = counterpart(DialogueStore[D].remove)
     is_known = counterpart(DialogueStore[D].is_known)
+    find = counterpart(DialogueStore[D].find, prepares=True)
     get_dialogues_with_counterparty = counterpart(DialogueStore[D].get_dialogues_with_counterparty)
     messages = counterpart(DialogueStore[D].messages)
     purge = counterpart(DialogueStore[D].purge)
@@ -155,17 +156,6 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
             found, after = await self._run(self._repository.restore(after, is_terminal=terminal))
             for each in found:
                 yield each
-
-    async def find(
-        self,
-        filter: Any = None,
-        equals: Any = ...,
-        *,
-        terminal: bool = False,
-        limit: int | None = None,
-    ) -> list[D]:
-        """Async counterpart of `DialogueStore.find`."""
-        return await self._run(await compute(self._lookup.find, filter, equals, limit, terminal))
 
     async def _run(self, steps: Steps[T], *arguments: Any) -> T:
         return await run_uncancellably(follow(self._store.run, steps, *arguments))

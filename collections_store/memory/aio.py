@@ -145,8 +145,5 @@ class AsyncSkillMemory(BaseSkillMemory):
         found = await self._host.run(self._loading(session, skill))
         return await compute(self._loaded, found)
 
-    async def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
-        """Async counterpart of `SkillMemory.save`."""
-        return await self._host.run(await compute(self._saving, session, skill, memories))
-
+    save = counterpart(SkillMemory.save, prepares=True)
     end_session = counterpart(SkillMemory.end_session)
