@@ -35,12 +35,8 @@ class Step:
         try:
             hints = get_type_hints(function)
             first = next(iter(signature(function).parameters), "")
-        except (
-            TypeError,
-            ValueError,
-            NameError,
-        ):  # a builtin, or names that do not exist at run time
-            return cls(function)
+        except (TypeError, ValueError, NameError):
+            return cls(function)  # a builtin, or names that do not exist at run time
         return cls(function, _codec_of(hints.get(first)), _codec_of(hints.get("return")))
 
     @property

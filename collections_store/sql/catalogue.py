@@ -62,7 +62,6 @@ class CatalogueStatements:
     create_checksums = Statement(lambda s: sa.schema.CreateTable(s.checksums, if_not_exists=True))
     """Create the table of checksums, unless it is there."""
     clear_checksums = Statement(lambda s: sa.delete(s.checksums))
-    """Delete the checksums."""
     insert_checksum = Statement(
         lambda s: sa.insert(s.checksums).values(
             name=_text("name"),
@@ -73,7 +72,6 @@ class CatalogueStatements:
     )
     """Insert the checksums of the collection `:name`."""
     select_checksums = Statement(lambda s: sa.select(s.checksums))
-    """Select the checksums."""
     set_table = Statement(
         lambda s: (
             sa.update(s.catalogue)
