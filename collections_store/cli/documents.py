@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import Path
+from ..expressions.patterns import options_of
 from .arguments import (
     Pairs,
     Target,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from .. import Collection, Document, Index, Store
 
 _MISSING = object()
-_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 
 
 @click.command()
@@ -313,6 +313,6 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             return [_plain(each) for each in value]
         case re.Pattern():
-            options = "".join(name for name, flag in _FLAGS.items() if value.flags & flag)
+            options = options_of(value)
             return {"$regex": value.pattern} | ({"$options": options} if options else {})
     return str(value)
