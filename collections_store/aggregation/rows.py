@@ -34,7 +34,6 @@ class NoCollections:
     """A source without collections."""
 
     def find(self, collection: str, filter: Filter) -> Iterable[Document]:  # noqa: ARG002
-        """Return no documents."""
         return ()
 
 
@@ -80,7 +79,6 @@ class StageMemory:
         return size
 
     def hold_value(self, value: Any) -> int:
-        """Hold a value; return its size."""
         size = self.measure(value)
         self.hold(size)
         return size

@@ -412,7 +412,6 @@ def export(
 def _counting(
     documents: Iterable[Document], show: Callable[[int, int], None]
 ) -> Iterator[Document]:
-    """Yield documents and show their number."""
     number = 0
     for number, document in enumerate(documents, 1):
         if number % _SHOWN_EACH == 0:

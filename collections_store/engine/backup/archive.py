@@ -191,7 +191,6 @@ class _Lines:
         raise InvalidBackup(self._file, f"line {self._number}", problem)
 
     def next(self) -> dict[str, Any]:
-        """Return the JSON object of the next line."""
         text = self._read()
         if not text:
             self.fail("the file ends here: it is incomplete")

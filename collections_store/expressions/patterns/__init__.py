@@ -73,7 +73,6 @@ class Pattern:
 
     @property
     def flags(self) -> int:
-        """The options as flags of `re`."""
         return re.UNICODE | sum(_FLAGS[letter] for letter in self.options)
 
     def for_python(self) -> re.Pattern[str]:
