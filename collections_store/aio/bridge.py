@@ -37,7 +37,8 @@ def counterpart(
     """Return the async counterpart of a method. The method returns the result of a private method, which is a coroutine in
     the async class. `prepares`: the method computes an operation from its arguments (rule 4).
     """
-    # `Any` in the type of a coroutine would make mypy's result of `asyncio.gather` an `Any`
+    # `Any` in the type of a coroutine would make mypy's result of `asyncio.gather` an `Any`; without `Final`, the
+    # attributes would have no certain type in an installed package
 
     @wraps(method)
     async def awaited(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:

@@ -15,7 +15,7 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Concatenate, Generic, Self, TypeVar, get_args, overload
+from typing import Any, Concatenate, Final, Generic, Self, TypeVar, get_args, overload
 from warnings import warn
 
 from ..changes import ChangeReader, Wait, check_notifier
@@ -121,34 +121,34 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         checked = check_choice("consistency", consistency, get_args(Consistency))
         return AsyncCollection(self._run, self._codec, self.name, self._notifier, checked)
 
-    put = _counterpart(Collection[Body].put, prepares=True)
-    exists = _counterpart(Collection[Body].exists)
-    remove = _counterpart(Collection[Body].remove)
-    put_many = _counterpart(Collection[Body].put_many)
-    insert_many = _counterpart(Collection[Body].insert_many)
-    update = _counterpart(Collection[Body].update, prepares=True)
-    update_one = _counterpart(Collection[Body].update_one, prepares=True)
-    update_many = _counterpart(Collection[Body].update_many, prepares=True)
-    replace_one = _counterpart(Collection[Body].replace_one, prepares=True)
-    find_one_and_update = _counterpart(Collection[Body].find_one_and_update, prepares=True)
-    find_one_and_replace = _counterpart(Collection[Body].find_one_and_replace, prepares=True)
-    find_one_and_delete = _counterpart(Collection[Body].find_one_and_delete, prepares=True)
-    bulk_write = _counterpart(Collection[Body].bulk_write)
-    increment = _counterpart(Collection[Body].increment, prepares=True)
-    touch = _counterpart(Collection[Body].touch)
-    purge_expired = _counterpart(Collection[Body].purge_expired)
-    id_prefixes = _counterpart(Collection[Body].id_prefixes)
-    page = _counterpart(Collection[Body].page, prepares=True)
-    count = _counterpart(Collection[Body].count, prepares=True)
-    distinct = _counterpart(Collection[Body].distinct, prepares=True)
-    delete_one = _counterpart(Collection[Body].delete_one, prepares=True)
-    delete_many = _counterpart(Collection[Body].delete_many, prepares=True)
-    create_index = _counterpart(Collection[Body].create_index, prepares=True)
-    drop_index = _counterpart(Collection[Body].drop_index)
-    indexes = _counterpart(Collection[Body].indexes)
-    explain = _counterpart(Collection[Body].explain, prepares=True)
-    aggregate = _counterpart(Collection[Body].aggregate, prepares=True)
-    upgrade_documents = _counterpart(Collection[Body].upgrade_documents)
+    put: Final = _counterpart(Collection[Body].put, prepares=True)
+    exists: Final = _counterpart(Collection[Body].exists)
+    remove: Final = _counterpart(Collection[Body].remove)
+    put_many: Final = _counterpart(Collection[Body].put_many)
+    insert_many: Final = _counterpart(Collection[Body].insert_many)
+    update: Final = _counterpart(Collection[Body].update, prepares=True)
+    update_one: Final = _counterpart(Collection[Body].update_one, prepares=True)
+    update_many: Final = _counterpart(Collection[Body].update_many, prepares=True)
+    replace_one: Final = _counterpart(Collection[Body].replace_one, prepares=True)
+    find_one_and_update: Final = _counterpart(Collection[Body].find_one_and_update, prepares=True)
+    find_one_and_replace: Final = _counterpart(Collection[Body].find_one_and_replace, prepares=True)
+    find_one_and_delete: Final = _counterpart(Collection[Body].find_one_and_delete, prepares=True)
+    bulk_write: Final = _counterpart(Collection[Body].bulk_write)
+    increment: Final = _counterpart(Collection[Body].increment, prepares=True)
+    touch: Final = _counterpart(Collection[Body].touch)
+    purge_expired: Final = _counterpart(Collection[Body].purge_expired)
+    id_prefixes: Final = _counterpart(Collection[Body].id_prefixes)
+    page: Final = _counterpart(Collection[Body].page, prepares=True)
+    count: Final = _counterpart(Collection[Body].count, prepares=True)
+    distinct: Final = _counterpart(Collection[Body].distinct, prepares=True)
+    delete_one: Final = _counterpart(Collection[Body].delete_one, prepares=True)
+    delete_many: Final = _counterpart(Collection[Body].delete_many, prepares=True)
+    create_index: Final = _counterpart(Collection[Body].create_index, prepares=True)
+    drop_index: Final = _counterpart(Collection[Body].drop_index)
+    indexes: Final = _counterpart(Collection[Body].indexes)
+    explain: Final = _counterpart(Collection[Body].explain, prepares=True)
+    aggregate: Final = _counterpart(Collection[Body].aggregate, prepares=True)
+    upgrade_documents: Final = _counterpart(Collection[Body].upgrade_documents)
 
     @overload
     async def get(self: AsyncCollection[Untyped], id: str, default: Any = None) -> Any: ...
