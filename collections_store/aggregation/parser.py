@@ -59,7 +59,6 @@ class PipelineParser:
         """Whether `_id` is the id of the rows' documents; else it is a field, as a `$group` makes it."""
 
     def steps(self, pipeline: Any, place: str = "") -> tuple[PlacedStage, ...]:
-        """Parse a list of stages."""
         if not isinstance(pipeline, list | tuple):
             problem = f"a pipeline must be a list of stages, got {shortened(pipeline)}"
             raise InvalidPipeline(place, problem)
@@ -89,7 +88,6 @@ class PipelineParser:
         return [PlacedStage(here, each) for each in (found if isinstance(found, list) else [found])]
 
     def _plain(self, operand: Any, place: str) -> Any:
-        """Return an operand as plain JSON."""
         try:
             plain = codec.decode(self._codec.encode(operand))
         except InvalidBody as error:

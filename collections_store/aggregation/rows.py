@@ -34,7 +34,6 @@ class NoCollections:
     """A source without collections."""
 
     def find(self, collection: str, filter: Filter) -> Iterable[Document]:  # noqa: ARG002
-        """Return no documents."""
         return ()
 
 
@@ -48,7 +47,6 @@ class Context:
     variables: Mapping[str, Any] = field(default_factory=dict)
 
     def scope(self, row: Row) -> Scope:
-        """Return the scope of the expressions for a row."""
         limit = self.memory_limit
         return Scope(row, self.variables, ordered=self.ordered, memory_limit=limit)
 
@@ -81,7 +79,6 @@ class StageMemory:
         return size
 
     def hold_value(self, value: Any) -> int:
-        """Hold a value; return its size."""
         size = self.measure(value)
         self.hold(size)
         return size
@@ -91,7 +88,6 @@ class StageMemory:
         self.hold(size_of(value, self._limit, self._seen))
 
     def release(self, size: int) -> None:
-        """Hold fewer bytes."""
         self.held -= size
 
 

@@ -164,7 +164,6 @@ class Record:
 
     @property
     def is_expired(self) -> bool:
-        """Return whether the document has expired."""
         return self.ends is not None and self.ends <= datetime.now(UTC)
 
 

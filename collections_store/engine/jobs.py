@@ -143,7 +143,6 @@ class Job:
         self._claim.append(None)
 
     def abandon(self) -> None:
-        """Stop the running job."""
         self.abandoned = True
         with self._guard:
             if self._interrupt is not None:

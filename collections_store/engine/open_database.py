@@ -180,7 +180,6 @@ class OpenDatabase:
         )
 
     def figures(self) -> Figures:
-        """Return the present figures."""
         queue = self.write_queue
         return Figures(
             retries=sum(each.retried for each in self._executors),

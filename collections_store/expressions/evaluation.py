@@ -89,7 +89,6 @@ def integer(value: Any, low: int = MIN_INTEGER, high: int = MAX_INTEGER) -> int:
 
 def _required(kind: type[T], name: str) -> Callable[[Any], T]:
     def check(value: Any) -> T:
-        """Return a value of the type unchanged."""
         if not isinstance(value, kind):
             raise OperandError(f"requires {name}, got {named(value)}", value)
         return value

@@ -411,7 +411,7 @@ class Convert(Node):
 
 
 def nodes_of(expression: Any) -> Iterator[Any]:
-    """Yield the nodes of an expression, itself first."""
+    """Yield the nodes of an expression, itself first; of a condition, also the conditions."""
     if isinstance(expression, tuple):
         for each in expression:
             yield from nodes_of(each)

@@ -31,7 +31,6 @@ class Total:
         self._fractions = Fraction(0)
 
     def add(self, value: Any, times: int = 1) -> None:
-        """Add a number `times` times."""
         self.count += times
         if isinstance(value, int):
             self._integers += value * times

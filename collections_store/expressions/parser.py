@@ -62,7 +62,6 @@ class ExpressionParser:
         self._refuse(place, f"nested deeper than {MAX_NESTING} levels")
 
     def variables(self, given: Any, place: str) -> tuple[tuple[str, Node], ...]:
-        """Parse a document of variables and their values."""
         if not isinstance(given, dict):
             self._refuse(place, f"must be a document of variables, got {shortened(given)}")
         names = [self._variable(name, f"{place}.{name}") for name in given]

@@ -168,7 +168,6 @@ class Spool(Generic[T]):
         self._count = 0
 
     def append(self, value: T) -> None:
-        """Add a value."""
         self._count += 1
         if self._count == 1:
             self._first.append(value)
@@ -188,7 +187,6 @@ class Spool(Generic[T]):
                 yield pickle.load(self._file)
 
     def close(self) -> None:
-        """Delete the values."""
         if self._file is not None:
             self._file.close()
 

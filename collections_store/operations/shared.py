@@ -60,7 +60,6 @@ class SharedConnection(Connection):
 
     @property
     def driver(self) -> Any:
-        """The driver's connection."""
         return self.sa.connection.driver_connection
 
     def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:

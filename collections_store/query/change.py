@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeAlias, get_args
 
 from ..codec import Codec
 from ..document import Body_co, Document
 from ..errors import InvalidFilter, InvalidOption, InvalidToken, shortened
-from ..expressions.nodes import Meta
-from .conditions import Expression, Field, FitsSchema, Metadata
+from ..expressions.nodes import Meta, nodes_of
+from .conditions import Expression, Field, FitsSchema, Metadata, leaves
 from .filter import Filter
 from .matcher import matches as filter_matches
 
@@ -60,15 +59,15 @@ class ChangeFilter:
     _needs_bodies: bool = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        parts = _parts(self.filter.condition)
-        needs = any(isinstance(each, Field | FitsSchema | Expression) for each in parts)
+        leaf = Field | FitsSchema | Expression
+        needs = any(isinstance(each, leaf) for each in leaves(self.filter.condition))
         object.__setattr__(self, "_needs_bodies", needs)
 
     @classmethod
     def parse(cls, filter: Any, kinds: Any, codec: Codec) -> ChangeFilter:
         """Read the arguments of a caller; raises `InvalidFilter` and `InvalidOption`."""
         parsed = Filter.parse(filter, codec=codec)
-        for part in _parts(parsed.condition):
+        for part in nodes_of(parsed.condition):
             if isinstance(part, Metadata | Meta) and part.field not in {"id", "version"}:
                 problem = (
                     "must be $id or $version, the only metadata of a change besides its `time`"
@@ -121,7 +120,6 @@ class ChangePosition:
     number: int
 
     def to_token(self, collection: str) -> str:
-        """Return the token."""
         key, number = bytes.fromhex(self.key), self.number.to_bytes(8, "big")
         token = _FORMAT + key + _digest(collection.encode()) + number
         return urlsafe_b64encode(token + _digest(token)).decode()
@@ -145,13 +143,3 @@ def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
 
 def _digest(part: bytes) -> bytes:
     return hashlib.sha256(part).digest()[:4]
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    yield value
-    if isinstance(value, tuple | list):
-        for each in value:
-            yield from _parts(each)
-    elif is_dataclass(value):
-        for each in fields(value):
-            yield from _parts(getattr(value, each.name))

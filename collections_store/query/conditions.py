@@ -8,7 +8,7 @@ has `Parameter`s instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
@@ -80,7 +80,6 @@ class Value:
 
     @classmethod
     def of_regex(cls, pattern: Pattern) -> Value:
-        """Return a pattern."""
         kind: Kind = "regex"
         if _PLAIN_REGEX.fullmatch(pattern.pattern) and not pattern.options:
             kind = "prefix regex" if pattern.pattern.startswith("^") else "plain regex"
@@ -299,12 +298,19 @@ def expressions_last(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
 
 
 def _holds_expression(condition: Condition) -> bool:
+    return any(isinstance(each, Expression) for each in leaves(condition))
+
+
+def leaves(condition: Condition) -> Iterator[Condition]:
+    """Yield the conditions under AND, OR and NOT."""
     match condition:
         case And(inner) | Or(inner):
-            return any(map(_holds_expression, inner))
+            for each in inner:
+                yield from leaves(each)
         case Not(inner):
-            return _holds_expression(inner)
-    return isinstance(condition, Expression)
+            yield from leaves(inner)
+        case _:
+            yield condition
 
 
 PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex"})
@@ -448,5 +454,4 @@ def _visit(node: Any, found: list[Operand]) -> None:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Return the names of the parts of a node's class."""
     return tuple(each.name for each in fields(kind) if each.init)

@@ -45,6 +45,9 @@ from .conditions import (
     shape_of,
     with_operands,
 )
+from .conditions import (
+    leaves as leaves,
+)
 from .parser import SCALARS, FilterParser, check_equals, check_levels, holds_operators
 
 EVERYTHING = And(())
@@ -184,18 +187,6 @@ def disjuncts(condition: Condition) -> tuple[Condition, ...]:
     if isinstance(condition, Or) and not condition.single:
         return condition.conditions
     return (condition,)
-
-
-def leaves(condition: Condition) -> Iterator[Condition]:
-    """Yield the conditions under AND, OR and NOT."""
-    match condition:
-        case And(inner) | Or(inner):
-            for each in inner:
-                yield from leaves(each)
-        case Not(inner):
-            yield from leaves(inner)
-        case _:
-            yield condition
 
 
 def paths_in(condition: Condition) -> Iterator[Path]:
@@ -443,7 +434,6 @@ def _operator(test: Test) -> dict[str, Any]:
 
 
 def _listed_values(test: Test) -> Iterator[Any]:
-    """Yield the values of a list operator."""
     match test:
         case OneOf(lists):
             for one in lists:

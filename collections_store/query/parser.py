@@ -54,6 +54,7 @@ from .conditions import (
     TypeName,
     Value,
     expressions_last,
+    leaves,
     read_target,
 )
 
@@ -432,18 +433,14 @@ def _no_operators(value: Any, position: str, number: int) -> Any:
 
 def _check_within(condition: Condition, position: str) -> None:
     """Raise `InvalidFilter` for a condition that does not apply to elements of an array."""
-    match condition:
-        case And(inner) | Or(inner):
-            for each in inner:
-                _check_within(each, position)
-        case Not(inner):
-            _check_within(inner, position)
-        case Expression():
-            raise InvalidFilter(f"{position}.$expr", _TOP)
-        case Metadata(name):
-            raise InvalidFilter(f"{position}.${name}", _NOT_IN_ARRAYS.format(f"${name}"))
-        case Field(Path(keys=())):
-            raise InvalidFilter(f"{position}.$body", _NOT_IN_ARRAYS.format("$body"))
+    for each in leaves(condition):
+        match each:
+            case Expression():
+                raise InvalidFilter(f"{position}.$expr", _TOP)
+            case Metadata(name):
+                raise InvalidFilter(f"{position}.${name}", _NOT_IN_ARRAYS.format(f"${name}"))
+            case Field(Path(keys=())):
+                raise InvalidFilter(f"{position}.$body", _NOT_IN_ARRAYS.format("$body"))
 
 
 # -- operands ----------------------------------------------------------------------------------

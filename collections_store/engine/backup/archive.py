@@ -62,7 +62,6 @@ class ArchiveTarget:
     _written: int = 0
 
     def begin(self, entries: list[StoredCollection]) -> None:  # noqa: ARG002
-        """Write the header."""
         header = {"format": FORMAT, "version": VERSION, "id": secrets.token_hex(16)}
         self._write({**header, "created_at": now()})
 
@@ -132,15 +131,12 @@ class ArchiveSource:
                 raise CollectionNotFound(name, found)
 
     def entries(self) -> list[StoredCollection]:
-        """Return the collections."""
         return self._entries
 
     def total(self) -> int:
-        """Return the number of documents."""
         return self._total
 
     def close(self) -> None:
-        """Close the file."""
         if self._pass is not None:
             self._pass.close()
 
@@ -195,7 +191,6 @@ class _Lines:
         raise InvalidBackup(self._file, f"line {self._number}", problem)
 
     def next(self) -> dict[str, Any]:
-        """Return the JSON object of the next line."""
         text = self._read()
         if not text:
             self.fail("the file ends here: it is incomplete")
@@ -210,7 +205,6 @@ class _Lines:
         return value
 
     def check_end(self) -> None:
-        """Check that no more lines follow."""
         if self._read():
             self.fail("it follows the end of the backup")
 
@@ -246,7 +240,6 @@ class _Lines:
             raise InvalidBackup(self._file, "", NO_BACKUP) from None
 
     def entry(self, value: Mapping[str, Any], backup: str) -> StoredCollection:
-        """Return the entry of a collection."""
         try:
             created = _integer(value, "created_at", 0, _LAST_MOMENT)
             name, options = check_name(value["collection"]), value["options"]
