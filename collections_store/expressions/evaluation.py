@@ -242,6 +242,8 @@ def size_of(value: Any, enough: int, seen: set[int] | None = None) -> int:
     `seen` has the ids of arrays and objects already counted, while these exist: shared values count once. Raise
     `OperandError` for a value nested deeper than a body may be.
     """
+    if not isinstance(value, list | dict):  # sooner
+        return getsizeof(value)
     total, level = 0, [value]
     for _ in range(MAX_DEPTH + 3):
         total += sum(map(getsizeof, level))

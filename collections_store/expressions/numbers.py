@@ -43,6 +43,11 @@ class Total:
         else:
             self._partials = partials
 
+    def add_integers(self, total: int, count: int) -> None:
+        """Add the sum of `count` integers."""
+        self._integers += total
+        self.count += count
+
     def total(self) -> float:
         """Return the sum; a float if any number was a float."""
         return self._rounded() if self._floats else result(self._integers)

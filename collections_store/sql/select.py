@@ -35,7 +35,7 @@ from ..query.sort import NATURAL, Sort
 from .by_id import IdStatements
 from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
-from .elements import ArrayAt, IsNot, Keys, ValueText
+from .elements import Addend, ArrayAt, IsNot, Keys, NumberText, TypeAt, ValueText
 from .feed import FeedStatements
 from .schema import (
     body_text,
@@ -59,6 +59,7 @@ VERSIONS_CACHED: Final = 8
 TEMPLATES_CACHED: Final = 16
 MAX_VALUE: Final = 1000
 """Characters of JSON that `Statements.group` returns of a value."""
+_EVERY_ROW: Final[sa.ColumnElement[Any]] = sa.literal_column(str(2**62))
 MAX_TESTS: Final = 400
 """Conditions times positions at which arrays are looked for. With more, the exact form is used and Python sorts:
 SQLite's expressions end at a depth of 1,000."""
@@ -285,27 +286,40 @@ class Statements:
         return self._arrays(shape, path_prefixes(keys))
 
     @PerShape
-    def group(self, shape: Condition, implied: Implied, paths: tuple[Keys, ...]) -> Query:
-        """Select the distinct combinations of the values at `paths`, after `:skip`, `:limit` at most. A row has the
+    def group(
+        self,
+        shape: Condition,
+        implied: Implied,
+        paths: tuple[Keys, ...],
+        sums: tuple[Keys, ...] = (),
+    ) -> Query:
+        """Select the distinct combinations of the values at `paths`, `:limit` at most, in no order. A row has the
         position of the combination's first row, the number of rows, and the values as JSON text, null for a missing
-        value. The positions order the combinations. A value of more than `MAX_VALUE` characters is truncated to
-        `MAX_VALUE` + 1. Without paths the result is a single combination, even of no rows.
+        value. A value of more than `MAX_VALUE` characters is truncated to `MAX_VALUE` + 1. Without paths the result is
+        a single combination, even of no rows.
+
+        The numbers at `sums` are columns, too: each `NumberText` is part of the combination. At the end come the sum and
+        the number of the `Addend`s.
         """
-        where = self._where(shape, implied, True)
-        values = [ValueText(self.table.c.body, keys) for keys in paths]
-        first, rows = sa.func.min(self.table.c.seq), sa.func.count(self.table.c.seq)
+        where, body = self._where(shape, implied, True), self.table.c.body
+        texts = [ValueText(body, keys) for keys in (*paths, *sums)]
+        columns = [self.table.c.seq, *texts, *(TypeAt(body, keys) for keys in sums)]
+        rows = sa.select(*(each.label(f"c{number}") for number, each in enumerate(columns)))
+        clauses = list(where.clauses)
+        if self.database.groups_whole_rows:
+            found = rows.where(*clauses).limit(_EVERY_ROW).offset(ZERO).subquery("computed")
+            columns, clauses = list(found.c), []
+        seq, values, types = columns[0], columns[1 : len(texts) + 1], columns[len(texts) + 1 :]
+        numbers = list(zip(types, values[len(paths) :], strict=True))
+        values[len(paths) :] = [NumberText(*each) for each in numbers]
         length: Any = sa.literal_column(str(MAX_VALUE + 1))
-        texts = [sa.func.substr(value, ONE, length) for value in values]
-        groups: sa.Select[*tuple[Any, ...]] = sa.select(first, rows, *texts)
-        statement = (
-            groups.where(*where.clauses)
-            .group_by(*values)
-            .order_by(first)
-            .limit(integer("limit"))
-            .offset(integer("skip"))
-        )
-        prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys)[:-1])
-        return self._guarded(shape, where, statement, prefixes)
+        shown: list[Any] = [sa.func.substr(each, ONE, length) for each in values[: len(paths)]]
+        shown += values[len(paths) :]
+        added = (f(Addend(*each)) for each in numbers for f in (sa.func.sum, sa.func.count))
+        groups = sa.select(sa.func.min(seq), sa.func.count(seq), *shown, *added).where(*clauses)
+        statement = groups.group_by(*values).limit(integer("limit")).offset(ZERO)
+        prefixes = (prefix for keys in (*paths, *sums) for prefix in path_prefixes(keys)[:-1])
+        return self._guarded(shape, where, statement, frozenset(prefixes))
 
     statistics = Statement(
         lambda s: sa.select(
