@@ -276,8 +276,8 @@ class Transactions(Protocol):
         """Return the execution options of a transaction of the user's on a caller's engine."""
         return {}
 
-    def join(self, connection: Any, *, write: bool) -> str | None:
-        """Return the BEGIN for a caller's driver connection; None: the driver begins the transaction."""
+    def join(self, connection: Any) -> str | None:
+        """Return the BEGIN for a write on a caller's driver connection; None: the driver begins the transaction."""
         return None
 
     def state(self, connection: Any) -> State:
