@@ -28,11 +28,13 @@ from ..query.conditions import (
     Equals,
     Exists,
     Field,
+    Matches,
     Metadata,
     Not,
     OneOf,
     Or,
     Parameter,
+    Test,
     Value,
     scalars_of,
     values_of,
@@ -95,7 +97,7 @@ class Where:
 
     A row matches if it is `live` and all `tests` hold. The matcher decides the conditions at the positions `residual`.
     The clauses are right if no matching document has an array at one of the `prefixes`. All rows are the same in the
-    parts `constant`.
+    parts `constant`. SQL orders all rows exactly by the fields `ordered`.
     """
 
     live: sa.ColumnElement[bool]
@@ -104,6 +106,7 @@ class Where:
     residual: tuple[int, ...]
     prefixes: Prefixes = frozenset()
     constant: frozenset[Part] = frozenset()
+    ordered: Prefixes = frozenset()
 
     @property
     def clauses(self) -> tuple[sa.ColumnElement[bool], ...]:
@@ -152,15 +155,23 @@ class Conditions:
         if not indexed:
             return Where(*clauses)
         prefixes = frozenset(prefix for each in chosen for prefix in _prefixes(each))
-        return Where(*clauses, prefixes, frozenset(self._constant(chosen)))
+        tested = list(_fields(chosen))
+        constant = (
+            (each.path.keys, part)
+            for each in tested
+            for part in self._form.constant_parts(each.test)
+        )
+        ordered = (each.path.keys for each in tested if self._orders_all(each.test))
+        return Where(*clauses, prefixes, frozenset(constant), frozenset(ordered))
 
-    def _constant(self, conditions: Iterable[Condition]) -> Iterator[Part]:
-        for each in conditions:
-            match each:
-                case And(inner):
-                    yield from self._constant(inner)
-                case Field(path, test):
-                    yield from ((path.keys, part) for part in self._form.constant_parts(test))
+    def _orders_all(self, test: Test) -> bool:
+        """Return whether SQL orders all values passing a test exactly."""
+        match test:
+            case Equals():
+                return True
+            case Compare(_, given) | Matches(given):
+                return given.kind in self._form.ordered
+        return False
 
     def _groups(
         self, every: Sequence[Condition], chosen: Sequence[Condition]
@@ -216,9 +227,12 @@ class Conditions:
     def _indexed_parameters(
         self, field: Field, name: str
     ) -> tuple[list[sa.BindParameter[Any]], tuple[Binding, ...]]:
-        width = sum(self._form.widths.get(slot.kind, 1) for slot in values_of(field))
+        kinds = [slot.kind for slot in values_of(field)]
+        width = sum(self._form.widths.get(kind, 1) for kind in kinds)
         names = tuple(f"{name}_{number}" for number in range(width))
-        binding = Binding(names, _positions(field), self._indexed_values)
+        converted = not self._form.as_they_are.issuperset(kinds)
+        convert = self._indexed_values if converted else None
+        binding = Binding(names, _positions(field), convert)
         return [_untyped(each) for each in names], (binding,)
 
     def _indexed_values(self, values: list[Value]) -> list[Any]:
@@ -308,6 +322,16 @@ def _positions(condition: Condition) -> tuple[int, ...]:
 
 def _prefixes(condition: Condition) -> Iterator[Keys]:
     return (prefix for path in paths_in(condition) for prefix in path_prefixes(path.keys))
+
+
+def _fields(conditions: Iterable[Condition]) -> Iterator[Field]:
+    """Yield the conditions on fields that all hold."""
+    for each in conditions:
+        match each:
+            case And(inner):
+                yield from _fields(inner)
+            case Field():
+                yield each
 
 
 def _untyped(name: str) -> sa.BindParameter[Any]:

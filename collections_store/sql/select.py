@@ -11,15 +11,16 @@ and result see the same moment, because the guard is part of the statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import lru_cache, partial, update_wrapper
+from itertools import chain
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
 from ..document import now
 from ..expressions.classes import value_class
-from ..expressions.path import path_prefixes
+from ..expressions.path import Path, path_prefixes
 from ..options import CollectionOptions, Feed, Names
 from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
@@ -82,18 +83,23 @@ class Query:
     residual: tuple[int, ...] = ()
     guard: Literal["", "row", "column", "apart"] = ""
     arrays: Query | None = None
+    _as_they_are: tuple[tuple[str, int], ...] = field(init=False, compare=False, repr=False)
+    """The parameters that are values of the filter, with the positions of the values."""
 
-    def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
-        """Return the statement's parameters for the values of `filter`."""
-        parameters = {"now": now(), **others}
+    def __post_init__(self) -> None:
+        pairs = (zip(*each[:2], strict=True) for each in self.bindings if each.convert is None)
+        object.__setattr__(self, "_as_they_are", tuple(chain.from_iterable(pairs)))
+
+    def parameters(self, filter: Filter, **parameters: Any) -> dict[str, Any]:
+        """Return the statement's parameters for the values of `filter`, with other parameters."""
+        parameters.setdefault("now", now())
         if self.bindings:
             values = values_of(filter.condition)
+            for name, position in self._as_they_are:
+                parameters[name] = values[position].value
             for names, positions, convert in self.bindings:
-                if convert is None:
-                    for name, position in zip(names, positions, strict=True):
-                        parameters[name] = values[position].value
-                else:
-                    found = convert(list(map(values.__getitem__, positions)))
+                if convert is not None:
+                    found = convert([values[position] for position in positions])
                     parameters.update(zip(names, found, strict=True))
         return parameters
 
@@ -189,6 +195,20 @@ class Statements:
         where = self._where(shape, implied, indexed, partial(order.is_bounded, level=level))
         statement = self._in_order(where, order, level)
         return self._guarded(shape, where, statement, order.prefixes)
+
+    @PerShape
+    def exact(self, shape: Condition, implied: Implied, sort: Sort) -> Query | None:
+        """Return the `select` whose rows and order are right unless the array guard is set; None: Python decides a part
+        of the filter, or whether the order of the found rows is right.
+        """
+        paths = {each.target.keys for each in sort.fields if isinstance(each.target, Path)}
+        if paths and not paths <= self._where(shape, implied, True).ordered:
+            return None
+        if not self._can_order(shape, sort):
+            return None
+        compiled: Any = self.select
+        query: Query = compiled.__wrapped__(shape, implied, sort)
+        return None if query.residual else query
 
     def _compile_id_range(self, direction: int) -> tuple[str, str, str]:
         """Return the SQL and the names of both parameters of a range of ids: from the first parameter to before the
@@ -331,20 +351,23 @@ class Statements:
 
     def can_order(self, filter: Filter, sort: Sort) -> bool:
         """Return whether SQL sorts, without too many tests."""
+        return self._can_order(filter.condition, sort)
+
+    def _can_order(self, condition: Condition, sort: Sort) -> bool:
         order = self.order(sort)
-        tests = len(order.prefixes) * (1 + len(conjuncts(filter.condition)))
+        tests = len(order.prefixes) * (1 + len(conjuncts(condition)))
         return order.can_render and tests <= MAX_TESTS
 
     def planned(self, filter: Filter) -> tuple[Sort, Query | None]:
-        """Return the order of the index that serves a filter; without such an index, natural order and the `select` in
-        natural order.
+        """Return the order of the index that serves a filter, or without such an index natural order, and the query
+        that is `exact` in this order.
         """
         return self._planned(filter.shape, self.implied(filter) if self.partial else ())
 
     def _plan(self, shape: Condition, implied: Implied) -> tuple[Sort, Query | None]:
         order = plan_order(shape, self._usable(implied)) or NATURAL
-        compiled: Any = self.select
-        return order, None if order else compiled.__wrapped__(shape, implied)
+        compiled: Any = self.exact
+        return order, compiled.__wrapped__(shape, implied, order)
 
     def has_index(self, filter: Filter, sort: Sort) -> bool:
         """Return whether an index returns matching documents in the order of a sort, by id and natural order included."""
