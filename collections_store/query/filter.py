@@ -10,13 +10,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ..codec import Codec, decode
 from ..errors import InvalidBody, InvalidFilter, shortened
-from ..expressions.path import FieldLike, NamedField, Path, field_name, parsed, path_or_text
+from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
 from ..expressions.patterns import Pattern
 from .conditions import (
+    SCALARS,
     And,
     Bits,
     Compare,
@@ -41,16 +42,15 @@ from .conditions import (
     Test,
     Value,
     expressions_last,
+    plain_condition,
     scalars_of,
     shape_of,
     with_operands,
 )
-from .parser import SCALARS, FilterParser, check_equals, check_levels, holds_operators
+from .parser import FilterParser, check_equals, check_levels, holds_operators
 
 EVERYTHING = And(())
 _CODEC = Codec()
-_SPECIAL: Final = {"", "$", "_"}
-"""How fields begin that only the parser reads: metadata, `_id`, operators."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -88,14 +88,14 @@ class Filter:
         `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or `Path`) that `equals` a
         value.
         """
-        field, value = what, equals
-        if equals is ... and type(what) is dict and len(what) == 1:
-            [(field, value)] = what.items()
-        if type(value) in SCALARS and type(field) is str and field[:1] not in _SPECIAL:
+        given = what if equals is ... else {what: equals} if type(what) is str else None
+        if type(given) is dict:
             try:
-                return cls(Field(parsed(field), Equals(Value.of(value, codec))))
+                condition = plain_condition(given, codec)
             except InvalidBody:
-                pass  # the parser names the position
+                condition = None  # the parser names the position
+            if condition is not None:
+                return cls(condition)
         if equals is ... and (type(what) is dict or isinstance(what, Mapping)):
             return cls(FilterParser(codec).document(what))
         what = what if type(what) is str else field_name(what)

@@ -228,12 +228,13 @@ class Conditions:
         self, field: Field, name: str
     ) -> tuple[list[sa.BindParameter[Any]], tuple[Binding, ...]]:
         kinds = [slot.kind for slot in values_of(field)]
-        width = sum(self._form.widths.get(kind, 1) for kind in kinds)
-        names = tuple(f"{name}_{number}" for number in range(width))
-        converted = not self._form.as_they_are.issuperset(kinds)
-        convert = self._indexed_values if converted else None
-        binding = Binding(names, _positions(field), convert)
-        return [_untyped(each) for each in names], (binding,)
+        if self._form.as_they_are.issuperset(kinds):
+            binding = Binding.as_they_are(_positions(field))
+        else:
+            width = sum(self._form.widths.get(kind, 1) for kind in kinds)
+            names = tuple(f"{name}_{number}" for number in range(width))
+            binding = Binding(names, _positions(field), self._indexed_values)
+        return [_untyped(each) for each in binding.names], (binding,)
 
     def _indexed_values(self, values: list[Value]) -> list[Any]:
         return [each for value in values for each in self._form.values(value)]

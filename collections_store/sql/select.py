@@ -88,7 +88,7 @@ class Query:
 
     def __post_init__(self) -> None:
         pairs = (zip(*each[:2], strict=True) for each in self.bindings if each.convert is None)
-        object.__setattr__(self, "_as_they_are", tuple(chain.from_iterable(pairs)))
+        object.__setattr__(self, "_as_they_are", tuple(dict(chain.from_iterable(pairs)).items()))
 
     def parameters(self, filter: Filter, **parameters: Any) -> dict[str, Any]:
         """Return the statement's parameters for the values of `filter`, with other parameters."""

@@ -100,6 +100,11 @@ class Binding(NamedTuple):
     positions: tuple[int, ...]
     convert: Callable[[list[Value]], Sequence[Any]] | None
 
+    @classmethod
+    def as_they_are(cls, positions: tuple[int, ...]) -> Binding:
+        """Return the binding of values as they are. All such bindings of a value share the parameter."""
+        return cls(tuple(f"v{position}" for position in positions), positions, None)
+
 
 class Urls(Protocol):
     """URLs of a database."""
