@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import lru_cache
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
+from ..codec import decode
 from ..document import Anonymous
 from ..errors import InvalidOperand
 from ..expressions.evaluation import OperandError, is_null, key_of, order
@@ -214,13 +215,14 @@ def _added(accumulator: Accumulator) -> Keys:
     return ()
 
 
-def row_of(paths: tuple[Keys, ...], values: Iterable[Any]) -> Row:
-    """Return a row with values at paths only; `MISSING` is no value."""
+def row_of(paths: tuple[Keys, ...], texts: Iterable[str | None]) -> Row:
+    """Return a row with values at paths only, from their JSON texts; None is no value."""
     body: Any = {}
-    for keys, value in zip(paths, values, strict=True):
-        if len(keys) == 1:  # sooner
-            if value is not MISSING:
+    for keys, text in zip(paths, texts, strict=True):
+        if text is not None:
+            value = decode(text)
+            if len(keys) == 1:  # sooner
                 body[keys[0]] = value
-        elif value is not MISSING:
-            body = with_value(body, keys, value)
+            else:
+                body = with_value(body, keys, value)
     return Anonymous(body)

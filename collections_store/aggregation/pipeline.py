@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
-from itertools import islice, takewhile
-from operator import and_
+from itertools import islice
 from typing import Any
 
 from ..codec import Codec
@@ -105,18 +103,22 @@ class Pipeline:
 
     def filtered(self) -> tuple[Filter, Pipeline]:
         """Return the leading `$match` stages as one filter, and the rest of the pipeline."""
-        filters = [match.filter for _, match in self._matches()]
-        filter = reduce(and_, filters) if filters else Filter()
-        return filter, Pipeline(self.steps[len(filters) :])
+        filter: Filter | None = None
+        number = 0
+        for _, match in self._matches():
+            filter = match.filter if filter is None else filter & match.filter
+            number += 1
+        return Filter() if filter is None else filter, Pipeline(self.steps[number:])
 
     def computing(self) -> str | None:
         """Return the place of the first stage in `filtered` with an expression."""
         return next((place for place, match in self._matches() if match.computes()), None)
 
     def _matches(self) -> Iterator[tuple[str, stages.Match]]:
-        for step in takewhile(lambda step: isinstance(step.stage, stages.Match), self.steps):
-            if isinstance(step.stage, stages.Match):  # for the type checker
-                yield step.place, step.stage
+        for step in self.steps:
+            if not isinstance(step.stage, stages.Match):
+                return
+            yield step.place, step.stage
 
     def leading(self) -> Leading:
         """Return the part of the pipeline for the database, and the rest."""

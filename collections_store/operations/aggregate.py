@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from operator import itemgetter
 from typing import Any, Final
 
-from .. import codec
-from ..aggregation.group import CountedRow, GroupedFields, row_of
+from ..aggregation.group import NO_TOTALS, CountedRow, GroupedFields, row_of
 from ..aggregation.pipeline import Leading, Pipeline, run
 from ..aggregation.rows import Context, Row, StageMemory, placed
 from ..aggregation.stages import Keys
 from ..document import Anonymous, Document
-from ..errors import InvalidPipeline, shortened
+from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT
-from ..expressions.values import MISSING
 from ..query.filter import Filter
 from ..query.sort import NATURAL
 from ..sql.select import MAX_VALUE
@@ -46,14 +43,15 @@ class Aggregate(Operation[list[Any]]):
 
     def __call__(self, session: Session) -> list[Any]:
         """Let the database do the first stages if possible, and run the rest."""
-        with placed(self.pipeline.computing()):
-            is_one_statement = not any(self.pipeline.collections())
-            with nullcontext() if is_one_statement else session.transaction(write=False):
-                grouped = self._grouped(session)
+        try:
+            grouped = self._grouped(session)
             if grouped is not None:
                 return grouped
             with session.transaction(write=False):
                 return self._result(session)
+        except InvalidOperand:
+            with placed(self.pipeline.computing()):
+                raise
 
     def _result(self, session: Session) -> list[Any]:
         leading = self.pipeline.leading()
@@ -110,6 +108,14 @@ class Aggregate(Operation[list[Any]]):
         paths = fields.values + fields.sums
         if not all(map(session.database.ordering.can_order, paths)):
             return None
+        if any(self.pipeline.collections()):  # `$lookup` reads at the same moment
+            with session.transaction(write=False):
+                return self._by_group(session, filter, rest, fields)
+        return self._by_group(session, filter, rest, fields)
+
+    def _by_group(
+        self, session: Session, filter: Filter, rest: Pipeline, fields: GroupedFields
+    ) -> list[Any] | None:
         query = session.collection(self.collection).group(filter, *fields)
         if query.residual:
             return None
@@ -120,6 +126,7 @@ class Aggregate(Operation[list[Any]]):
         if len(rows) == MAX_VALUES or any(_is_truncated(row, len(fields.values)) for row in rows):
             return None
         rows.sort(key=itemgetter(0))
+        paths = fields.values + fields.sums
         counted = (_counted(row, fields, paths) for row in rows if row[1])
         return self._limited(rest.run_counted(counted, self._context(session)))
 
@@ -161,16 +168,12 @@ def _is_truncated(row: Any, values: int) -> bool:
 def _counted(row: Any, fields: GroupedFields, paths: tuple[Keys, ...]) -> CountedRow:
     """Return a row of `Statements.group`."""
     end = 2 + len(paths)
-    totals = {
-        keys: (int(total), count)
-        for keys, total, count in zip(fields.sums, row[end::2], row[end + 1 :: 2], strict=True)
-        if count
-    }
-    return row_of(paths, map(_decoded, row[2:end])), row[1], totals
-
-
-def _decoded(text: str | None) -> Any:
-    return MISSING if text is None else codec.decode(text)
+    totals = dict(NO_TOTALS)
+    for number, keys in enumerate(fields.sums):
+        total, count = row[end + 2 * number : end + 2 * number + 2]
+        if count:
+            totals[keys] = int(total), count
+    return row_of(paths, row[2:end]), row[1], totals
 
 
 def check_memory(limit: Any) -> int:
