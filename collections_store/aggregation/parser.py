@@ -17,7 +17,7 @@ from ..errors import (
     shortened,
 )
 from ..expressions.nodes import Constant, Node
-from ..expressions.parser import ExpressionParser, check_keys
+from ..expressions.parser import MAX_NESTING, ExpressionParser, check_keys
 from ..expressions.path import Path
 from ..expressions.values import is_number
 from ..query.conditions import read_target
@@ -72,7 +72,8 @@ class PipelineParser:
         self._left -= 1
         if self._left < 0:
             raise InvalidPipeline(place, f"there are more than {MAX_STAGES} stages")
-        if not isinstance(stage, Mapping) or len(stage) != 1:
+        is_document = type(stage) is dict or isinstance(stage, Mapping)
+        if not is_document or len(stage) != 1:
             problem = f"a stage must be a document of one key, got {shortened(stage)}"
             raise InvalidPipeline(place, problem)
         ((name, operand),) = stage.items()
@@ -89,11 +90,13 @@ class PipelineParser:
 
     def _plain(self, operand: Any, place: str) -> Any:
         try:
-            plain = codec.decode(self._codec.encode(operand))
+            text = self._codec.encode(operand)
         except InvalidBody as error:
             where = f"{place}.{error.path}" if error.path else place
             raise InvalidPipeline(where, error.problem) from error
-        self._expressions.check_nesting(plain, place)
+        plain = codec.decode(text)
+        if text.count("{") + text.count("[") > MAX_NESTING:
+            self._expressions.check_nesting(plain, place)
         return plain
 
     def _match(self, operand: Any, place: str) -> Stage:

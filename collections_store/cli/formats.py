@@ -10,6 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import IO, Any, Final, Literal, TypeAlias, get_args
 

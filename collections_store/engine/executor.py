@@ -253,6 +253,9 @@ class Executor:
 def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None) -> T:
     connection = pooled.connection
     if isinstance(connection, SharedSession):
+        if operation.atomic and not operation.writes:  # nothing to commit
+            connection.prepare(write=False)
+            return execute(connection, operation)
         with pooled.sa.begin():
             connection.prepare(write=operation.writes)
             result = call(connection, operation)

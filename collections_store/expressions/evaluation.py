@@ -42,6 +42,7 @@ EVERY: Final = 32
 NO_VARIABLES: Final[Mapping[str, Any]] = {}
 _SHARED: Final = 4
 """Arrays and objects with fewer elements are counted each time, even if values share them."""
+_CONTAINERS: Final = frozenset({list, dict})
 _EXACT_PART: Final = 64
 """Charges below this part of the limit are not replaced by the exact size."""
 
@@ -241,11 +242,18 @@ def size_of(value: Any, enough: int, seen: set[int] | None = None) -> int:
     `seen` has the ids of arrays and objects already counted, while these exist: shared values count once. Raise
     `OperandError` for a value nested deeper than a body may be.
     """
+    kind = type(value)
+    if kind is not dict and kind is not list:  # this and the next sooner, for most are flat
+        return getsizeof(value)
+    if len(value) < _SHARED:
+        parts = value.values() if kind is dict else value
+        if _CONTAINERS.isdisjoint(map(type, parts)):
+            return sum(map(getsizeof, parts), getsizeof(value))
     total, level = 0, [value]
     for _ in range(MAX_DEPTH + 3):
         total += sum(map(getsizeof, level))
         below: list[Any] = []
-        has_parts = not {list, dict}.isdisjoint(map(type, level))  # without, a tenth of the time
+        has_parts = not _CONTAINERS.isdisjoint(map(type, level))  # without, a tenth of the time
         for each in level if has_parts else ():
             if isinstance(each, list | dict):
                 if seen is not None and len(each) >= _SHARED:

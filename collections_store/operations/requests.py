@@ -322,7 +322,8 @@ class OperationBuilder:
         from .aggregate import Aggregate, check_memory
 
         parsed = Pipeline.parse(pipeline, self._codec)
-        self._codec.check_fields(parsed.filtered()[0], "pipeline")
+        if not self._codec.is_plain:
+            self._codec.check_fields(parsed.filtered()[0], "pipeline")
         return Aggregate(self.name, parsed, check_memory(memory_limit))
 
     def _stream(self, filter: Any, equals: Any, sort: Any, projection: Any) -> Batches:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeAlias, get_args
@@ -18,7 +19,7 @@ from ..document import Body_co, Document
 from ..errors import InvalidFilter, InvalidOption, InvalidToken, shortened
 from ..expressions.nodes import Meta, nodes_of
 from .conditions import Expression, Field, FitsSchema, Metadata, leaves
-from .filter import Filter
+from .filter import EVERYTHING, Filter
 from .matcher import matches as filter_matches
 
 ChangeKind: TypeAlias = Literal["insert", "update", "remove", "expire"]
@@ -50,6 +51,37 @@ class Change(Generic[Body_co]):
     token: str = field(default="", repr=False)
 
 
+class _Unfrozen(Generic[Body_co]):
+    """The slots of a `Change`, without the freezing."""
+
+    __slots__ = (
+        *("kind", "id", "version", "time", "body", "before", "has_body", "has_before", "token"),
+    )
+
+
+_allocate: Final = object.__new__
+
+
+def new_change(  # noqa: PLR0917 - keywords take longer
+    kind: ChangeKind,
+    id: str,
+    version: int,
+    time: datetime,
+    body: Any,
+    before: Any,
+    has_body: bool,
+    has_before: bool,
+    token: str,
+) -> Change:
+    """Return `Change(...)` in a third of the time, as `new_document` does."""
+    change: Any = _allocate(_Unfrozen)
+    change.kind, change.id, change.version, change.time = kind, id, version, time
+    change.body, change.before = body, before
+    change.has_body, change.has_before, change.token = has_body, has_before, token
+    change.__class__ = Change
+    return change  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeFilter:
     """A filter on changes: their kinds, and the documents they change."""
@@ -57,8 +89,11 @@ class ChangeFilter:
     filter: Filter = Filter()  # noqa: RUF009 - it is frozen
     kinds: frozenset[ChangeKind] = KINDS
     _needs_bodies: bool = field(init=False, compare=False, repr=False)
+    _takes_all: bool = field(init=False, compare=False, repr=False)
+    """Whether only the kinds decide."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_takes_all", self.filter.condition == EVERYTHING)
         leaf = Field | FitsSchema | Expression
         needs = any(isinstance(each, leaf) for each in leaves(self.filter.condition))
         object.__setattr__(self, "_needs_bodies", needs)
@@ -104,8 +139,8 @@ class ChangeFilter:
 
     def matches(self, change: Change, *, ordered: bool) -> bool:
         """Return whether a change matches: the document after the change or, of a removed document, before."""
-        if change.kind not in self.kinds:
-            return False
+        if self._takes_all or change.kind not in self.kinds:
+            return change.kind in self.kinds
         body = change.before if change.kind in REMOVALS else change.body
         return filter_matches(
             self.filter, Document(change.id, body, change.version), ordered=ordered
@@ -120,9 +155,19 @@ class ChangePosition:
     number: int
 
     def to_token(self, collection: str) -> str:
-        key, number = bytes.fromhex(self.key), self.number.to_bytes(8, "big")
-        token = _FORMAT + key + _digest(collection.encode()) + number
-        return urlsafe_b64encode(token + _digest(token)).decode()
+        """Return the token."""
+        return tokens_of(self.key, collection)(self.number)
+
+
+def tokens_of(key: str, collection: str) -> Callable[[int], str]:
+    """Return the function that returns the tokens of a collection's positions."""
+    beginning = _FORMAT + bytes.fromhex(key) + _digest(collection.encode())
+
+    def token(number: int) -> str:
+        text = beginning + number.to_bytes(8, "big")
+        return urlsafe_b64encode(text + _digest(text)).decode()
+
+    return token
 
 
 def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:

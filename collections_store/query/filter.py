@@ -13,10 +13,11 @@ from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
 from ..codec import Codec, decode
-from ..errors import InvalidFilter, shortened
+from ..errors import InvalidBody, InvalidFilter, shortened
 from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
 from ..expressions.patterns import Pattern
 from .conditions import (
+    SCALARS,
     And,
     Bits,
     Compare,
@@ -41,6 +42,7 @@ from .conditions import (
     Test,
     Value,
     expressions_last,
+    plain_condition,
     scalars_of,
     shape_of,
     with_operands,
@@ -48,7 +50,7 @@ from .conditions import (
 from .conditions import (
     leaves as leaves,
 )
-from .parser import SCALARS, FilterParser, check_equals, check_levels, holds_operators
+from .parser import FilterParser, check_equals, check_levels, holds_operators
 
 EVERYTHING = And(())
 _CODEC = Codec()
@@ -89,6 +91,14 @@ class Filter:
         `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or `Path`) that `equals` a
         value.
         """
+        given = what if equals is ... else {what: equals} if type(what) is str else None
+        if type(given) is dict:
+            try:
+                condition = plain_condition(given, codec)
+            except InvalidBody:
+                condition = None  # the parser names the position
+            if condition is not None:
+                return cls(condition)
         if equals is ... and (type(what) is dict or isinstance(what, Mapping)):
             return cls(FilterParser(codec).document(what))
         what = what if type(what) is str else field_name(what)

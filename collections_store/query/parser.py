@@ -25,6 +25,7 @@ from . import json_schema
 from .conditions import (
     LISTS,
     MAX_INLINE_VALUES,
+    SCALARS,
     TIMES,
     And,
     Bits,
@@ -65,7 +66,6 @@ OPERATORS: Final = frozenset({
     "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$not", "$exists", "$type", "$regex", "$options",
     "$mod", "$all", "$elemMatch", "$size", "$jsonSchema", *get_args(BitsOperator),
 })  # fmt: skip
-SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
 _TOP_LEVEL: Final = _LOGICAL | {"$expr", "$jsonSchema", "$text", "$where"}
 _NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}

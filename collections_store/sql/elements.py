@@ -117,6 +117,18 @@ class ValueText(_AtPath):
     """The value at the end of a path as JSON text; null if the value is missing."""
 
 
+class Addend(_Element):
+    """The integer of a `TypeAt` and a `ValueText`, if the database adds it without rounding or overflow, however many
+    there are; null for any other value.
+    """
+
+
+class NumberText(_Element):
+    """The `ValueText` of a `TypeAt` and a `ValueText`, if the value is a number but no `Addend`; null for any other
+    value.
+    """
+
+
 class HasInteger(_AtPath, _Predicate):
     """An integer of at most 18 digits is at the end of a path."""
 

@@ -100,6 +100,11 @@ class Binding(NamedTuple):
     positions: tuple[int, ...]
     convert: Callable[[list[Value]], Sequence[Any]] | None
 
+    @classmethod
+    def as_they_are(cls, positions: tuple[int, ...]) -> Binding:
+        """Return the binding of values as they are. All such bindings of a value share the parameter."""
+        return cls(tuple(f"v{position}" for position in positions), positions, None)
+
 
 class Urls(Protocol):
     """URLs of a database."""
@@ -276,8 +281,8 @@ class Transactions(Protocol):
         """Return the execution options of a transaction of the user's on a caller's engine."""
         return {}
 
-    def join(self, connection: Any, *, write: bool) -> str | None:
-        """Return the BEGIN for a caller's driver connection; None: the driver begins the transaction."""
+    def join(self, connection: Any) -> str | None:
+        """Return the BEGIN for a write on a caller's driver connection; None: the driver begins the transaction."""
         return None
 
     def state(self, connection: Any) -> State:
@@ -498,6 +503,8 @@ class Database:
     """
     orders_union_all: bool = False
     """UNION ALL returns the rows of its first part, then those of its second part in their order."""
+    groups_whole_rows: bool = False
+    """GROUP BY sorts the columns that its expressions read, bodies too, unless a subquery computes the expressions."""
 
     def register(self) -> None:
         """Register the renderers of all elements with SQLAlchemy, including orders and the indexed form."""

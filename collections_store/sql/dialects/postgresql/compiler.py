@@ -14,6 +14,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from ....query.index import Plan
 from ...elements import (
+    Addend,
     AnyOf,
     BodyFromText,
     BodyMatches,
@@ -23,6 +24,7 @@ from ...elements import (
     JsonbFromText,
     JsonbText,
     ListOf,
+    NumberText,
     PositionIn,
     TextFits,
     ValueText,
@@ -56,8 +58,12 @@ def _body_from_text(_: object, text: str) -> str:
 
 def _has_integer(element: HasInteger, body: str) -> str:
     value = value_at(body, element.keys)
-    digits = f"CAST({value} AS TEXT) ~ '^-?[0-9]{{1,18}}$'"
-    return f"(jsonb_typeof({value}) = 'number' AND {digits})"
+    return f"(jsonb_typeof({value}) = 'number' AND {_is_short(f'CAST({value} AS TEXT)')})"
+
+
+def _is_short(text: str) -> str:
+    """Return whether a number is an integer whose double fits in 64 bits."""
+    return f"{text} ~ '^-?[0-9]{{1,18}}$'"
 
 
 def _increased(element: Increased, body: str, by: str) -> str:
@@ -86,6 +92,12 @@ class PostgresCompiler(StatementCompiler):
         AnyOf: lambda _, column, texts: f"{column} = ANY (CAST({texts} AS TEXT[]))",
         ListOf: _list_of,
         ValueText: lambda element, body: f"CAST({value_at(body, element.keys)} AS TEXT)",
+        Addend: lambda _, kind, text: (
+            f"CASE WHEN {kind} = 'number' AND {_is_short(text)} THEN CAST({text} AS BIGINT) END"
+        ),
+        NumberText: lambda _, kind, text: (
+            f"CASE WHEN {kind} = 'number' AND NOT {_is_short(text)} THEN {text} END"
+        ),
         HasInteger: _has_integer,
         Increased: _increased,
         PositionIn: lambda _, text, part: f"strpos({text}, {part})",

@@ -22,6 +22,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from .... import codec
 from ....query.index import Plan
 from ...elements import (
+    Addend,
     AnyOf,
     ArrayTest,
     BodyFromText,
@@ -32,6 +33,7 @@ from ...elements import (
     JsonbFromText,
     JsonbText,
     Keys,
+    NumberText,
     PositionIn,
     TextFits,
     ValueText,
@@ -44,6 +46,8 @@ _INDEXED_FORM: Final = SqliteIndexedForm()
 JSONB_SINCE: Final = (3, 45)
 _LISTS: Final = codec.Codec(max_bytes=2**40)
 _NINES: Final = 10**18 - 1
+_SHORT: Final = 9
+"""Characters of an addend: the sum of 2**33 rows, more than a file holds, has 64 bits."""
 _USED: Final = re.compile(r"USING (?:COVERING )?INDEX (\S+)|^SEARCH (\S+\$i\d+) USING PRIMARY KEY")
 
 
@@ -84,6 +88,13 @@ class SqliteCompiler(StatementCompiler):
         AnyOf: lambda _, column, texts: f"{column} IN (SELECT value FROM json_each({texts}))",
         ArrayTest: _array_test,
         ValueText: lambda element, body: f"({body} -> {path_literal(element.keys)})",
+        Addend: lambda _, kind, text: (
+            f"CASE WHEN {kind} = 'integer' AND length({text}) <= {_SHORT} THEN CAST({text} AS INTEGER) END"
+        ),
+        NumberText: lambda _, kind, text: (
+            f"CASE {kind} WHEN 'real' THEN {text} WHEN 'integer' THEN "
+            f"CASE WHEN length({text}) > {_SHORT} THEN {text} END END"
+        ),
         HasInteger: _has_integer,
         Increased: _increased,
         PositionIn: lambda _, text, part: f"instr({text}, {part})",

@@ -59,6 +59,8 @@ class SqliteIndexedForm(IndexedForm[tuple[str, str]]):
     ordering = SqliteOrdering()
     widths = {"null": 0, "boolean": 2, "prefix regex": 2}
     constant = {"number": ("rank",), "string": ("rank",), "prefix regex": ("rank",)}
+    as_they_are = frozenset({"number", "string"})
+    ordered = frozenset({"number", "string", "prefix regex"})
 
     def values(self, value: Value) -> Sequence[Any]:
         """Return rank and number of a boolean. Of a prefix, return the first string with the prefix, and the first
