@@ -162,9 +162,10 @@ class Put(BodyWrite):
         statements = session.collection(self.collection)
         if statements.feed is None:  # usual: one statement, without a Writer
             life = lifetime(self.ttl, statements.options.ttl)
-            rows = session.rows(statements.by_id.put, {"id": self.id, "body": self.text, **life})
-            if rows:
-                return int(rows[0][0])
+            row = session.database.compiler.row(self.id, self.text, *life)
+            version = session.put(statements.by_id, row)
+            if version is not None:
+                return version
         writer = Writer(session, self.collection)
         return writer.atomically(lambda: writer.put(self.id, self.text, self.ttl))
 

@@ -22,13 +22,13 @@ class SharedConnection(Connection):
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         with self._own_errors():
-            return list(self.sa.exec_driver_sql(sql, dict(parameters) or None))
+            return list(self.sa.exec_driver_sql(sql, parameters or None))
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         with self._own_errors():
-            return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
+            return self.sa.exec_driver_sql(sql, parameters or None).rowcount
 
-    def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
+    def changed_each(self, sql: str, rows: list[Any]) -> int:
         with self._own_errors():
             return self.sa.exec_driver_sql(sql, rows).rowcount
 

@@ -52,7 +52,7 @@ from .read import (
     returned,
 )
 from .session import Session
-from .write import MAX_ATTEMPTS, Writer, lifetime
+from .write import MAX_ATTEMPTS, Writer, lifetime, named
 
 EVERYTHING: Final = Filter()
 Answer: TypeAlias = Literal["result", "before", "after"]
@@ -365,7 +365,7 @@ class Increment(AtomicWrite[Any]):
             sql = writer.statements.by_id.increment(self.path.keys)
             life = lifetime(None, writer.statements.options.ttl)
             limits = {"by": self.by, "size": self.codec.max_bytes - GROWTH}
-            row = {"id": self.id, "body": self._new_text(), **life, **limits}
+            row = {"id": self.id, "body": self._new_text(), **named(life), **limits}
             rows = session.rows(sql, row)
             if rows:
                 return decode(rows[0][0])
