@@ -191,8 +191,8 @@ def _replaced(session: Session, writer: Writer, given: Sequence[Given], life: Li
 
 
 def _rows(session: Session, given: Sequence[Given], life: Lifetime) -> list[Any]:
-    row = session.database.compiler.row
-    return [row(each.id, each.text, *life) for each in given]
+    row, (time, _, ttl) = session.database.compiler.row, life
+    return [row(each.id, each.text, time, ttl) for each in given]
 
 
 def _lists(given: Sequence[Given | Put], life: Lifetime) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ..expressions.classes import value_class
 from .connection import Row
 from .operation import Operation, Written
 from .session import Session
-from .write import Beside, Writer, lifetime
+from .write import Beside, Writer
 
 T = TypeVar("T")
 _UNLIMITED: Final = codec.Codec(2**40)
@@ -161,9 +161,7 @@ class Put(BodyWrite):
     def __call__(self, session: Session) -> int:
         statements = session.collection(self.collection)
         if statements.feed is None:  # usual: one statement, without a Writer
-            life = lifetime(self.ttl, statements.options.ttl)
-            row = session.database.compiler.row(self.id, self.text, *life)
-            version = session.put(statements.by_id, row)
+            version = session.put(statements, self.id, self.text, self.ttl)
             if version is not None:
                 return version
         writer = Writer(session, self.collection)

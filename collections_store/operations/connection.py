@@ -20,7 +20,7 @@ from ..options import Isolation
 from ..query.filter import Filter
 from ..sql.by_id import IdStatements
 from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database
-from ..sql.select import Query
+from ..sql.select import Query, Statements
 from .local_settings import LocalSettings, RemoteSettings
 
 Row: TypeAlias = Any
@@ -131,14 +131,15 @@ class Connection:
             raise self.database.errors.of_damage(error) from error
         return count
 
-    def put(self, statements: IdStatements, row: Parameters) -> int | None:
-        """Upsert a row of documents; return the version, None where an expired row is in the way."""
-        reported = self._versions
+    def put(self, statements: Statements, id: str, text: str, ttl: int | None) -> int | None:
+        """Upsert a document; return the version, None where an expired document is in the way. `ttl` as in `lifetime`."""
+        ttl = (statements.options.ttl if ttl is None else ttl) or None
+        row, reported = self.database.compiler.row(id, text, now(), ttl), self._versions
         if reported is None:
-            rows = self.rows(statements.put, row)
+            rows = self.rows(statements.by_id.put, row)
             return int(rows[0][0]) if rows else None
         reported.clear()
-        if not self.changed(statements.put_reporting, row):
+        if not self.changed(statements.by_id.put_reporting, row):
             return None
         return reported[0] if reported else 1
 

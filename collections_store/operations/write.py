@@ -67,12 +67,12 @@ class Writer:
     def put(self, id: str, text: str, ttl: int | None) -> int:
         """Write a body, new or in place of another; returns the version."""
         for _ in range(MAX_ATTEMPTS):
-            before, row = self._before(id), self._row(id, text, ttl)
+            before = self._before(id)
             # with bodies before: an upsert would overwrite what was inserted since, unrecorded
             if self.keeps_before and before is None:
-                version = self._connection.changed(self._sql.insert, row) or None
+                version = self._inserted(id, text, ttl, None) or None
             else:
-                version = self._connection.put(self._sql, row)
+                version = self._connection.put(self.statements, id, text, ttl)
             if version is not None:
                 self.record("insert" if version == 1 else "update", id, version, before, text)
                 return version
@@ -93,7 +93,9 @@ class Writer:
 
     def _inserted(self, id: str, text: str, ttl: int | None, beside: Beside | None) -> int:
         if beside is None:
-            return self._connection.changed(self._sql.insert, self._row(id, text, ttl))
+            time, _, ttl = lifetime(ttl, self.statements.options.ttl)
+            row = self._connection.database.compiler.row(id, text, time, ttl)
+            return self._connection.changed(self._sql.insert, row)
         sql = self._sql.insert_if_exists(self._connection.collection(beside[0]).table)
         return self._connection.changed(sql, {**self._named(id, text, ttl), "other": beside[1]})
 
@@ -209,10 +211,6 @@ class Writer:
             "after": after if self._keeps_after else None,
         }
         self._connection.record(PendingChange(self._collection, self._feed, row))
-
-    def _row(self, id: str, text: str, ttl: int | None) -> Any:
-        life = lifetime(ttl, self.statements.options.ttl)
-        return self._connection.database.compiler.row(id, text, *life)
 
     def _named(self, id: str, text: str, ttl: int | None) -> dict[str, Any]:
         return {"id": id, "body": text, **named(lifetime(ttl, self.statements.options.ttl))}

@@ -353,8 +353,10 @@ class StatementCompiler(Protocol):
     def list_parameter(self, texts: Sequence[str]) -> Any:
         """Return the parameter of `AnyOf`."""
 
-    def row(self, id: str, body: str, now: int, expires: int | None, ttl: int | None) -> Any:
-        """Return the parameters of a statement that inserts a row of documents."""
+    def row(self, id: str, body: str, now: int, ttl: int | None) -> Any:
+        """Return the parameters of a statement that inserts a row of documents, which expires after `ttl` microseconds;
+        None: never.
+        """
 
     def reported_versions(self, connection: Any) -> list[int] | None:
         """Return the list to which `ReportedVersion` appends on a driver's connection; None: `RETURNING` serves."""

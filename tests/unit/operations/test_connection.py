@@ -171,19 +171,19 @@ def test_an_earlier_error_is_not_the_cause_of_a_later_one() -> None:
 
 def versions_of(connection: DriverSession) -> list[int | None]:
     """Return the versions of upserts: new, again, expired, refused by a unique index, and jumped by the user's SQL."""
-    statements, row = connection.collection("others").by_id, connection.database.compiler.row
+    statements = connection.collection("others")
 
-    def upsert(id: str, text: str, time: int = 10, expires: int | None = None) -> int | None:
-        return connection.put(statements, row(id, text, time, expires, None))
+    def upsert(id: str, text: str, ttl: int | None = None) -> int | None:
+        return connection.put(statements, id, text, ttl)
 
     found = [upsert("a", '{"n":1}'), upsert("a", '{"n":2}'), upsert("b", '{"n":3}')]
-    found += [upsert("c", '{"n":4}', 10, 20), upsert("c", '{"n":4}', 19, 20)]
-    found += [upsert("c", '{"n":4}', 20), upsert("a", '{"n":5}')]
+    found += [upsert("c", '{"n":4}', 10**9), upsert("c", '{"n":4}', 1)]
+    found += [upsert("c", '{"n":4}'), upsert("a", '{"n":5}')]
     for taken in ("a", "new"):
         with pytest.raises(sqlite3.IntegrityError):
             upsert(taken, '{"n":3}')
     found += [upsert("d", '{"n":6}'), upsert("a", '{"n":7}')]
-    connection.command(f"UPDATE {statements.table.name} SET version = 41 WHERE id = 'a'")
+    connection.command(f"UPDATE {statements.by_id.table.name} SET version = 41 WHERE id = 'a'")
     return [*found, upsert("a", '{"n":8}'), upsert("e", '{"n":9}')]
 
 

@@ -101,10 +101,9 @@ class PostgresCompiler(StatementCompiler):
         """Psycopg adapts lists."""
         return list(texts)
 
-    def row(
-        self, id: str, body: str, now: int, expires: int | None, ttl: int | None
-    ) -> dict[str, Any]:
+    def row(self, id: str, body: str, now: int, ttl: int | None) -> dict[str, Any]:
         """Return the parameters by name."""
+        expires = None if ttl is None else now + ttl
         return {"id": id, "body": body, "now": now, "expires": expires, "ttl": ttl}
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:

@@ -103,11 +103,9 @@ class SqliteCompiler(StatementCompiler):
         """Return the list as JSON: SQLite limits the number of parameters."""
         return _LISTS.encode(list(texts))
 
-    def row(
-        self, id: str, body: str, now: int, expires: int | None, ttl: int | None
-    ) -> tuple[Any, ...]:
-        """Return the values of the columns in their order; the second time is that of the last write."""
-        return id, body, now, now, expires, ttl
+    def row(self, id: str, body: str, now: int, ttl: int | None) -> tuple[Any, ...]:
+        """Return the values of the columns, in their order: the times of the first write, the last write and the end."""
+        return id, body, now, now, None if ttl is None else now + ttl, ttl
 
     def reported_versions(self, connection: Any) -> list[int] | None:
         """Return a new list. Its `append` is a function of SQL: no Python code runs, which a signal could meet."""
