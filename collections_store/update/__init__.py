@@ -105,8 +105,8 @@ class Update:
             raise UpdateRefused(document.id, "", problem)
         if self.pipeline is not None:
             return transformed(self.pipeline, document, now=now, ordered=ordered)
-        conditions = {each.name: each.condition for each in self.array_filters}
-        limit = self._limit
+        filters, limit = self.array_filters, self._limit
+        conditions = {each.name: each.condition for each in filters} if filters else {}
         the = Application(now, ordered, document, filter, conditions, inserting, limit, limit)
         return changed(self._tree, body, (), the)
 
