@@ -179,6 +179,16 @@ class Codec:
         return self._careful(replacement, path, _deeper(depth, path))
 
 
+def plain_text(value: Any, most: int) -> bytes | None:
+    """Return the text of a value that has only plain JSON in it, of about `most` bytes; None for any other value."""
+    if bytes_left(value, most) < 0:
+        return None
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return None
+
+
 def spell(value: Any) -> str:
     """Return a string or a number in the spelling of stored texts."""
     return orjson.dumps(_float(value, ()) if isinstance(value, float) else value).decode()
