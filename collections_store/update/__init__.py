@@ -75,7 +75,7 @@ class Update:
 
         `array_filters` are the filters of the elements of `$[name]`: a list, each filter on one name.
         """
-        if array_filters is None and type(what) is dict:
+        if array_filters is None and type(what) is dict and isinstance(codec, Codec):
             text = plain_text(what, CACHED_BYTES)
             if text is not None:
                 return _cached(text, codec.max_bytes, codec.nul)
