@@ -75,7 +75,7 @@ def truthy(value: Any) -> bool:
 
 def number(value: Any) -> Any:
     """Return a number unchanged."""
-    if not is_number(value):
+    if type(value) is not int and not is_number(value):
         raise OperandError(f"requires a number, got {named(value)}", value)
     return value
 

@@ -20,12 +20,13 @@ from ..options import Isolation
 from ..query.filter import Filter
 from ..sql.by_id import IdStatements
 from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database
-from ..sql.select import Query
+from ..sql.select import Query, Statements
 from .local_settings import LocalSettings, RemoteSettings
 
 Row: TypeAlias = Any
-Parameters: TypeAlias = Mapping[str, Any]
-NONE: Final[Parameters] = {}
+Parameters: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
+"""By name, or by position for the statements of `StatementCompiler.row`."""
+NONE: Final[Mapping[str, Any]] = {}
 
 
 class Inexact(Exception):
@@ -48,6 +49,8 @@ class Connection:
     is_lost: bool = False
     """Whether the connection broke in maintenance after a commit, whose errors nobody receives."""
     _local: LocalSettings | None = None
+    _versions: list[int] | None = None
+    """The versions that statements report; None: the connection executes no such statement."""
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class Connection:
             kind = RemoteSettings if database.is_remote else LocalSettings
             self._local = local = kind(driver, database, settings, is_pooled=is_pooled)
             self._execute, self._begin = local.execute, local.begin
+        self._versions = database.compiler.reported_versions(driver)
         self.before_commit: list[Callable[[], None]] = []
         """Called before each COMMIT; a function that raises prevents the commit."""
         self._depth = 0
@@ -127,15 +131,30 @@ class Connection:
             raise self.database.errors.of_damage(error) from error
         return count
 
-    def changed_many(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
+    def put(self, statements: Statements, id: str, text: str, ttl: int | None) -> int | None:
+        """Upsert a document; return the version, None where an expired document is in the way. `ttl` as in `lifetime`."""
+        ttl = (statements.options.ttl if ttl is None else ttl) or None
+        row, reported = self.database.compiler.row(id, text, now(), ttl), self._versions
+        if reported is None:
+            rows = self.rows(statements.by_id.put, row)
+            return int(rows[0][0]) if rows else None
+        reported.clear()
+        if not self.changed(statements.by_id.put_reporting, row):
+            return None
+        return reported[0] if reported else 1
+
+    def changed_many(
+        self, sql: str, rows: Sequence[Mapping[str, Any]], same: Mapping[str, Any] = NONE
+    ) -> int:
         """Execute a statement for each row of parameters, with the parameters that are the `same` for all rows, in a
         single call: as lists where the database takes lists. Return the number of changed rows.
         """
         if self.database.takes_lists:
             return self.changed(sql, {**as_lists(rows), **same})
-        return self._executed_many(sql, [{**row, **same} for row in rows])
+        return self.changed_each(sql, [{**row, **same} for row in rows])
 
-    def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
+    def changed_each(self, sql: str, rows: list[Any]) -> int:
+        """Execute a statement for each of several parameters, and return the number of changed rows."""
         cursor = self.driver.cursor()
         try:
             cursor.executemany(sql, rows)
@@ -321,7 +340,7 @@ def _undo(undo: Callable[[], None], error: BaseException) -> None:
             raise
 
 
-def as_lists(rows: Sequence[Parameters]) -> dict[str, list[Any]]:
+def as_lists(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the values of rows, which have the same names, as lists."""
     return {name: [row[name] for row in rows] for name in rows[0]}
 

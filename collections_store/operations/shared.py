@@ -36,7 +36,7 @@ class SharedConnection(Connection):
             raise
         return count
 
-    def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
+    def changed_each(self, sql: str, rows: list[Any]) -> int:
         try:
             return self.sa.exec_driver_sql(sql, rows).rowcount
         except Exception as error:
@@ -44,7 +44,7 @@ class SharedConnection(Connection):
             raise
 
     def _executed(self, sql: str, parameters: Parameters) -> Any:
-        return self.sa.exec_driver_sql(sql, dict(parameters) or None)
+        return self.sa.exec_driver_sql(sql, parameters or None)
 
     def _raise_own(self, error: Exception) -> None:
         """Raise the error of one of our SQL functions, or the driver's error for a damaged database."""

@@ -71,6 +71,12 @@ class TextFits(_Predicate):
     """The text of a body has at most as many bytes as a parameter. White space may count too."""
 
 
+class ReportedVersion(_Element):
+    """A version, reported while a statement computes the version by a database of `StatementCompiler.reported_versions`."""
+
+    type = sa.BigInteger()
+
+
 class PositionIn(_Element):
     """The position of a string in a text, from 1 on; 0 if the text does not contain the string."""
 

@@ -340,6 +340,8 @@ class StatementCompiler(Protocol):
 
     dialect: sa.Dialect
     """SQLAlchemy's, for statements on the store's own connections."""
+    row_dialect: sa.Dialect
+    """SQLAlchemy's, for statements with the parameters of `row`."""
     elements: Mapping[type[Any], Renderer]
     """Renders each class of `sql.elements` that `Database.register` does not render."""
     explain: str
@@ -355,6 +357,15 @@ class StatementCompiler(Protocol):
 
     def list_parameter(self, texts: Sequence[str]) -> Any:
         """Return the parameter of `AnyOf`."""
+
+    def row(self, id: str, body: str, now: int, ttl: int | None) -> Any:
+        """Return the parameters of a statement that inserts a row of documents, which expires after `ttl` microseconds;
+        None: never.
+        """
+
+    def reported_versions(self, connection: Any) -> list[int] | None:
+        """Return the list to which `ReportedVersion` appends on a driver's connection; None: `RETURNING` serves."""
+        return None
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the rows of an `explain` statement on a collection's table."""

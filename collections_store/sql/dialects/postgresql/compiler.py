@@ -26,6 +26,7 @@ from ...elements import (
     ListOf,
     NumberText,
     PositionIn,
+    ReportedVersion,
     TextFits,
     ValueText,
 )
@@ -81,7 +82,7 @@ def _list_of(element: ListOf) -> str:
 class PostgresCompiler(StatementCompiler):
     """SQLAlchemy's dialect for psycopg, and EXPLAIN."""
 
-    dialect = _DIALECT
+    dialect = row_dialect = _DIALECT
     explain = "EXPLAIN (FORMAT JSON, COSTS OFF) "
     elements = {
         BodyText: _body_text,
@@ -101,6 +102,7 @@ class PostgresCompiler(StatementCompiler):
         HasInteger: _has_integer,
         Increased: _increased,
         PositionIn: lambda _, text, part: f"strpos({text}, {part})",
+        ReportedVersion: lambda _, version: version,
         TextFits: lambda _, body, size: f"octet_length(CAST({body} AS TEXT)) <= {size}",
     }
 
@@ -110,6 +112,11 @@ class PostgresCompiler(StatementCompiler):
     def list_parameter(self, texts: Sequence[str]) -> list[str]:
         """Psycopg adapts lists."""
         return list(texts)
+
+    def row(self, id: str, body: str, now: int, ttl: int | None) -> dict[str, Any]:
+        """Return the parameters by name."""
+        expires = None if ttl is None else now + ttl
+        return {"id": id, "body": body, "now": now, "expires": expires, "ttl": ttl}
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a tree of steps. The steps of the array guard use separate indexes."""
