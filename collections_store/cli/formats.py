@@ -19,15 +19,14 @@ import click
 from .. import Document, Path
 from .. import codec as json_codec
 from ..document import new_id
+from ..engine.backup.atomic_file import DamagedInput, uncompressed
 from .files import (
     MAX_ARRAY,
     MAX_LINE,
     BadItem,
-    DamagedInput,
     Item,
     parse_json,
     read_items,
-    uncompressed,
 )
 from .output import Exit, Failure, to_text
 

@@ -24,13 +24,13 @@ from .. import (
 )
 from ..codec import Codec
 from ..document import check_id
+from ..engine.backup.atomic_file import DamagedInput
 from . import formats
 from .arguments import Target, collection_argument, on_database, output_option, skip_errors_option
 from .catalogue import index_lines, read_indexes
 from .files import (
     STANDARD,
     BadItem,
-    DamagedInput,
     Indexes,
     Item,
     Record,

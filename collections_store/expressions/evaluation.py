@@ -169,6 +169,7 @@ class Scope:
     row: Document | Anonymous
     limit: int
     held: int
+    variables: dict[str, Any]
 
     def __init__(
         self,
@@ -178,8 +179,8 @@ class Scope:
         ordered: bool = True,
         memory_limit: int = MEMORY_LIMIT,
     ) -> None:
-        self.row, self.ordered = row, ordered
-        self.variables: dict[str, Any] = {"ROOT": row.body, "CURRENT": row.body, **variables}
+        body, self.row, self.ordered = row.body, row, ordered
+        self.variables = {"ROOT": body, "CURRENT": body, "REMOVE": MISSING, **variables}
         self.held, self.limit, self._most = 0, memory_limit, memory_limit
         self._unsettled = memory_limit // _EXACT_PART
 

@@ -100,7 +100,7 @@ class ExpressionParser:
         check_keys(keys, place, self._error)
         if variable not in self._variables | SYSTEM_VARIABLES:
             self._refuse(place, f"there is no variable {shortened(variable)}")
-        return nodes.NoValue() if variable == "REMOVE" else Reference(variable, tuple(keys))
+        return Reference(variable, tuple(keys))
 
     def _object(self, what: dict[str, Any], place: str) -> Node:
         first = next(iter(what), "")

@@ -79,9 +79,11 @@ class StoredCollection:
 
     @property
     def indexes(self) -> tuple[Index, ...]:
+        """The collection's indexes."""
         return self.parsed().indexes
 
     def parsed(self) -> CollectionOptions:
+        """Return the options, parsed."""
         return CollectionOptions.from_portable(self.options)
 
     def check(self) -> None:

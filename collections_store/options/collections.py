@@ -21,12 +21,12 @@ CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
 _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
-_KEYS: Final = {
-    "cursor_key": "cursor_key", "body_index": "body_index", "indexes": "indexes", "ways": "array_guards",
-    "counter": "counter", "ttl": "ttl", "sliding": "sliding", "feed": "feed", "jsonb": "jsonb", "copy_of": "copy_of",
-    "versions": "versions", "distributed": "distributed",
-}  # fmt: skip
-"""The stored keys besides `format`, and the fields of `CollectionOptions`."""
+_KEYS: Final = (
+    "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
+    "versions", "distributed",
+)  # fmt: skip
+"""The stored keys besides `format`: the fields of `CollectionOptions`, by `_NAMES`."""
+_NAMES: Final = {**{key: key for key in _KEYS}, "ways": "array_guards"}
 _OMITTED: Final = frozenset({"copy_of", "versions", "distributed"})
 """Keys that are not stored with their default, so that older versions know all stored keys."""
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
@@ -88,7 +88,7 @@ class CollectionOptions:
 
     def to_text(self) -> str:
         """Return the stored form, JSON."""
-        values = {key: getattr(self, name) for key, name in _KEYS.items()}
+        values = {key: getattr(self, name) for key, name in _NAMES.items()}
         stored = {key: each for key, each in values.items() if each or key not in _OMITTED}
         stored["cursor_key"] = self.cursor_key or secrets.token_hex(16)
         stored["indexes"] = [index.to_json() for index in self.indexes]
@@ -101,7 +101,7 @@ class CollectionOptions:
         """Read the stored form; raises `SchemaTooNew`."""
         stored = codec.decode(text)
         check_format("the catalogue's entry of a collection", stored.get("format"), FORMAT)
-        read = {name: stored[key] for key, name in _KEYS.items() if key in stored}
+        read = {name: stored[key] for key, name in _NAMES.items() if key in stored}
         read["cursor_key"] = stored.get("cursor_key", "")  # none of a version before 0003
         read["indexes"] = tuple(map(Index.from_json, stored.get("indexes", ())))
         read["array_guards"] = tuple((tuple(keys), name) for keys, name in stored.get("ways", ()))

@@ -62,6 +62,7 @@ class CatalogueStatements:
     create_checksums = Statement(lambda s: sa.schema.CreateTable(s.checksums, if_not_exists=True))
     """Create the table of checksums, unless it is there."""
     clear_checksums = Statement(lambda s: sa.delete(s.checksums))
+    """Delete the checksums."""
     insert_checksum = Statement(
         lambda s: sa.insert(s.checksums).values(
             name=_text("name"),
@@ -72,6 +73,7 @@ class CatalogueStatements:
     )
     """Insert the checksums of the collection `:name`."""
     select_checksums = Statement(lambda s: sa.select(s.checksums))
+    """Select the checksums."""
     set_table = Statement(
         lambda s: (
             sa.update(s.catalogue)
@@ -123,6 +125,7 @@ class CatalogueStatements:
         return deleted.returning(self.c.table_name, self.c.options, created)
 
     def create_all(self) -> Sequence[str]:
+        """Create the store's own tables."""
         tables = self.catalogue, self.revisions
         creating = [compiled(sa.schema.CreateTable(each), self.database) for each in tables]
         return [*self.create_schema(), *creating, *self.place_all()]
@@ -143,11 +146,13 @@ class CatalogueStatements:
         ]
 
     def create_table(self, table: str, *, distributed: bool = False) -> Sequence[str]:
+        """Create a collection's table."""
         database = self.dialect_of(distributed=distributed)
         named = self._table(table)
         return [on_table(_creating(database), named, database), *database.placement.place(named)]
 
     def create_feed(self, feed: Feed) -> Sequence[str]:
+        """Create the table of a collection's recorded changes."""
         statements = self.feed(feed)
         return [statements.create, *self.database.placement.place(statements.table)]
 
@@ -176,18 +181,22 @@ class CatalogueStatements:
         return compiled(dropped, self.database)
 
     def rename_table(self, old: str, new: str) -> str:
+        """Rename a collection's table."""
         return self.database.compiler.rename_table(self._table(old), new)
 
     def indexes(self, table: str) -> IndexStatements:
+        """Return the statements of the indexes of a collection's table."""
         return IndexStatements(table, self.names, self.database)
 
     def documents(self, table: str, options: CollectionOptions) -> Statements:
+        """Return the statements of a collection's table."""
         feed = None if options.feed is None else self.feed(options.feed)
         database = self.dialect_of(distributed=options.distributed)
         documents = documents_table(table, self.names, database, jsonb=options.jsonb)
         return Statements(documents, options, database, feed)
 
     def feed(self, feed: Feed) -> FeedStatements:
+        """Return the statements of the recorded changes of a collection."""
         return FeedStatements(feed, self.names, self.database)
 
     def _table(self, table: str) -> sa.Table:
@@ -263,6 +272,7 @@ class IndexStatements:
         return self._create(name, expires, only=expires.is_not(None))
 
     def drop(self, index: Index) -> Sequence[str]:
+        """Drop an index."""
         if index.arrays:
             return self._database.ddl.drop_array_index(index.physical)
         return [self.drop_index(index.physical)]
