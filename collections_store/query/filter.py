@@ -88,8 +88,8 @@ class Filter:
         `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or `Path`) that `equals` a
         value.
         """
-        given = what if equals is ... else {what: equals} if type(what) is str else None
-        if type(given) is dict:
+        given = {what: equals} if type(what) is str and type(equals) in SCALARS else what
+        if type(given) is dict and (given is not what or equals is ...):
             try:
                 condition = plain_condition(given, codec)
             except InvalidBody:
