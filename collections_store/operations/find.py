@@ -504,7 +504,7 @@ class Explain(Operation[Explanation]):
     def _has_arrays(self, session: Session, query: Query) -> bool:
         if query.arrays is not None:
             return session.finds(query.arrays, self.filter)
-        rows = session.rows(query.sql, query.parameters(self.filter, skip=0, limit=0))
+        rows = session.rows(query.sql, query.parameters(self.filter, {"skip": 0, "limit": 0}))
         return bool(rows[0][0])
 
     def _explained(
@@ -518,7 +518,7 @@ class Explain(Operation[Explanation]):
     ) -> Explanation:
         statements = session.collection(self.collection)
         database, limit = session.database, NO_LIMIT if self.limit is None else self.limit
-        parameters = query.parameters(self.filter, skip=self.skip, limit=limit)
+        parameters = query.parameters(self.filter, {"skip": self.skip, "limit": limit})
         rows = session.rows(database.compiler.explain + query.sql, parameters)
         plan: Plan = database.compiler.plan(rows, statements.table)
         walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}

@@ -53,6 +53,15 @@ EVERYTHING = And(())
 _CODEC = Codec()
 
 
+class _Unfrozen:
+    """The slots of a `Filter`, without the freezing."""
+
+    __slots__ = ("_levels", "_shape", "condition")
+
+
+_allocate = object.__new__
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Filter:
     """A filter. Without a condition it matches every document.
@@ -95,7 +104,10 @@ class Filter:
             except InvalidBody:
                 condition = None  # the parser names the position
             if condition is not None:
-                return cls(condition)
+                made: Any = _allocate(_Unfrozen)  # as `new_document`
+                made.condition, made._shape, made._levels = condition, None, 0
+                made.__class__ = cls
+                return made  # type: ignore[no-any-return]
         if equals is ... and (type(what) is dict or isinstance(what, Mapping)):
             return cls(FilterParser(codec).document(what))
         what = what if type(what) is str else field_name(what)
