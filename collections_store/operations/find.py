@@ -300,9 +300,9 @@ class Distinct(Operation[list[Any]]):
 
 def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
     """Return `skip` and `limit`, integers from 0 on; raises `InvalidFilter`."""
-    if type(skip) is int and 0 <= skip < NO_LIMIT:  # the usual arguments, sooner
-        if limit is None or (type(limit) is int and 0 <= limit < NO_LIMIT):
-            return skip, limit
+    plain = limit is None or (type(limit) is int and 0 <= limit < NO_LIMIT)
+    if plain and type(skip) is int and 0 <= skip < NO_LIMIT:
+        return skip, limit  # sooner
     for name, value in (("skip", skip), ("limit", 0 if limit is None else limit)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < NO_LIMIT:
             raise InvalidFilter(name, f"must be an integer from 0 on, got {shortened(value)}")
