@@ -104,6 +104,8 @@ class PipelineParser:
             return stages.Match(operand)
         try:
             variables, names_id = self._variables, self._names_id
+            if type(operand) is dict and names_id and not variables:
+                return stages.Match(Filter.parse(operand, codec=self._codec))
             parser = FilterParser(self._codec, variables=variables, names_id=names_id)
             return stages.Match(Filter(parser.document(operand)))
         except InvalidFilter as error:

@@ -295,9 +295,10 @@ class ExpressionParser:
 
 def check_keys(keys: Sequence[str], place: str, error: ErrorMaker) -> None:
     """Raise the error of keys that are no path in a pipeline."""
-    if any(not key or key.startswith("$") or "\0" in key for key in keys):
-        problem = "must be a path without empty keys and keys that begin with $"
-        raise error(place, f"{problem}, got {shortened('.'.join(keys))}")
+    for key in keys:
+        if not key or key.startswith("$") or "\0" in key:
+            problem = "must be a path without empty keys and keys that begin with $"
+            raise error(place, f"{problem}, got {shortened('.'.join(keys))}")
     if len(keys) > MAX_KEYS:
         raise error(place, f"a path has at most {MAX_KEYS} keys")
 

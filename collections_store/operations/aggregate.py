@@ -123,7 +123,7 @@ class Aggregate(Operation[list[Any]]):
             rows = session.select(query, filter, limit=MAX_VALUES)
         except Inexact:
             return None
-        if len(rows) == MAX_VALUES or any(_is_truncated(row, len(fields.values)) for row in rows):
+        if len(rows) == MAX_VALUES or _any_truncated(rows, len(fields.values)):
             return None
         rows.sort(key=itemgetter(0))
         paths = fields.values + fields.sums
@@ -161,8 +161,13 @@ def _is_small(leading: Leading) -> bool:
     return leading.limit is not None and leading.skip + leading.limit <= MAX_SORTED
 
 
-def _is_truncated(row: Any, values: int) -> bool:
-    return any(text is not None and len(text) > MAX_VALUE for text in row[2 : 2 + values])
+def _any_truncated(rows: list[Any], values: int) -> bool:
+    """Return whether `Statements.group` truncated one of the first `values` of a row."""
+    for row in rows:
+        for text in row[2 : 2 + values]:
+            if text is not None and len(text) > MAX_VALUE:
+                return True
+    return False
 
 
 def _counted(row: Any, fields: GroupedFields, paths: tuple[Keys, ...]) -> CountedRow:

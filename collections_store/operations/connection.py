@@ -90,8 +90,8 @@ class Connection:
             with self.transaction(write=False):
                 if not self.sees_one_moment or self.finds(query.arrays, filter):
                     raise Inexact
-                return self.rows(query.sql, query.parameters(filter, **window))
-        rows = self.rows(query.sql, query.parameters(filter, **window))
+                return self.rows(query.sql, query.parameters(filter, window))
+        rows = self.rows(query.sql, query.parameters(filter, window))
         if not query.guard:
             return rows
         if rows[0][0]:

@@ -301,7 +301,8 @@ class Distinct(Operation[list[Any]]):
 
 def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
     """Return `skip` and `limit`, integers from 0 on; raises `InvalidFilter`."""
-    if limit is None and type(skip) is int and 0 <= skip < NO_LIMIT:
+    plain = limit is None or (type(limit) is int and 0 <= limit < NO_LIMIT)
+    if plain and type(skip) is int and 0 <= skip < NO_LIMIT:
         return skip, limit  # sooner
     for name, value in (("skip", skip), ("limit", 0 if limit is None else limit)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < NO_LIMIT:
@@ -505,7 +506,7 @@ class Explain(Operation[Explanation]):
     def _has_arrays(self, session: Session, query: Query) -> bool:
         if query.arrays is not None:
             return session.finds(query.arrays, self.filter)
-        rows = session.rows(query.sql, query.parameters(self.filter, skip=0, limit=0))
+        rows = session.rows(query.sql, query.parameters(self.filter, {"skip": 0, "limit": 0}))
         return bool(rows[0][0])
 
     def _explained(
@@ -519,7 +520,7 @@ class Explain(Operation[Explanation]):
     ) -> Explanation:
         statements = session.collection(self.collection)
         database, limit = session.database, NO_LIMIT if self.limit is None else self.limit
-        parameters = query.parameters(self.filter, skip=self.skip, limit=limit)
+        parameters = query.parameters(self.filter, {"skip": self.skip, "limit": limit})
         rows = session.rows(database.compiler.explain + query.sql, parameters)
         plan: Plan = database.compiler.plan(rows, statements.table)
         walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}

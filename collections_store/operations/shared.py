@@ -22,7 +22,8 @@ class SharedConnection(Connection):
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         try:
-            rows: list[Row] = self._executed(sql, parameters).fetchall()
+            found: Any = self.sa.exec_driver_sql(sql, dict(parameters) or None)
+            rows: list[Row] = found.fetchall()
         except Exception as error:
             self._raise_own(error)
             raise
@@ -30,11 +31,10 @@ class SharedConnection(Connection):
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         try:
-            count: int = self._executed(sql, parameters).rowcount
+            return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
         except Exception as error:
             self._raise_own(error)
             raise
-        return count
 
     def changed_each(self, sql: str, rows: list[Any]) -> int:
         try:
@@ -43,9 +43,12 @@ class SharedConnection(Connection):
             self._raise_own(error)
             raise
 
+<<<<<<< HEAD
     def _executed(self, sql: str, parameters: Parameters) -> Any:
         return self.sa.exec_driver_sql(sql, parameters or None)
 
+=======
+>>>>>>> w-reads
     def _raise_own(self, error: Exception) -> None:
         """Raise the error of one of our SQL functions, or the driver's error for a damaged database."""
         if isinstance(error, self.database.errors.types()):

@@ -56,6 +56,15 @@ EVERYTHING = And(())
 _CODEC = Codec()
 
 
+class _Unfrozen:
+    """The slots of a `Filter`, without the freezing."""
+
+    __slots__ = ("_levels", "_shape", "condition")
+
+
+_allocate = object.__new__
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Filter:
     """A filter. Without a condition it matches every document.
@@ -91,14 +100,17 @@ class Filter:
         `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or `Path`) that `equals` a
         value.
         """
-        given = what if equals is ... else {what: equals} if type(what) is str else None
-        if type(given) is dict:
+        given = {what: equals} if type(what) is str and type(equals) in SCALARS else what
+        if type(given) is dict and (given is not what or equals is ...):
             try:
                 condition = plain_condition(given, codec)
             except InvalidBody:
                 condition = None  # the parser names the position
             if condition is not None:
-                return cls(condition)
+                made: Any = _allocate(_Unfrozen)  # as `new_document`
+                made.condition, made._shape, made._levels = condition, None, 0
+                made.__class__ = cls
+                return made  # type: ignore[no-any-return]
         if equals is ... and (type(what) is dict or isinstance(what, Mapping)):
             return cls(FilterParser(codec).document(what))
         what = what if type(what) is str else field_name(what)

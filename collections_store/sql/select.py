@@ -90,8 +90,9 @@ class Query:
         pairs = (zip(*each[:2], strict=True) for each in self.bindings if each.convert is None)
         object.__setattr__(self, "_as_they_are", tuple(dict(chain.from_iterable(pairs)).items()))
 
-    def parameters(self, filter: Filter, **parameters: Any) -> dict[str, Any]:
-        """Return the statement's parameters for the values of `filter`, with other parameters."""
+    def parameters(self, filter: Filter, others: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the statement's parameters: `others`, with the values of `filter` added."""
+        parameters = {} if others is None else others
         parameters.setdefault("now", now())
         if self.bindings:
             values = values_of(filter.condition)

@@ -59,12 +59,13 @@ def _body_from_text(_: object, text: str) -> str:
 
 def _has_integer(element: HasInteger, body: str) -> str:
     value = value_at(body, element.keys)
-    return f"(jsonb_typeof({value}) = 'number' AND {_is_short(f'CAST({value} AS TEXT)')})"
+    digits = f"CAST({value} AS TEXT) ~ '^-?[0-9]{{1,18}}$'"
+    return f"(jsonb_typeof({value}) = 'number' AND {digits})"
 
 
-def _is_short(text: str) -> str:
-    """Return whether a number is an integer whose double fits in 64 bits."""
-    return f"{text} ~ '^-?[0-9]{{1,18}}$'"
+def _is_short(number: str) -> str:
+    """Return the test for an integer of fewer than 19 digits: `jsonb` writes no exponent."""
+    return f"(length({number}) <= 18 AND strpos({number}, '.') = 0)"
 
 
 def _increased(element: Increased, body: str, by: str) -> str:

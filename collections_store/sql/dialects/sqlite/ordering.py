@@ -38,7 +38,7 @@ class SqliteOrdering(Ordering):
 
     def can_order(self, keys: Keys) -> bool:
         """Return whether no key holds a double quote: SQLite 3.40 cannot address such a key."""
-        return not any('"' in key for key in keys)
+        return '"' not in "".join(keys)
 
     def values(self, key: Key) -> Sequence[Any]:
         rank, value = key
