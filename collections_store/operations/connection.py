@@ -62,6 +62,7 @@ class Connection:
         is_pooled: bool = False,
     ) -> None:
         self.driver, self.database = driver, database
+        self._begin_text = lru_cache(database.transactions.begin)
         self._execute = self._begin = driver.execute
         if settings:
             kind = RemoteSettings if database.is_remote else LocalSettings
@@ -193,7 +194,7 @@ class Connection:
         """Begin the transaction of an operation."""
         self.committing, self.sees_one_moment = False, snapshot
         isolation = "repeatable read" if snapshot else "read committed"
-        self._begin(_begin(self.database.transactions, write, isolation))
+        self._begin(self._begin_text(write=write, isolation=isolation))
 
     def begin_group(self) -> None:
         """Begin a transaction of independent statements."""
@@ -203,7 +204,7 @@ class Connection:
     def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
         """Begin a transaction of the user's."""
         self.committing, self.sees_one_moment, self._depth = False, True, 0
-        self._begin(_begin(self.database.transactions, write, isolation))
+        self._begin(self._begin_text(write=write, isolation=isolation))
 
     def commit(self) -> None:
         """Commit the transaction, unless a function of `before_commit` raises."""
@@ -222,7 +223,7 @@ class Connection:
     def maintain(self, work: Callable[[], object]) -> None:
         """Call a function in a transaction after a commit; a failure does not concern the committed transaction."""
         try:
-            self._begin(_begin(self.database.transactions, True, "read committed"))
+            self._begin(self._begin_text(write=True, isolation="read committed"))
             work()
             self.command(COMMIT)
         except self.database.errors.types() as error:
@@ -339,11 +340,6 @@ def _undo(undo: Callable[[], None], error: BaseException) -> None:
     except Exception:
         if isinstance(error, Exception):
             raise
-
-
-@lru_cache
-def _begin(transactions: Any, write: bool, isolation: str) -> str:
-    return str(transactions.begin(write=write, isolation=isolation))
 
 
 def as_lists(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
