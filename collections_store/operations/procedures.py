@@ -309,7 +309,10 @@ class Writing:
         if ids is not None:
             ids.append(value[0])
         try:
-            id, body, version = self._parts(value)
+            if type(value) is tuple and len(value) == 2 and self.mode != "if_version":
+                id, body, version = *value, None  # the usual, sooner
+            else:
+                id, body, version = self._parts(value)
             text = self.codec.encode_body(body) if has_ids else encoded(self.codec, body)
             return Given(position, check_id(id), text, version)
         except CollectionsStoreError as error:
