@@ -159,10 +159,11 @@ class Store(Collections):
         >>> store["stock"].get("tea")
         2
         """
-        if isolation != "repeatable read" or read_only is not False:  # else the usual call, sooner
-            check_choice("isolation", isolation, get_args(Isolation))
-            check_flag("read_only", read_only)
-        return StoreTransactionContext(self.core, isolation, read_only=read_only)
+        return StoreTransactionContext(
+            self.core,
+            check_choice("isolation", isolation, get_args(Isolation)),
+            read_only=check_flag("read_only", read_only),
+        )
 
     def run_transaction(
         self,
