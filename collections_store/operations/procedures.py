@@ -134,7 +134,7 @@ class Chunks(Generic[T]):
     def _read(self, chunk: list[T]) -> tuple[list[tuple[int, Any]], int]:
         """Add values to a chunk until the chunk is full. Return no more values, and the bytes of a full chunk."""
         room, convert, size = CHUNK, self._convert, self._size
-        for position, value in islice(self._positions(), self._most):
+        for position, value in islice(self._positions(), self._most - len(chunk)):
             converted = convert(position, value)
             chunk.append(converted)
             room -= size(converted)
