@@ -42,8 +42,9 @@ walk(PyObject *container, int depth, long long remaining)
         }
         return remaining;
     }
-    remaining -= 2 * PyList_Size(container);
-    for (; remaining >= 0 && position < PyList_Size(container); position++) {
+    Py_ssize_t size = PyList_Size(container);
+    remaining -= 2 * size;
+    for (; remaining >= 0 && position < size; position++) {
         remaining = value_left(PyList_GetItem(container, position), depth, remaining);
     }
     return remaining;

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from ..document import now
@@ -61,6 +62,7 @@ class Connection:
         is_pooled: bool = False,
     ) -> None:
         self.driver, self.database = driver, database
+        self._begin_text = lru_cache(database.transactions.begin)
         self._execute = self._begin = driver.execute
         if settings:
             kind = RemoteSettings if database.is_remote else LocalSettings
@@ -192,7 +194,7 @@ class Connection:
         """Begin the transaction of an operation."""
         self.committing, self.sees_one_moment = False, snapshot
         isolation = "repeatable read" if snapshot else "read committed"
-        self._begin(self.database.transactions.begin(write=write, isolation=isolation))
+        self._begin(self._begin_text(write=write, isolation=isolation))
 
     def begin_group(self) -> None:
         """Begin a transaction of independent statements."""
@@ -202,7 +204,7 @@ class Connection:
     def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
         """Begin a transaction of the user's."""
         self.committing, self.sees_one_moment, self._depth = False, True, 0
-        self._begin(self.database.transactions.begin(write=write, isolation=isolation))
+        self._begin(self._begin_text(write=write, isolation=isolation))
 
     def commit(self) -> None:
         """Commit the transaction, unless a function of `before_commit` raises."""
@@ -221,7 +223,7 @@ class Connection:
     def maintain(self, work: Callable[[], object]) -> None:
         """Call a function in a transaction after a commit; a failure does not concern the committed transaction."""
         try:
-            self._begin(self.database.transactions.begin(write=True, isolation="read committed"))
+            self._begin(self._begin_text(write=True, isolation="read committed"))
             work()
             self.command(COMMIT)
         except self.database.errors.types() as error:

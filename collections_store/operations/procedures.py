@@ -134,7 +134,7 @@ class Chunks(Generic[T]):
     def _read(self, chunk: list[T]) -> tuple[list[tuple[int, Any]], int]:
         """Add values to a chunk until the chunk is full. Return no more values, and the bytes of a full chunk."""
         room, convert, size = CHUNK, self._convert, self._size
-        for position, value in islice(self._positions(), self._most):
+        for position, value in islice(self._positions(), self._most - len(chunk)):
             converted = convert(position, value)
             chunk.append(converted)
             room -= size(converted)
@@ -307,7 +307,10 @@ class Writing:
         if ids is not None:
             ids.append(value[0])
         try:
-            id, body, version = self._parts(value)
+            if type(value) is tuple and len(value) == 2 and self.mode != "if_version":
+                id, body, version = *value, None  # the usual, sooner
+            else:
+                id, body, version = self._parts(value)
             text = self.codec.encode_body(body) if has_ids else encoded(self.codec, body)
             return Given(position, check_id(id), text, version)
         except CollectionsStoreError as error:

@@ -22,7 +22,7 @@ class SharedConnection(Connection):
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         try:
-            found: Any = self.sa.exec_driver_sql(sql, dict(parameters) or None)
+            found: Any = self.sa.exec_driver_sql(sql, parameters or None)
             rows: list[Row] = found.fetchall()
         except Exception as error:
             self._raise_own(error)
@@ -31,7 +31,7 @@ class SharedConnection(Connection):
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         try:
-            return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
+            return self.sa.exec_driver_sql(sql, parameters or None).rowcount
         except Exception as error:
             self._raise_own(error)
             raise
@@ -43,12 +43,6 @@ class SharedConnection(Connection):
             self._raise_own(error)
             raise
 
-<<<<<<< HEAD
-    def _executed(self, sql: str, parameters: Parameters) -> Any:
-        return self.sa.exec_driver_sql(sql, parameters or None)
-
-=======
->>>>>>> w-reads
     def _raise_own(self, error: Exception) -> None:
         """Raise the error of one of our SQL functions, or the driver's error for a damaged database."""
         if isinstance(error, self.database.errors.types()):
