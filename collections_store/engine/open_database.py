@@ -155,7 +155,8 @@ class OpenDatabase:
         self._pools = [main, writing]
         self.executor, writer = self._new_executor(main), self._new_executor(writing)
         run = partial(run_group, writer, self._hand_over)
-        self.write_queue = GroupCommit(writer.run, run, busy_timeout)
+        has_streaks = self._is_private or options.durability != "full"
+        self.write_queue = GroupCommit(writer.run, run, busy_timeout, has_streaks=has_streaks)
         self.writer = self.write_queue if self._single_writer else None
         begins = writer if self._single_writer else self.executor
         self.transactions = TransactionManager(
