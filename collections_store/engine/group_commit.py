@@ -21,7 +21,8 @@ Rules:
    seconds, and wakes nobody: a switch of threads takes about as long as a write. Then the caller of the oldest job has
    its turn. A thread whose streak ended without a word is not waited for longer than `2 * STREAK`.
 9. A lost connection leaves the outcome of a sent COMMIT unknown: no job of the group runs again.
-10. Jobs are reported after the permit is released: a hook may write.
+10. Before a write, a process whose turn is over lets other processes write: see `retry.Turns`.
+11. Jobs are reported after the permit is released: a hook may write.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ from .executor import (
 from .jobs import Flag, Job
 from .permits import POLL_INTERVAL, Permit, TransactionPermit, this_thread
 from .pool import translate
+from .retry import Turns
 
 MAX_GROUP: Final = 256
 """More jobs wait for the next commit: no caller waits for too many jobs."""
@@ -75,11 +77,13 @@ class GroupCommit:
         run_alone: Callable[[Operation[Any], float], Any],
         run_group: Callable[[list[Job]], None],
         timeout: float = 30.0,
+        turns: Turns | None = None,
         *,
         has_streaks: bool = False,
     ) -> None:
         self._run_alone, self._run_group, self._timeout = run_alone, run_group, timeout
         self._has_streaks = has_streaks
+        self._turns = turns or Turns()
         self.waiting: deque[Job] = deque()
         """The jobs of the next groups; any thread appends one."""
         self.groups: Counter[int] = Counter()
@@ -127,6 +131,8 @@ class GroupCommit:
             else:
                 try:
                     if self._holder is None:  # still, now that no transaction can begin
+                        if self._turns.until:
+                            self._turns.pause()
                         self._writing, self._since = operation, started
                         return self._run_alone(operation, started)
                 finally:
@@ -216,6 +222,8 @@ class GroupCommit:
             try:
                 holder = self._lock_holder()
                 if holder is None:
+                    if self._turns.until:
+                        self._turns.pause()
                     self._writing, self._since = operation, time.monotonic()
                     self._count_wait(self._since - started)
                     if self._has_streaks and started < this_thread.running.next_by:
@@ -270,6 +278,8 @@ class GroupCommit:
         group: list[Job] = []
         try:
             if self._lock_holder() is None:  # still, now that no transaction can begin
+                if self._turns.until:
+                    self._turns.pause()
                 group = self._take_group()
                 self._run(group)
         finally:
@@ -339,7 +349,8 @@ class GroupCommit:
                 permit = self._acquire_writer(started + self._timeout)
                 self.waited += time.monotonic() - started
             self._writer.put(permit)
-            self._wake_next()
+            if self._turns.until:
+                self._turns.pause()
         except BaseException:
             self.unlock_writer(holder)
             raise
@@ -400,6 +411,8 @@ def run_group(
             break
         except DatabaseBusy as error:
             together = _still_waiting(together, error, executor.timeout)
+            if together:
+                executor.waits_for_writer(error)
     for job in alone:
         if hand_over is None:
             executor.run_job(job)
