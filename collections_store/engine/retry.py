@@ -35,7 +35,7 @@ LONGEST_PAUSE: Final = 4.0
 
 
 LOOK_EVERY: Final = 0.0004
-"""Seconds between two looks while another process writes, on average."""
+"""Seconds between two looks while another process writes, on average, at least."""
 TURN: Final = 0.0005
 """Seconds for which a process that had to wait writes, before the process lets others write."""
 LONGEST_WAIT: Final = 0.25
@@ -46,8 +46,8 @@ class Turns:
     """The turns of a process at the single writer of an SQLite file, beside other processes.
 
     SQLite has no queue of writers. Its own steps between two attempts grow to 0.1 s, and the process that wrote last
-    tries again sooner: a few processes write, and others starve. Here a waiting process looks often, at random times. A
-    process that had to wait writes for `TURN` seconds, and then pauses for longer than the others between two looks.
+    tries again sooner: a few processes write, and others starve. Here a waiting process looks often, at random times. A process that had to wait writes for `TURN` seconds, and then pauses for longer than the
+    others between two looks.
     Nothing is stored: a killed process holds nobody up, and programs without turns may write, too.
     """
 
@@ -69,12 +69,9 @@ class Turns:
 
     def pause(self) -> None:
         """Let other processes write if the turn has ended. Call this before a write if `until` is not 0."""
-        now = time.monotonic()
-        if now >= self.until:
-            left = self.until + 1.5 * LOOK_EVERY - now
+        if time.monotonic() >= self.until:
             self.until = 0.0
-            if left > 0:
-                time.sleep(left)
+            time.sleep(1.5 * LOOK_EVERY)
 
 
 class Retries:
