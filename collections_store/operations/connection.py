@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from ..document import now
-from ..errors import DatabaseUnavailable
+from ..errors import DatabaseBusy, DatabaseUnavailable
 from ..options import Isolation
 from ..query.filter import Filter
 from ..sql.by_id import IdStatements
@@ -184,6 +184,15 @@ class Connection:
             self.command(PING)
         except self.database.errors.types():
             return False
+        return True
+
+    def can_write(self) -> bool:
+        """Return False while another process has the single writer. No transaction may be open."""
+        try:
+            self._begin(self.database.transactions.begin(write=True, isolation="read committed"))
+        except self.database.errors.types() as error:
+            return not isinstance(self.database.errors.translate(error), DatabaseBusy)
+        self.command(ROLLBACK)
         return True
 
     def has_input(self) -> bool:
