@@ -56,7 +56,7 @@ from .executor import (
     sent_commit,
 )
 from .jobs import Flag, Job
-from .permits import POLL_INTERVAL, Permit, TransactionPermit, this_thread
+from .permits import POLL_INTERVAL, STREAK, Permit, TransactionPermit, this_thread
 from .pool import translate
 from .retry import Turns
 
@@ -64,8 +64,6 @@ MAX_GROUP: Final = 256
 """More jobs wait for the next commit: no caller waits for too many jobs."""
 _PAUSE: Final = 0.001
 """Seconds in which the main thread wakes and takes the permit."""
-STREAK: Final = 0.003
-"""Seconds for which a thread may write in a loop while others wait."""
 _NOBODY: Final = (0, 0.0)
 
 

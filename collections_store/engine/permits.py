@@ -35,16 +35,29 @@ NESTED: Final = (
 )
 POLL_INTERVAL: Final = 0.25
 """Seconds between two polls of the clock by a waiting caller."""
+STREAK: Final = 0.003
+"""Seconds for which a thread may work in a loop while others wait: a switch of threads takes as long as an operation."""
 OWN: Final = (
     "this task or thread has a transaction open itself, which would wait for its own end: "
     "within it, use the collections that the transaction gives"
 )
 
 
+class Streak:
+    """A thread's run of operations in a loop, for up to `STREAK` seconds, while others wait."""
+
+    __slots__ = ("next_by", "until")
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        self.next_by = 0.0
+        """Until when the next operation begins if the thread works in a loop."""
+
+
 class Running:
     """The state of the operation that a thread executes."""
 
-    __slots__ = ("catalogue", "is_reporting", "next_by", "notes")
+    __slots__ = ("catalogue", "is_reporting", "next_by", "notes", "streak")
 
     def __init__(self) -> None:
         self.catalogue: object = None
@@ -53,6 +66,8 @@ class Running:
         """Whether a hook runs: its own operations are not reported."""
         self.next_by = 0.0
         """Until when the thread begins its next write if it writes in a loop; see `GroupCommit`."""
+        self.streak = Streak()
+        """The thread's use of a pool beside waiting threads; see `ConnectionPool`."""
         self.notes: deque[tuple[float, Note, float]] = deque(maxlen=1000)
 
     def note(self, what: Note, amount: float) -> None:

@@ -13,8 +13,10 @@ Rules of `ConnectionPool`:
 3. Permits are known by weak references, and counted again where a caller has to wait.
 4. Before use, a connection's file is checked, at most once a millisecond. A connection without a file is tried after a
    long idle time, or after input from the server: most sessions end with such input. No write is lost by the trial.
-5. While a caller has waited for long, further callers pause before they take a permit: a thread that works without a
-   break would take back a released permit sooner than the waiting thread wakes.
+5. Permits are granted in the order of the requests: a released permit goes to the caller that has waited longest, and
+   further callers wait behind. A thread that works in a loop may take its permit back for up to `STREAK` seconds; the
+   next release, or the first waiting caller, grants a permit that was not taken back. A permit granted to a caller whom a
+   signal ended is lost, and counted again.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ import gc
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -48,7 +51,7 @@ from ..options import Options
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile, OpenFile, leak, opening, refuse_at_times
 from .jobs import Flag
-from .permits import Permit, this_thread
+from .permits import STREAK, Permit, this_thread
 
 PING_AFTER: Final = 30.0
 """Seconds without use after which a connection is tried before it is used."""
@@ -56,16 +59,23 @@ LOOK_AFTER: Final = 0.001
 """Seconds without use after which a connection is checked for input from the server."""
 
 
-_LONG_WAIT: Final = 0.05
-"""Seconds."""
-_PAUSE: Final = 0.001
-"""Seconds in which a thread wakes and takes a permit."""
+_COUNT_EVERY: Final = 0.05
+"""Seconds after which a waiting caller counts the permits."""
 
 
 class PooledConnection:
     """A connection of a pool, and the pool's notes on the connection."""
 
-    __slots__ = ("__weakref__", "connection", "file", "permits", "released_at", "sa", "tainted")
+    __slots__ = (
+        "__weakref__",
+        "acquired_at",
+        "connection",
+        "file",
+        "permits",
+        "released_at",
+        "sa",
+        "tainted",
+    )
 
     connection: DriverSession | SharedSession
     released_at: float
@@ -77,7 +87,7 @@ class PooledConnection:
         self.sa: sa.Connection = sa_connection
         self.connection = connection
         self.file: OpenFile | None = None
-        self.released_at = 0.0
+        self.acquired_at = self.released_at = 0.0
         self.permits: list[Permit] | None = None
         """The permit of the present user, in a list: only one caller can take the permit out of a list."""
         self.tainted = False
@@ -302,8 +312,8 @@ class ConnectionPool(Pool):
         self._free: SimpleQueue[Permit] = SimpleQueue()
         self._issued: weakref.WeakSet[Permit] = weakref.WeakSet()
         self._counting = threading.Lock()
-        self._has_waited_long = 0.0
-        """Until when at most a caller waits after a long wait; 0: no caller has waited for long."""
+        self._waiting: deque[SimpleQueue[Permit]] = deque()
+        """The waiting callers, each with the queue that gets the caller's permit."""
         self._paused: list[Permit] = []
         self._resumed: Flag | None = None
         self._replace_lost_permits()
@@ -312,10 +322,9 @@ class ConnectionPool(Pool):
         """Return a connection for the caller alone; raises `DatabaseBusy` and `StoreClosed`."""
         if (resumed := self._resumed) is not None:
             resumed.wait(self._timeout)
-        if self._has_waited_long and self._has_waited_long > time.monotonic():
-            time.sleep(_PAUSE)
         try:
-            permits = [self._free.get_nowait()]
+            must_wait = self._waiting and not _goes_on()
+            permits = [self._wait_for_permit() if must_wait else self._free.get_nowait()]
         except Empty:
             permits = [self._wait_for_permit()]
         pooled: PooledConnection | None = None
@@ -330,6 +339,7 @@ class ConnectionPool(Pool):
                     if before:  # a signal interrupted the release by its last user
                         self._free_permit(before)
                     file, time_now = pooled.file, time.monotonic()
+                    pooled.acquired_at = time_now
                     if file is not None:
                         if time_now > file.valid_until:
                             pooled.check_file(file)
@@ -351,25 +361,67 @@ class ConnectionPool(Pool):
             raise
 
     def _wait_for_permit(self) -> Permit:
-        started = time.monotonic()
-        deadline = started + self._timeout
-        while (left := deadline - time.monotonic()) > 0:
-            self._replace_lost_permits()
-            with suppress(Empty):
-                permit = self._free.get(timeout=min(left, _LONG_WAIT))
-                self._has_waited_long = 0.0
-                self._count_wait(started)
-                return permit
-            self._has_waited_long = time.monotonic() + 2 * _LONG_WAIT
-        gc.collect()  # a permit that an interrupted caller lost may be part of a cycle
-        self._replace_lost_permits()
+        started = counted = time.monotonic()
+        granted: SimpleQueue[Permit] = SimpleQueue()
         try:
-            return self._free.get_nowait()
-        except Empty:
-            raise DatabaseBusy(
-                f"all {self._size} connections were in use for {self._timeout:g} seconds: "
-                "end transactions sooner, or give the store a larger pool_size"
-            ) from None
+            self._waiting.append(granted)
+            self._grant()  # one may have been released before this waited
+            while (left := started + self._timeout - time.monotonic()) > 0:
+                is_first = self._first_waiting() is granted
+                with suppress(Empty):
+                    pause = 2 * STREAK if is_first else _COUNT_EVERY
+                    permit = granted.get(timeout=min(left, pause))
+                    self._begin_streak(started)
+                    return permit
+                self._grant()
+                if time.monotonic() > counted + _COUNT_EVERY:
+                    counted = time.monotonic()
+                    self._replace_lost_permits()
+            gc.collect()  # a permit that an interrupted caller lost may be part of a cycle
+            self._replace_lost_permits()
+            return granted.get_nowait()
+        except BaseException as error:
+            with suppress(ValueError):
+                self._waiting.remove(granted)
+            with suppress(Empty):
+                self._free.put(granted.get_nowait())  # granted too late
+            self._grant()
+            if isinstance(error, Empty):
+                raise DatabaseBusy(
+                    f"all {self._size} connections were in use for {self._timeout:g} seconds: "
+                    "end transactions sooner, or give the store a larger pool_size"
+                ) from None
+            raise
+
+    def _begin_streak(self, started: float) -> None:
+        """Count a wait, and let a thread in a loop go on while others wait."""
+        self._count_wait(started)
+        streak = this_thread.running.streak
+        streak.until = time.monotonic() + STREAK if started < streak.next_by else 0.0
+
+    def _pass_on(self, pooled: PooledConnection) -> None:
+        """Grant the free permits after an operation; keep one for this thread's streak."""
+        streak, now = this_thread.running.streak, time.monotonic()
+        streak.next_by = now + 2 * (now - pooled.acquired_at)
+        self._grant(int(now < streak.until))
+
+    def _grant(self, kept: int = 0) -> None:
+        """Grant the free permits except `kept` to waiting callers, in order."""
+        while self._waiting and self._free.qsize() > kept:
+            try:
+                permit = self._free.get_nowait()
+            except Empty:
+                return
+            try:
+                self._waiting.popleft().put(permit)
+            except IndexError:
+                self._free.put(permit)
+
+    def _first_waiting(self) -> SimpleQueue[Permit] | None:
+        try:
+            return self._waiting[0]
+        except IndexError:
+            return None
 
     def _replace_lost_permits(self) -> None:
         """Count the permits, and replace lost permits: a signal raised between two lines can lose a permit."""
@@ -381,6 +433,7 @@ class ConnectionPool(Pool):
                 permit = Permit()
                 self._issued.add(permit)
                 self._free.put(permit)
+        self._grant()
 
     def release(self, pooled: PooledConnection) -> None:
         """Return a connection to the pool, or close a broken connection."""
@@ -396,6 +449,8 @@ class ConnectionPool(Pool):
             self._free.put(permits.pop())
         except IndexError:
             pass
+        if self._waiting:
+            self._pass_on(pooled)
         if self.closed:
             self.discard_idle()
 
@@ -408,6 +463,7 @@ class ConnectionPool(Pool):
             self._free.put(permits.pop())
         except IndexError:
             pass
+        self._grant()
 
     def discard(self, pooled: PooledConnection) -> None:
         """Close a connection that must not be used again, and free its permit."""
@@ -438,6 +494,7 @@ class ConnectionPool(Pool):
         self.discard_idle()
         for permit in taken:  # waiting threads learn that the store is closed
             self._free.put(permit)
+        self._grant()
 
     def pause(self, deadline: float) -> bool:
         """Let nobody acquire a connection, and close idle connections; wait until `deadline` for connections in use."""
@@ -455,9 +512,16 @@ class ConnectionPool(Pool):
         """End a pause."""
         while self._paused:
             self._free.put(self._paused.pop())
+        self._grant()
         if self._resumed is not None:
             self._resumed.set()
             self._resumed = None
+
+
+def _goes_on() -> bool:
+    """Return whether an operation of this thread continues the thread's streak."""
+    streak = this_thread.running.streak
+    return time.monotonic() < min(streak.until, streak.next_by)
 
 
 class EnginePool(Pool):

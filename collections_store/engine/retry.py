@@ -46,8 +46,8 @@ class Turns:
     """The turns of a process at the single writer of an SQLite file, beside other processes.
 
     SQLite has no queue of writers. Its own steps between two attempts grow to 0.1 s, and the process that wrote last
-    tries again sooner: a few processes write, and others starve. Here a waiting process looks often, at random times. A process that had to wait writes for `TURN` seconds, and then pauses for longer than the
-    others between two looks.
+    tries again sooner: a few processes write, and others starve. Here a waiting process looks often, at random times. A
+    process that had to wait writes for `TURN` seconds, and then pauses for longer than the others between two looks.
     Nothing is stored: a killed process holds nobody up, and programs without turns may write, too.
     """
 

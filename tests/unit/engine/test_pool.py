@@ -5,7 +5,9 @@ import sys
 import threading
 import time
 import weakref
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import psycopg
@@ -15,6 +17,7 @@ from backends import Backend
 from postgres_cluster import wait_until
 
 from collections_store import DatabaseBusy, DatabaseError, DatabaseUnavailable, Store, StoreClosed
+from collections_store.engine.permits import Permit, this_thread
 from collections_store.engine.pool import PING_AFTER, ConnectionPool
 from collections_store.operations.session import DriverSession
 from collections_store.sql.dialects.postgresql import connections
@@ -26,6 +29,10 @@ def pool_of(store: Store, number: int = 0) -> ConnectionPool:
     pool = store.core.opened._pools[number]
     assert isinstance(pool, ConnectionPool)
     return pool
+
+
+def _waits(pool: ConnectionPool, number: int) -> bool:
+    return len(pool._waiting) == number
 
 
 @pytest.fixture
@@ -67,6 +74,54 @@ def test_a_thread_that_works_without_a_break_leaves_others_their_turn(url: str) 
             thread.join()
         # Without the rule two of three have 1 turn in 10 seconds.
         assert min(turns) >= 20
+
+
+def test_permits_are_granted_in_the_order_of_the_requests(url: str) -> None:
+    with Store(url, pool_size=1) as store:
+        pool, order = pool_of(store), list[int]()
+
+        def work(number: int) -> None:
+            pooled = pool.acquire()
+            order.append(number)
+            pool.release(pooled)
+
+        pooled = pool.acquire()
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(20)]
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            wait_until(partial(_waits, pool, number), "a thread waits")
+        pool.release(pooled)
+        for thread in threads:
+            thread.join(10)
+        assert order == list(range(20))
+
+
+def test_a_thread_in_a_loop_goes_on_beside_waiting_callers_until_its_streak_ends(url: str) -> None:
+    with Store(url, pool_size=1) as store:
+        pool, granted = pool_of(store), SimpleQueue[Permit]()
+        pooled, streak = pool.acquire(), this_thread.running.streak
+        pool._waiting.append(granted)
+        for until in (time.monotonic() + 60, 0.0):
+            streak.until, pooled.acquired_at = until, time.monotonic() - 60
+            pool.release(pooled)
+            assert granted.empty() == bool(until)
+            if until:
+                assert pool.acquire() is pooled
+        pool._free.put(granted.get())
+
+
+def test_a_permit_that_a_streak_left_is_granted_to_the_first_that_waits(url: str) -> None:
+    with Store(url, pool_size=1) as store:
+        pool = pool_of(store)
+        pooled, streak = pool.acquire(), this_thread.running.streak
+        waiting = threading.Thread(target=lambda: pool.release(pool.acquire()))
+        waiting.start()
+        wait_until(lambda: bool(pool._waiting), "a thread waits")
+        streak.until = time.monotonic() + 60
+        pool.release(pooled)
+        streak.until = 0.0
+        waiting.join(10)
+        assert not waiting.is_alive()
 
 
 def test_the_pool_has_at_most_its_size(url: str) -> None:
