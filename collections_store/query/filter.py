@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 from ..codec import Codec, decode
 from ..errors import InvalidFilter, shortened
 from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
-from ..expressions.patterns import Pattern
+from ..expressions.patterns import Pattern, escaped
 from .conditions import (
     And,
     Bits,
@@ -260,8 +260,19 @@ class ComparableField(NamedField):
         return self._operators({"$gte": self._value(low), "$lte": self._value(high)})
 
     def contains(self, value: Any) -> Filter:
-        """Equal to `value`, or an array with an equal element: the same as `==`."""
+        """Equal to `value`, or an array with an equal element: the same as `==`. For a part of a string see `has`."""
         return self._equal(value)
+
+    def has(self, text: str, *, ignore_case: bool = False) -> Filter:
+        """A string in which `text` occurs, character by character (`$regex` of the escaped text).
+
+        `ignore_case` compares characters by Unicode's simple case folding: "É" equals "é", "ß" does not equal "ss".
+        """
+        return self._literal("", text, ignore_case)
+
+    def starts_with(self, text: str, *, ignore_case: bool = False) -> Filter:
+        """A string that begins with `text`; see `has`. An index serves it, unless `ignore_case`."""
+        return self._literal("^", text, ignore_case)
 
     def contains_all(self, values: Iterable[Any]) -> Filter:
         """An array with all of the values (`$all`)."""
@@ -307,6 +318,14 @@ class ComparableField(NamedField):
         position = f"{self._path}.$elemMatch"
         inside = FilterParser(_CODEC).any_object(self._path, what.condition, position)
         return Filter._nested(inside, what._levels + 1)
+
+    def _literal(self, anchor: str, text: Any, ignore_case: Any) -> Filter:
+        if not isinstance(text, str):
+            raise InvalidFilter(str(self._path), f"must have a string, got {shortened(text)}")
+        if not isinstance(ignore_case, bool):
+            problem = f"ignore_case must be True or False, got {shortened(ignore_case)}"
+            raise InvalidFilter(str(self._path), problem)
+        return self.matches(anchor + escaped(text), "i" if ignore_case else None)
 
     def _equal(self, value: object) -> Filter:
         return Filter(FilterParser(_CODEC).field(self._path, self._value(value), str(self._path)))
