@@ -49,6 +49,7 @@ from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike
 from ..query.index import Explanation, read_index_name
 from ..query.sort import SortLike
+from ..query.text_index import TextFields
 from ..results import (
     BulkWriteResult,
     DeleteResult,
@@ -57,6 +58,7 @@ from ..results import (
     InsertOneResult,
     Page,
     PutManyResult,
+    SearchPage,
     UpdateResult,
     UpgradeResult,
 )
@@ -387,6 +389,20 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
             await compute(self._page, filter, equals, sort, limit, after, projection)
         )
 
+    async def search(
+        self,
+        query: str,
+        *,
+        filter: FilterLike | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        after: str | None = None,
+        highlight: bool | tuple[str, str] = False,
+    ) -> SearchPage[Body]:
+        """Async counterpart of `Collection.search`."""
+        asked = query, filter, limit, offset, after, highlight
+        return await self._read(await compute(self._search, *asked))
+
     async def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Async counterpart of `Collection.count`."""
         return await self._read(await compute(self._count, filter, equals))
@@ -415,6 +431,12 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         """Async counterpart of `Collection.create_index`."""
         options = {"unique": unique, "where": where, "arrays": arrays, "name": name}
         return await self._run(await compute(self._create_index, keys, options))
+
+    async def create_text_index(
+        self, fields: TextFields, *, language: str | None = None, name: str | None = None
+    ) -> str:
+        """Async counterpart of `Collection.create_text_index`."""
+        return await self._run(self._create_text_index(fields, language, name))
 
     async def drop_index(self, name: str) -> bool:
         """Async counterpart of `Collection.drop_index`."""

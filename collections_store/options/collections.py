@@ -11,19 +11,22 @@ from .. import codec
 from ..document import MAX_TTL
 from ..errors import InvalidOption, check_format, shortened
 from ..query.index import Index, unknown_keys
+from ..query.text_index import TextIndex
 from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies in a recorded change: none, the new body, or the new and the old body."""
-FORMAT: Final = 2
-"""The newest format of a stored entry, for distributed collections. The entry of any other collection has format 1."""
+FORMAT: Final = 3
+"""The newest format of a stored entry, for collections with a text index. Format 2 is that of distributed collections, and
+format 1 of all others.
+"""
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
 _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
 _KEYS: Final = (
     "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
-    "versions", "distributed",
+    "versions", "distributed", "text",
 )  # fmt: skip
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
 """Keys that a copy of the collection does not take over; for a feed and an index see `_LOCAL_NAMES`."""
@@ -64,7 +67,7 @@ class CollectionOptions:
     `sliding`. `feed`: how changes are recorded; None: changes are not recorded. `jsonb`: SQLite stores bodies as JSONB.
     `copy_of` identifies the source of an incomplete copy. `versions` are the declared schema versions, each with the
     name of the index of the documents that have a different version. `distributed`: the documents are on several
-    servers.
+    servers. `text`: the text index.
 
     The JSON has a format; JSON of older versions without the key has format 1. `unknown` are the preserved keys of a
     newer version. A change that older versions must not ignore takes a higher format.
@@ -82,13 +85,14 @@ class CollectionOptions:
     copy_of: str = ""
     versions: tuple[tuple[int, str], ...] = ()
     distributed: bool = False
+    text: TextIndex | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_text(self) -> str:
         """Return the stored form, JSON."""
         stored = {
             **self.unknown,
-            "format": FORMAT if self.distributed else 1,
+            "format": FORMAT if self.text is not None else 2 if self.distributed else 1,
             "cursor_key": self.cursor_key or secrets.token_hex(16),
             "body_index": self.body_index,
             "indexes": [index.to_json() for index in self.indexes],
@@ -105,6 +109,8 @@ class CollectionOptions:
             stored["versions"] = self.versions
         if self.distributed:
             stored["distributed"] = True
+        if self.text is not None:
+            stored["text"] = self.text.to_json()
         return _CODEC.encode(_lists(stored))
 
     @classmethod
@@ -125,6 +131,7 @@ class CollectionOptions:
             stored.get("copy_of", ""),
             tuple((version, physical) for version, physical in stored.get("versions", ())),
             stored.get("distributed", False),
+            TextIndex.from_json(stored["text"]) if stored.get("text") else None,
             unknown_keys(stored, _KEYS),
         )
 
@@ -133,6 +140,8 @@ class CollectionOptions:
         stored = codec.decode(self.to_text())
         portable = unknown_keys(stored, _LOCAL)
         portable["indexes"] = [unknown_keys(each, _LOCAL_NAMES) for each in stored["indexes"]]
+        if self.text is not None:
+            portable["text"] = unknown_keys(stored["text"], _LOCAL_NAMES)
         portable["feed"] = stored["feed"] and unknown_keys(stored["feed"], _LOCAL_NAMES)
         return portable
 
@@ -145,12 +154,19 @@ class CollectionOptions:
         _check_portable(portable)
         stored = unknown_keys(portable, _LOCAL)
         stored["indexes"] = [{**each, "physical": ""} for each in portable.get("indexes", ())]
+        if portable.get("text"):
+            stored["text"] = unknown_keys(portable["text"], _LOCAL_NAMES)
         stored["feed"] = portable.get("feed") and unknown_keys(portable["feed"], _LOCAL_NAMES)
         return cls.from_text(_CODEC.encode(stored))
 
-    def find(self, name: str) -> Index | None:
+    @property
+    def every_index(self) -> tuple[Index | TextIndex, ...]:
+        """The indexes, the text index last."""
+        return self.indexes if self.text is None else (*self.indexes, self.text)
+
+    def find(self, name: str) -> Index | TextIndex | None:
         """Return the index of this name."""
-        return next((index for index in self.indexes if index.name == name), None)
+        return next((index for index in self.every_index if index.name == name), None)
 
     def paths(self) -> frozenset[tuple[str, ...]]:
         """Return the fields of the indexes that cover every document, arrays apart."""

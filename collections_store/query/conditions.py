@@ -22,7 +22,7 @@ from ..expressions.patterns import Pattern
 
 Kind: TypeAlias = Literal[
     "null", "boolean", "number", "string", "array", "object", "regex", "plain regex", "prefix regex",
-    "cased regex", "booleans", "numbers", "strings", "schema", "expression",
+    "cased regex", "booleans", "numbers", "strings", "schema", "expression", "search",
 ]  # fmt: skip
 """What the SQL of a value depends on. A "plain regex" finds a single string, a "prefix regex" finds it at the
 beginning. A "cased regex" has a few characters at each position, such as both cases of a letter.
@@ -295,7 +295,14 @@ class Expression:
     expression: Operand
 
 
-Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema | Expression
+@value_class(eq=True)
+class Text:
+    """The text index of the collection finds the query in the document (`$text`)."""
+
+    query: Operand
+
+
+Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema | Expression | Text
 
 
 _WITHOUT_EXPRESSION: Final = frozenset({Field, Metadata, FitsSchema})

@@ -39,6 +39,7 @@ from .conditions import (
     Or,
     Passes,
     Test,
+    Text,
     Value,
     expressions_last,
     scalars_of,
@@ -364,6 +365,8 @@ def to_json(condition: Condition) -> dict[Any, Any]:
             return {"$jsonSchema": decode(text)}
         case Expression(Value(text=text)):
             return {"$expr": decode(text)}
+        case Text(Value(value=query)):
+            return {"$text": {"$search": query}}
         case Or(single=True):
             return to_json(condition.as_one())
         case Not(Or(single=True) as inner):
