@@ -13,7 +13,17 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    get_args,
+)
 
 from .errors import (
     InvalidId,
@@ -31,6 +41,8 @@ if TYPE_CHECKING:  # Python has defaults of type variables from 3.13 on
 else:
     Body, Body_co = TypeVar("Body"), TypeVar("Body_co", covariant=True)
 
+MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
+METADATA: Final[tuple[MetadataField, ...]] = get_args(MetadataField)
 SKILL_MEMORY: Final = "skill_memory"
 """The default collection of `skill_memory`."""
 SCHEMA_VERSION: Final = "schema_version"
@@ -105,6 +117,12 @@ def new_document(  # noqa: PLR0917 - keywords take longer
     document.created_us, document.updated_us, document.expires_us = created, updated, expires
     document.__class__ = Document
     return document  # type: ignore[no-any-return]
+
+
+def with_other_body(document: Document, body: Any) -> Document:
+    """Return the document with another body."""
+    created, updated, expires = document.created_us, document.updated_us, document.expires_us
+    return new_document(document.id, body, document.version, created, updated, expires)
 
 
 @dataclass(frozen=True, slots=True)

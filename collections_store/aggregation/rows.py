@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
-from ..document import Anonymous, Document, new_document
+from ..document import Anonymous, Document, with_other_body
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, checked, size_of
@@ -128,7 +128,7 @@ def with_body(row: Row, body: Any) -> Row:
     """Return the row with another body."""
     if isinstance(row, Anonymous):
         return Anonymous(body)
-    return new_document(row.id, body, row.version, row.created_us, row.updated_us, row.expires_us)
+    return with_other_body(row, body)
 
 
 def with_value(body: Any, keys: Keys, value: Any) -> Any:

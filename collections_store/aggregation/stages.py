@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from ..document import MetadataField
 from ..expressions.classes import value_class
 from ..expressions.nodes import Node
-from ..query.conditions import MetadataField, values_of
+from ..query.conditions import values_of
 from ..query.filter import Filter
 from ..query.sort import Sort
 

@@ -106,9 +106,9 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -
 def program(ctx: click.Context) -> None:
     """Store JSON documents in named collections, in an SQLite file or on PostgreSQL.
 
-    --url, --prefix and --schema choose the database, before the command or after it. An SQLite file is
-    created by the first write. Documents go to standard output, messages and errors to standard error,
-    an error on one line:
+    The options --url, --prefix and --schema choose the database, before or after the command. The first
+    write creates an SQLite file. Documents go to standard output, messages and errors to standard error.
+    An error is one line:
 
     \b
       collections-store put cities berlin '{"country": "de"}'

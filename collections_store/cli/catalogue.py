@@ -72,7 +72,7 @@ def collections(target: Target, *, output: Format) -> None:
 def drop(target: Target, collection: str, *, yes: bool) -> None:
     """Delete COLLECTION with all its documents.
 
-    The command asks first; without a terminal, pass --yes:
+    The command asks for confirmation. Without a terminal, pass --yes:
 
     \b
       collections-store drop people --yes
@@ -180,7 +180,7 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 @click.argument("fields", metavar="FIELD...", nargs=-1, required=True)
 @click.option("--unique", is_flag=True, help="Forbid two documents with equal values.")
 @click.option("--where", metavar="JSON", help="Index only documents that match this filter.")
-@click.option("--arrays", is_flag=True, help="Index the elements of arrays; for one field.")
+@click.option("--arrays", is_flag=True, help="Index the elements of arrays, at one FIELD.")
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
 @click.option("--name", metavar="NAME", help="The name of the index. Default: its fields.")
@@ -195,10 +195,10 @@ def create_index(
     language: str | None,
     **options: Any,
 ) -> None:
-    """Create an index over FIELDs, and print its name.
+    """Create an index on FIELDs, and print its name.
 
-    A missing COLLECTION is created; an existing index does not change. A FIELD is a dotted path, followed by :-1
-    for descending order, or with --text by a weight. FIELDs may also be JSON, as for find --sort:
+    The command creates a missing COLLECTION, and does not change an existing index. A FIELD is a dotted path,
+    followed by :-1 for descending order, or with --text by a weight. FIELDs may also be JSON, as for find --sort:
 
     \b
       collections-store index create people address.city age:-1

@@ -10,7 +10,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, Final, Literal, TypeAlias
+from typing import IO, Any, Final, Literal, TypeAlias, get_args
 
 import click
 
@@ -30,7 +30,7 @@ from .files import (
 from .output import Exit, Failure, to_text
 
 Source: TypeAlias = Literal["json", "mongodb", "bson", "tinydb", "csv"]
-SOURCES: Final[tuple[Source, ...]] = ("json", "mongodb", "bson", "tinydb", "csv")
+SOURCES: Final[tuple[Source, ...]] = get_args(Source)
 ID: Final = "$id"
 """The column of the id in an exported CSV file."""
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal
 
 from .. import codec
-from ..document import Document, metadatum
+from ..document import Document, MetadataField, metadatum
 from ..errors import InvalidOperand
 from . import arrays, strings
 from .classes import value_class
@@ -39,8 +39,6 @@ from .evaluation import (
 from .operators import OPERATORS
 from .values import MISSING
 
-MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
-METADATA: Final[tuple[MetadataField, ...]] = get_args(MetadataField)
 IN_PLACE: Final[Mapping[str, Callable[[Scope, Any, list[Any]], Any]]] = {
     "$concatArrays": arrays.extended,
     "$mergeObjects": arrays.updated,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
+from ..document import METADATA
 from ..errors import InvalidFilter, shortened
 from . import nodes
 from .evaluation import OperandError
@@ -166,8 +167,8 @@ class ExpressionParser:
     # -- operators with a syntax of their own ------------------------------------------------------
 
     def _meta(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
-        if operand not in nodes.METADATA:
-            known = ", ".join(nodes.METADATA)
+        if operand not in METADATA:
+            known = ", ".join(METADATA)
             self._refuse(place, f"must be one of {known}, got {shortened(operand)}")
         return nodes.Meta(operand)
 

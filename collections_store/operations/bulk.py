@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ..errors import CollectionsStoreError, Refusal, TransactionConflict, VersionConflict
@@ -121,19 +122,24 @@ class PutBatch(Operation[PutManyResult]):
         there = {row[0]: row[1:] for row in rows}
         accepted, refused = self._accepted(given, there)
         self._remember(accepted)
-        old = [each for each in accepted if each.id in there]
-        new = [each for each in accepted if each.id not in there]
-        if old and session.changed_many(sql.put_batch, _rows(old), life) != len(old):
-            raise TransactionConflict("others deleted some of the documents at the same time")
-        inserted = _insert(session, writer, new, life)
+        inserted: set[str] = set()
+        replaced = 0
+        for is_old, run in _old_and_new(accepted, there, in_order=writer.statements.has_unique):
+            if not is_old:
+                inserted |= _insert(session, writer, run, life)
+                continue
+            replaced += len(run)
+            if session.changed_many(sql.put_batch, _rows(run), life) != len(run):
+                raise TransactionConflict("others deleted some of the documents at the same time")
         for each in accepted:
             version, before = there.get(each.id, (0, None))
             if version or each.id in inserted:
                 kind = "update" if version else "insert"
                 writer.record(kind, each.id, version + 1, before, each.text)
         unchanged = len(given) - len(accepted) - len(refused)
-        result = PutManyResult(len(inserted), len(old), unchanged, tuple(refused))
-        return result, [each for each in new if each.id not in inserted]
+        result = PutManyResult(len(inserted), replaced, unchanged, tuple(refused))
+        missed = [each for each in accepted if each.id not in there and each.id not in inserted]
+        return result, missed
 
     def _overwrite(
         self, session: Session, writer: Writer, given: Sequence[Given], life: dict[str, Any]
@@ -173,11 +179,18 @@ class PutBatch(Operation[PutManyResult]):
         return accepted, refused
 
 
+def _old_and_new(
+    given: Sequence[Given], there: Mapping[str, Any], *, in_order: bool
+) -> Iterator[tuple[bool, list[Given]]]:
+    """Yield runs of documents that exist, and of new ones; `in_order`: a unique index sees each document in its turn."""
+    is_old = lambda each: each.id in there  # noqa: E731
+    ordered = given if in_order else sorted(given, key=is_old, reverse=True)
+    return ((kind, list(run)) for kind, run in groupby(ordered, is_old))
+
+
 def _insert(session: Session, writer: Writer, given: list[Given], life: dict[str, Any]) -> set[str]:
     """Insert documents in the database's fastest way; returns the ids of the inserted documents."""
     sql, rows = writer.statements.by_id, _rows(given)
-    if not given:
-        return set()
     if session.database.takes_lists:
         return {id for (id,) in session.rows(sql.insert_lists, {**as_lists(rows), **life})}
     if session.changed_many(sql.insert_batch, rows, life) != len(given):

@@ -41,6 +41,7 @@ from ..query.matcher import distinct_values
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
 from ..results import Page
+from ..sql.clauses import can_index
 from ..sql.select import Query, Statements
 from .by_id import as_document
 from .connection import Inexact
@@ -550,7 +551,8 @@ class Explain(Operation[Explanation]):
             arrays = arrays or session.finds(statements.has_array(self.filter, keys), self.filter)
         if arrays and not session.database.indexes_arrays:
             return None
-        return missing_index(self.filter, sort, existing, arrays=arrays)
+        index = missing_index(self.filter, sort, existing, arrays=arrays)
+        return index if index is not None and can_index(session.database, index) else None
 
 
 def _order(plan: Plan, sort: Sort, *, by_sql: bool) -> Ordered:

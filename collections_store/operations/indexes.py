@@ -18,6 +18,7 @@ from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
 from ..query.matcher import matches, value_at
 from ..query.sort import key_of
 from ..query.text_index import TextIndex
+from ..sql.clauses import can_index
 from ..sql.dialects.protocols import Database
 from .catalogue import check_readable
 from .collections import Entry, existing, lock_entry, read_entry, set_options
@@ -63,8 +64,7 @@ class CreateIndex(Operation[str]):
                 "into the id, or create the collection without distributed=True"
             )
             raise InvalidIndex(index.fields[0][0], problem)
-        keys = [*prefixes_of(index), *(path.keys for path in index.paths)]
-        if not all(map(database.ordering.can_order, keys)):
+        if not can_index(database, index):
             raise InvalidIndex(index.fields[0][0], QUOTE)
 
     def _exists(self, options: CollectionOptions) -> bool:

@@ -27,7 +27,7 @@ from itertools import chain, islice
 from typing import Any, Final, Protocol, TypeAlias
 
 from ..codec import Decode, decode, spell
-from ..document import Document, new_document
+from ..document import Document, new_document, with_other_body
 from ..expressions.classes import value_class
 from ..expressions.path import Path
 from ..query.cursor import Position
@@ -117,8 +117,7 @@ def _decoded(operation: ReadsDocuments, documents: Iterable[Document]) -> Iterat
         except ValueError as error:
             raise_unless_skipped(collection, each.id, error)
             continue
-        times = each.created_us, each.updated_us, each.expires_us
-        yield new_document(each.id, body, each.version, *times)
+        yield with_other_body(each, body)
 
 
 @value_class

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec, decode
+from ..document import METADATA, MetadataField
 from ..errors import cut, shortened
 from ..expressions.classes import value_class
 from ..expressions.evaluation import key_of
@@ -34,9 +35,6 @@ BitsOperator: TypeAlias = Literal["$bitsAllSet", "$bitsAllClear", "$bitsAnySet",
 TypeName: TypeAlias = Literal[
     "double", "string", "object", "array", "bool", "null", "int", "long", "number"
 ]
-MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
-
-METADATA: Final[frozenset[str]] = frozenset(get_args(MetadataField))
 LISTS: Final[dict[Kind, Kind]] = {
     "null": "null",
     "boolean": "booleans",
@@ -386,7 +384,7 @@ def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Tar
     if name == "body":
         return Path(*rest)
     if name in METADATA and not rest:
-        return name  # type: ignore[return-value]
+        return name
     raise error(
         key if position is None else position,
         f"no such operator or metadata; there is {_KNOWN}. For a key of the body write {_as_path(key)}",

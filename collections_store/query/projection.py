@@ -26,7 +26,7 @@ from itertools import chain, islice
 from typing import Any, Final, TypeAlias
 
 from ..codec import Codec
-from ..document import Document, new_document
+from ..document import Document, with_other_body
 from ..errors import InvalidFilter, InvalidProjection, cut, shortened
 from ..expressions.classes import value_class
 from ..expressions.path import Path, field_name, is_index, path_repr
@@ -495,9 +495,7 @@ class Projection:
         `field.$` needs the `filter` that found the document, and raises `InvalidProjection` where no element met the
         filter. `ordered`: whether objects with another key order differ.
         """
-        body = self._parts(document, filter, ordered)
-        times = document.created_us, document.updated_us, document.expires_us
-        return new_document(document.id, body, document.version, *times)
+        return with_other_body(document, self._parts(document, filter, ordered))
 
     def to_json(self) -> dict[Any, Any]:
         """Return the projection document. Keys are strings; a field whose keys hold a dot or begin with `$` is a

@@ -45,6 +45,7 @@ from ..query.index import (
     is_in_arrays,
     is_indexable,
     partial_conditions,
+    prefixes_of,
 )
 from ..query.sort import NULL, Key, Sort
 from .dialects.indexed_form import Ordering
@@ -439,3 +440,9 @@ def partial_condition(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
             tests += [ArrayAt(body, prefix, null_safe=True) for prefix in prefixes]
         limits.append(sa.or_(*tests))
     return sa.and_(*limits)
+
+
+def can_index(database: Database, index: Index) -> bool:
+    """Return whether the database can address the keys of an index."""
+    keys = [*prefixes_of(index), *(path.keys for path in index.paths)]
+    return all(map(database.ordering.can_order, keys))

@@ -13,10 +13,11 @@ from typing import Any, Final, TypeAlias
 from ..aggregation.parser import PipelineParser
 from ..aggregation.pipeline import Pipeline
 from ..codec import Codec
+from ..document import METADATA
 from ..errors import InvalidBody, InvalidFilter, InvalidPipeline, InvalidUpdate, cut, shortened
 from ..expressions.classes import value_class
 from ..expressions.path import MAX_CACHED, Path, field_name, path_repr
-from ..query.conditions import METADATA, Condition, Value
+from ..query.conditions import Condition, Value
 from ..query.parser import FilterParser, first_key
 from .operators import OPERATORS, Pull
 

@@ -548,3 +548,19 @@ def test_expired_documents_are_new_in_a_batch(things: Any, clock: Clock) -> None
     assert things.put_many({"e": 3, "c": 3, "b": 3}, atomic=True) == PutManyResult(1, 2)
     versions = {each.id: each.version for each in things.list()}
     assert versions == {"a": 2, "b": 2, "e": 2, "c": 1}
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("changes", [False, "both"])
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_unique_index_sees_the_documents_of_a_batch_in_their_order(
+    store: Any, changes: Any, atomic: bool
+) -> None:
+    things = store.create_collection("things", changes=changes)
+    things.create_index("n", unique=True)
+    things.put("old", {"n": 1})
+    with pytest.raises(DuplicateKey if atomic else BulkWriteError):
+        things.put_many([("new", {"n": 1}), ("old", {"n": 2})], atomic=atomic)
+    assert found(things) == {"old": {"n": 1 if atomic else 2}}
+    things.put_many([("old", {"n": 3}), ("new", {"n": 2})], atomic=atomic)
+    assert found(things) == {"old": {"n": 3}, "new": {"n": 2}}

@@ -47,7 +47,7 @@ from collections_store.aggregation.pipeline import Pipeline
 from collections_store.codec import Codec
 from collections_store.document import check_id, read_ttl
 from collections_store.expressions.values import MISSING, compare
-from collections_store.query.index import Index
+from collections_store.query.index import Index, every_conjunct, partial_conditions, plan_order
 from collections_store.query.matcher import distinct_values, matches, value_at, values_at
 from collections_store.update import read_replacement
 from collections_store.update.apply import seed, seed_id
@@ -114,8 +114,23 @@ class Box:
     def _matching(self, filter: Any, equals: Any = ..., sort: Any = None) -> list[Document]:
         parsed = Filter.parse(filter, equals)
         found = [d for d in self.documents() if matches(parsed, d, ordered=self.ordered)]
-        order = Sort.parse(sort)
+        order = sort if isinstance(sort, Sort) else Sort.parse(sort)
         return sorted(found, key=lambda d: order.key(d, ordered=self.ordered)) if order else found
+
+    def _first(
+        self, filter: Any, sort: Any = None, skip: int = 0, limit: int = 1
+    ) -> list[Document]:
+        """Return the first matching documents; without a sort in the order of the index that serves the filter."""
+        if sort is None:
+            condition = Filter.parse(filter).condition
+            given = list(every_conjunct(condition))
+            usable = (
+                index
+                for index in self.indexes.values()
+                if all(each in given for each in partial_conditions(index.where))
+            )
+            sort = plan_order(condition, usable)
+        return self._matching(filter, ..., sort)[skip:][:limit]
 
     def _shaped(self, found: Document, filter: Any, projection: Any) -> Document:
         if projection is None:
@@ -347,7 +362,7 @@ class Box:
         sort: Any = None,
     ) -> UpdateResult:
         change = Update.parse(update, array_filters=array_filters)
-        return self._modify(self._matching(filter, ..., sort)[:1], change, filter, upsert=upsert)
+        return self._modify(self._first(filter, sort), change, filter, upsert=upsert)
 
     def update_many(
         self, filter: Any, update: Any, *, upsert: bool = False, array_filters: Any = None
@@ -360,7 +375,7 @@ class Box:
         self, filter: Any, replacement: Any, *, upsert: bool = False, sort: Any = None
     ) -> UpdateResult:
         body = read_replacement(replacement, RULES)
-        some = self._matching(filter, ..., sort)[:1]
+        some = self._first(filter, sort)
         return self._modify(some, ("body", body), filter, upsert=upsert)
 
     def _modify(
@@ -415,7 +430,7 @@ class Box:
         upsert: bool = False,
         return_document: bool = False,
     ) -> Document | None:
-        found = self._matching(filter, ..., sort)[:1]
+        found = self._first(filter, sort)
         result = self._modify(found, what, filter, upsert=upsert)
         before = found[0] if found else None
         id = result.upserted_id or (before.id if before else None)
@@ -425,13 +440,13 @@ class Box:
     def find_one_and_delete(
         self, filter: Any, *, projection: Any = None, sort: Any = None
     ) -> Document | None:
-        for found in self._matching(filter, ..., sort)[:1]:
+        for found in self._first(filter, sort):
             del self.rows[found.id]
             return self._shaped(found, filter, projection)
         return None
 
     def delete_one(self, filter: Any) -> DeleteResult:
-        return self._delete(self._matching(filter)[:1])
+        return self._delete(self._first(filter))
 
     def delete_many(self, filter: Any) -> DeleteResult:
         return self._delete(self._matching(filter))
@@ -491,7 +506,10 @@ class Box:
         limit: int | None = None,
         projection: Any = None,
     ) -> list[Document]:
-        found = self._matching(filter, ..., sort)[skip:][:limit]
+        if limit is None:
+            found = self._matching(filter, ..., sort)[skip:]
+        else:
+            found = self._first(filter, sort, skip, limit)
         return [self._shaped(each, filter, projection) for each in found]
 
     def everything(self, **window: Any) -> list[Document]:
@@ -574,6 +592,11 @@ class Model:
         before = deepcopy(self.boxes)
         told = outcome(work, self.ordered)
         if told[0] == "raised" and not told[1].startswith("BulkWriteError"):
+            for (
+                name,
+                box,
+            ) in before.items():  # a unique index that is refused purges expired documents
+                box.was_unique |= self.boxes[name].was_unique
             self.boxes = before
         return told
 

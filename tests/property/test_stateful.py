@@ -3,6 +3,7 @@
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
@@ -20,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from property.crashing import Victim
-from property.model import Box, Model, outcome
+from property.model import MADE_UP, Box, Model, outcome
 
 from collections_store import (
     BulkWriteError,
@@ -562,14 +563,14 @@ class Machine(RuleBasedStateMachine):
 
         found = outcome(real, self.model.ordered)
         there = handle.list()
-        if there and there[-1].id not in box.rows:
+        if there and there[-1].id not in box.rows and len(there[-1].id) >= len(MADE_UP):
             born.setdefault(0, there[-1].id)
         box.fresh = born
         model_method = getattr(box, MODEL_METHODS.get(method, method))
         expected = self.model.attempt(lambda: model_method(*given, **options))
         if options.get("atomic") and method != "bulk_write":
             found, expected = without_message(found), without_message(expected)
-        assert found == expected
+        assert found == expected or is_another_refusal(method, found, expected)
         self.adopt(name)
         self.compare(name, there)
 
@@ -622,6 +623,16 @@ def without_message(outcome: tuple[str, str]) -> tuple[str, str]:
     return outcome if outcome[0] == "returned" else (outcome[0], "")
 
 
+def is_another_refusal(method: str, found: tuple[str, str], expected: tuple[str, str]) -> bool:
+    """Return whether an update of many documents refused one of two: the store changes all before it writes the first."""
+    if method not in {"update_many", "bulk_write"} or "UpdateRefused" not in found[1]:
+        return False
+    return found == (
+        expected[0],
+        re.sub(r"DuplicateKey False (made up|\w+)", "UpdateRefused", expected[1]),
+    )
+
+
 def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
     spare = [] if opener.backend.is_private else [Victim()]
     profile = settings(
@@ -641,6 +652,22 @@ def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
 def test_a_store_behaves_like_a_dict(open_store: Opener, clock: Clock) -> None:
     quick = open_store.backend.is_private and open_store.variant == "sync"
     run(open_store, clock, 20 if quick else 8, 30)
+
+
+def test_the_model_knows_what_a_refused_index_and_the_order_of_an_index_change(
+    open_store: Opener, clock: Clock
+) -> None:
+    """Random steps rarely meet these: both failed for the model's fault."""
+    machine = Machine(open_store, clock, [])
+    bodies = [("a", {"n": 1}), ("b", {"n": 1}), ("d", {"n": 0})]
+    machine.initialize_collection({}, None, bodies, None)
+    machine.put("things", "c", {}, ttl=1, if_version=None)
+    machine.wait(1)
+    machine.create_index("things", ("n", {"unique": True}))
+    machine.purge_expired("things")
+    machine.create_index("things", ("n", {}))
+    machine.bulk_write("things", [DeleteOne({"n": {"$gte": 0}})], ordered=True, atomic=False)
+    machine.teardown()
 
 
 @pytest.mark.soak
