@@ -572,6 +572,10 @@ def _names(plan: Plan, options: CollectionOptions) -> tuple[str, ...]:
     """Return the names that users know, without the indexes of array guards."""
     guards = {physical for _, physical in options.array_guards}
     named = {index.physical: index.name for index in options.every_index}
-    names = (each.removesuffix("_words") for each in plan.indexes if each not in guards)
+    names = (
+        each.removesuffix("_words").removesuffix("_rest")
+        for each in plan.indexes
+        if each not in guards
+    )
     known = (named.get(each, each) for each in names)
     return tuple(dict.fromkeys(known))

@@ -308,12 +308,23 @@ _WITHOUT_EXPRESSION: Final = frozenset({Field, Metadata, FitsSchema})
 
 def expressions_last(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     """Return the conditions, with those that hold an expression last. Then the documents for which an expression
-    raises an error do not depend on which conditions the database decides.
+    raises an error do not depend on which conditions the database decides. `$text` comes first: always the database
+    decides it.
     """
     given = tuple(conditions)
     if _WITHOUT_EXPRESSION.issuperset(map(type, given)):
         return given
-    return tuple(sorted(given, key=_holds_expression))
+    return tuple(sorted(given, key=lambda each: (not holds_text(each), _holds_expression(each))))
+
+
+def holds_text(condition: Condition) -> bool:
+    """Return whether a condition has a `$text`."""
+    match condition:
+        case And(inner) | Or(inner):
+            return any(map(holds_text, inner))
+        case Not(inner):
+            return holds_text(inner)
+    return isinstance(condition, Text)
 
 
 def _holds_expression(condition: Condition) -> bool:

@@ -42,11 +42,12 @@ from .conditions import (
     Text,
     Value,
     expressions_last,
+    holds_text,
     scalars_of,
     shape_of,
     with_operands,
 )
-from .parser import SCALARS, FilterParser, check_equals, check_levels, holds_operators
+from .parser import SCALARS, TEXT_TOP, FilterParser, check_equals, check_levels, holds_operators
 
 EVERYTHING = And(())
 _CODEC = Codec()
@@ -116,6 +117,8 @@ class Filter:
 
     def __invert__(self) -> Filter:
         inner = self.condition
+        if holds_text(inner):
+            raise InvalidFilter("$text", TEXT_TOP)
         if isinstance(inner, Not):
             return Filter._nested(inner.condition, self._levels - 1)
         return Filter._nested(Not(inner), self._levels + 1)
@@ -128,6 +131,8 @@ class Filter:
                 f"& and | join filters, got {shortened(other)}: put each comparison in parentheses, "
                 '(F("a") == 1) & (F("b") == 2)'
             )
+        if kind is Or and (holds_text(self.condition) or holds_text(other.condition)):
+            raise InvalidFilter("$text", TEXT_TOP)
         levels = max(
             each._levels + (not isinstance(each.condition, kind)) for each in (self, other)
         )

@@ -16,6 +16,7 @@ from ..search.words import WORDS_VERSION
 from .index import Index, can_open, read_own_name, unknown_keys
 from .matcher import distinct_values
 
+NO_TEXT_INDEX: Final = 'the collection has no text index: create one, for example create_text_index({"title": 3, "body": 1})'
 TextFields: TypeAlias = FieldLike | Iterable[FieldLike] | Mapping[Any, float]
 """The fields of a text index."""
 MAX_TEXT_FIELDS: Final = 4

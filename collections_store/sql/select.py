@@ -33,6 +33,7 @@ from ..query.index import (
     plan_order,
 )
 from ..query.sort import NATURAL, Sort
+from ..query.text_index import NO_TEXT_INDEX
 from .by_id import IdStatements
 from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
@@ -65,7 +66,6 @@ MAX_TESTS: Final = 400
 """Conditions times positions at which arrays are looked for. With more, the exact form is used and Python sorts:
 SQLite's expressions end at a depth of 1,000."""
 
-NO_TEXT_INDEX: Final = 'the collection has no text index: create one, for example create_text_index({"title": 3, "body": 1})'
 _ID_RANGE: Final = Filter.parse({"$id": {"$gte": "a", "$lt": "b"}})
 
 
@@ -161,7 +161,7 @@ class Statements:
         template = None if self.shared is None else self.shared.by_id
         self.by_id: IdStatements = IdStatements(table, options, database, template)
         arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
-        self._conditions = Conditions(table, database, arrays)
+        self._conditions = Conditions(table, database, arrays, options.text)
         self.partial = [index for index in options.indexes if index.where is not None]
         self.has_unique = any(index.unique for index in options.indexes)
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))

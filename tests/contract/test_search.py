@@ -7,15 +7,20 @@ import pytest
 from backends import Backend
 
 from collections_store import (
+    Document,
+    F,
+    Filter,
     IndexExists,
     InvalidCursor,
     InvalidFilter,
     InvalidIndex,
     InvalidOption,
+    InvalidPipeline,
     InvalidSearch,
     Store,
     TextIndex,
 )
+from collections_store.query.matcher import matches
 
 pytestmark = pytest.mark.each_backend
 
@@ -322,3 +327,90 @@ def test_copies_and_backups_have_the_index(shared_backend: Backend, tmp_path: Pa
         assert ids(store["notes"].search("milk")) == ["cup"]
         store["notes"].put("later", {"title": "milk"})
         assert sorted(ids(store["notes"].search("milk"))) == ["cup", "later"]
+
+
+TEA = {"$text": {"$search": "tea"}}
+
+
+def test_a_filter_finds_words(notes: Any) -> None:
+    assert [each.id for each in notes.find(TEA)] == ["cup", "cake", "crème", "inside"]
+    assert notes.count(TEA) == 4
+    assert notes.count({**TEA, "year": {"$gt": 2020}}) == 2
+    assert notes.count({"year": 2020, "$and": [TEA, {"$expr": {"$gt": ["$year", 0]}}]}) == 1
+    assert notes.count(F("year").exists() & Filter.parse(TEA)) == 3
+    assert notes.count({"$and": [TEA, {"$text": {"$search": "milk OR cake"}}]}) == 2
+    assert [each.id for each in notes.find(TEA, sort=[("year", -1)], limit=1)] == ["crème"]
+    assert notes.distinct("year", TEA) == [2020, 2021, 2022]
+    assert len(notes.page(TEA, limit=3)) == 3
+    assert [each.id for each in notes.stream(TEA)] == ["cup", "cake", "crème", "inside"]
+    assert notes.explain(TEA).in_matcher is None
+    pipeline = [{"$match": TEA}, {"$match": {"year": {"$gt": 0}}}, {"$count": "n"}]
+    assert notes.aggregate(pipeline) == [{"n": 3}]
+    many = {"$and": [{"$or": [{f"x{n}": None}, {"x": n}]} for n in range(110)]}
+    assert notes.count({**many, **TEA}) == 4
+
+
+def test_writes_find_words(notes: Any) -> None:
+    assert notes.update_many(TEA, {"$set": {"n": 1, "more": ["tea", "x"]}}).modified_count == 4
+    assert notes.update_one({**TEA, "more": "x"}, {"$set": {"more.$": "y"}}).modified_count == 1
+    assert notes.count({"n": 1}) == 4
+    assert notes.delete_many({**TEA, "year": {"$gte": 2021}}).deleted_count == 2
+    assert notes.delete_one({"$text": {"$search": "milk"}}).deleted_count == 1
+    assert notes.find_one_and_delete(TEA).id == "inside"
+    assert notes.update_one(TEA, {"$set": {"title": "tea"}}, upsert=True).upserted_id is not None
+    assert notes.count(TEA) == 1
+
+
+def test_deletions_by_words_are_recorded(store: Any) -> None:
+    notes = store.collection("recorded", changes="both")
+    notes.create_text_index("t")
+    notes.put_many({"1": {"t": "tea"}, "2": {"t": "cake"}, "3": {"t": "tea cake"}})
+    assert notes.delete_many({"$text": {"$search": "tea"}}).deleted_count == 2
+    assert [each.id for each in notes.find()] == ["2"]
+
+
+def test_an_index_serves_words(things: Any) -> None:
+    things.create_text_index("t", name="words")
+    things.put_many((f"{n}", {"t": f"w{n} tea"}) for n in range(3000))
+    assert "words" in things.explain({"$text": {"$search": "w77"}}).indexes
+
+
+@pytest.mark.parametrize(
+    ("filter", "problem"),
+    [
+        ({"$or": [TEA, {"a": 1}]}, "at '$or': must be at the top, or in $and"),
+        ({"$nor": [{"$and": [TEA, {"a": 1}]}]}, "at '$nor': must be at the top, or in $and"),
+        ({"a": {"$elemMatch": {"b": 1, "$text": {"$search": "x"}}}}, "must be at the top, or in"),
+        ({"$text": "tea"}, """at '$text': must be {"$search": a string}, got 'tea'"""),
+        ({"$text": {"$search": "x", "$caseSensitive": True}}, "at '$text': must be"),
+    ],
+)
+def test_invalid_filters_of_words(notes: Any, filter: Any, problem: str) -> None:
+    with pytest.raises(InvalidFilter) as caught:
+        notes.find(filter)
+    assert problem in str(caught.value)
+
+
+def test_words_need_an_index_and_the_right_place(things: Any) -> None:
+    things.put("1", {"t": "tea"})
+    calls: list[Any] = [things.find, things.count, things.delete_many, things.explain]
+    for call in calls:
+        with pytest.raises(InvalidFilter, match=r"at '\$text': .*create_text_index\("):
+            call(TEA)
+    with pytest.raises(InvalidSearch, match="must have a word"):
+        things.find({"$text": {"$search": ""}})
+    words = Filter.parse(TEA)
+    with pytest.raises(InvalidFilter, match="must be at the top, or in"):
+        ~words
+    with pytest.raises(InvalidFilter, match="must be at the top, or in"):
+        words | (F("a") == 1)
+    for pipeline in (
+        [{"$project": {"t": 1}}, {"$match": TEA}],
+        [{"$lookup": {"from": "x", "pipeline": [{"$match": TEA}], "as": "y"}}],
+    ):
+        with pytest.raises(InvalidPipeline, match="must be in the first stage"):
+            things.aggregate(pipeline)
+    with pytest.raises(InvalidIndex):
+        things.create_index("a", where=TEA)
+    with pytest.raises(InvalidFilter, match="must be at the top of a filter"):
+        matches(words, Document("1", {}))

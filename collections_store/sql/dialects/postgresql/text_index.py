@@ -64,7 +64,7 @@ class PostgresTextIndexes(TextIndexes):
             *_functions(named, index),
             f"INSERT INTO {named.table} SELECT d.seq, r.* FROM {documents} AS d, {named.of('row')}(d.body) AS r",
             f"CREATE INDEX {named.index} ON {named.table} USING gin (words)",
-            f"CREATE INDEX ON {named.table} (seq) WHERE NOT complete",
+            f"CREATE INDEX {named.rest} ON {named.table} (seq) WHERE NOT complete",
             keep,
             trigger,
         ]
@@ -111,8 +111,9 @@ class _Named:
     def __init__(self, table: sa.Table, physical: str) -> None:
         self._schema, self._physical = table.schema, physical
         self.table = self._quoted(physical)
-        self.trigger, self.index = (
-            table_name(sa.Table(f"{physical}_{each}", sa.MetaData())) for each in ("keep", "words")
+        self.trigger, self.index, self.rest = (
+            table_name(sa.Table(f"{physical}_{each}", sa.MetaData()))
+            for each in ("keep", "words", "rest")
         )
 
     def of(self, part: str) -> str:
