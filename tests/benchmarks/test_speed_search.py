@@ -6,6 +6,7 @@
 import os
 import random
 from collections.abc import Iterator
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -114,7 +115,7 @@ def test_searches(setup: Setup, table: Table) -> None:
             assert len(low(theirs)) == len(things.search(ours)) > 0
             table.compare(
                 f"{setup.name}, search", f"{what}, the best 10 (floor: SQL by hand)",
-                again(lambda q=theirs: low(q), 5), {"ours": again(lambda q=ours: things.search(q), 5)},
+                again(partial(low, theirs), 5), {"ours": again(partial(things.search, ours), 5)},
                 per=5, reach="≤ 1.3",
             )  # fmt: skip
         changed = list(numbered(notes(PUTS, words, seed=3)))
