@@ -37,7 +37,7 @@ from collections_store.memory import AsyncMemory
 
 SHARE = 0.2
 """The share of the loop's thread in the CPU time of a call, at most. Small calls need more: a switch takes as long."""
-ENOUGH = 0.005
+ENOUGH = 0.003
 """Seconds of CPU time that a large call takes at least."""
 CLASSES = (
     AsyncStore,
@@ -132,6 +132,7 @@ async def within_transaction(here: Here) -> None:
 async def run_transaction(here: Here) -> Any:
     async def write(tx: AsyncTransaction) -> None:
         await tx["large"].put("b", LARGE)
+        await tx["large"].get("b")
 
     return await here.store.run_transaction(write)
 
@@ -139,6 +140,7 @@ async def run_transaction(here: Here) -> Any:
 async def savepoint(here: Here) -> None:
     async with here.store.transaction() as tx, tx.transaction() as part:
         await part["large"].put("b", LARGE)
+        await part["large"].get("b")
 
 
 async def backup(here: Here) -> None:
