@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .query.index import Explanation, Index
     from .query.projection import Projection
     from .query.sort import Sort
+    from .query.text_index import TextIndex
     from .results import (
         BulkWriteResult,
         CollectionInfo,
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
         Invalid,
         Page,
         PutManyResult,
+        SearchPage,
+        SearchResult,
         UpdateResult,
         UpgradeFailure,
         UpgradeResult,
@@ -73,8 +76,8 @@ __all__ = [
     "Change", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
     "CollectionSettings", "CopiedCollection", "CopyProgress", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
     "Filter", "Health", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Page", "Path",
-    "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "Sort", "Store",
-    "StoreOptions", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
+    "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "SearchPage", "SearchResult", "Sort", "Store",
+    "StoreOptions", "TextIndex", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
     "UpgradeFailure", "UpgradeResult", "UpgradeSample", "VersionSettings",
     "partial_result",
 ]  # fmt: skip
@@ -99,9 +102,10 @@ _MODULES = {
     "expressions.path": "Path",
     "query.projection": "Projection",
     "query.sort": "Sort",
+    "query.text_index": "TextIndex",
     "results": (
         "BulkWriteResult CollectionInfo CopiedCollection CopyProgress DeleteResult Health InsertManyResult InsertOneResult "
-        "Invalid Page PutManyResult UpdateResult UpgradeFailure UpgradeResult UpgradeSample partial_result"
+        "Invalid Page PutManyResult SearchPage SearchResult UpdateResult UpgradeFailure UpgradeResult UpgradeSample partial_result"
     ),
     "store": "Store",
     "transaction": "Transaction",

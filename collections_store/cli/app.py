@@ -18,6 +18,7 @@ from .doctor import doctor
 from .documents import delete, distinct, explain, find, get, list_, purge, put, remove
 from .hosts import aea, kdeps, langgraph, openai_agents, opsdroid
 from .output import Exit, Failure, code_of, one_line
+from .search import search
 from .transfer import export, import_
 from .upgrades import documents
 
@@ -117,7 +118,7 @@ def program(ctx: click.Context) -> None:
 
 
 for _command in (
-    *(put, get, remove, find, list_, distinct, delete, explain, purge),
+    *(put, get, remove, find, search, list_, distinct, delete, explain, purge),
     *(collections, drop, index, documents, copy, backup, restore, import_, export),
     *(opsdroid, kdeps, aea, openai_agents, langgraph, info, db, doctor, demo),
 ):

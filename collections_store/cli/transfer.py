@@ -21,6 +21,7 @@ from .. import (
     InvalidId,
     InvalidIndex,
     Path,
+    TextIndex,
 )
 from ..codec import Codec
 from ..document import check_id
@@ -86,8 +87,8 @@ class Import:
     skipped: int = 0
     expired: int = 0
     created: int = 0
-    _indexes: list[Index] = field(default_factory=list)
-    _creating: Index | None = None
+    _indexes: list[Index | TextIndex] = field(default_factory=list)
+    _creating: Index | TextIndex | None = None
     _bytes: int = 0
     _end: BadLine | DamagedInput | None = None
 
@@ -119,10 +120,18 @@ class Import:
             + (f", left out {expired} that had expired" if self.expired else "")
         )
 
-    def _create(self, index: Index) -> None:
-        options: dict[str, Any] = {"where": index.where, "arrays": index.arrays, "name": index.name}
+    def _created(self, index: Index | TextIndex) -> None:
+        options: dict[str, Any] = {"name": index.name}
+        if isinstance(index, TextIndex):
+            fields = dict(index.weights)
+            self.collection.create_text_index(fields, language=index.language, **options)
+        else:
+            options |= {"where": index.where, "arrays": index.arrays, "unique": index.unique}
+            self.collection.create_index(index.sort, **options)
+
+    def _create(self, index: Index | TextIndex) -> None:
         try:
-            self.collection.create_index(index.sort, unique=index.unique, **options)
+            self._created(index)
             self.created += 1
         except (DuplicateKey, IndexExists, InvalidIndex) as error:
             if self.report is None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ..errors import InvalidFilter
 from ..expressions.path import Path, is_index
 from ..query import conditions
-from ..query.conditions import And, Condition, Field, HasObject, leaves
+from ..query.conditions import And, Condition, Field, HasObject, holds_text, leaves
 from ..query.filter import Filter, conjuncts
 
 MESSAGES: Final = "messages"
@@ -61,6 +62,8 @@ def _has_only_fields(condition: Condition) -> bool:
 
 
 def _reads_messages(condition: Condition) -> bool:
+    if holds_text(condition):
+        raise InvalidFilter("$text", "dialogues have no text index")
     return any(
         each.path.keys[:1] in {(), (MESSAGES,)}
         if isinstance(each, Field)

@@ -149,6 +149,8 @@ def _of_tables(
             yield Finding("error", "catalogue", name, str(error), "do not drop its tables by hand")
             continue
         known.update(each.physical for each in options.indexes)
+        if options.text is not None:
+            known.update(session.database.text.tables(options.text.physical))
         if options.feed is not None:
             known.add(options.feed.physical)
             collections[options.feed.physical] = name
@@ -194,6 +196,12 @@ def _of_indexes(
             problem = f"the index {index.name!r} ({index.physical}) does not exist: {harm}"
             advice = f"run `collections-store index drop {name} {index.name}`, then create it again"
             yield Finding(severity, "indexes", name, problem, advice)
+    if options.text is not None and options.text.physical not in there:
+        problem = f"the text index {options.text.name!r} ({options.text.physical}) does not exist: searches fail"
+        advice = (
+            f"run `collections-store index drop {name} {options.text.name}`, then create it again"
+        )
+        yield Finding("error", "indexes", name, problem, advice)
 
 
 def _of_purging(session: Session, name: str, statements: Statements) -> Iterator[Finding]:

@@ -573,6 +573,11 @@ def _without(filter: Filter, residual: tuple[int, ...]) -> Filter:
 def _names(plan: Plan, options: CollectionOptions) -> tuple[str, ...]:
     """Return the names that users know, without the indexes of array guards."""
     guards = {physical for _, physical in options.array_guards}
-    named = {index.physical: index.name for index in options.indexes}
-    known = (named.get(each, each) for each in plan.indexes if each not in guards)
+    named = {index.physical: index.name for index in options.every_index}
+    names = (
+        each.removesuffix("_words").removesuffix("_rest")
+        for each in plan.indexes
+        if each not in guards
+    )
+    known = (named.get(each, each) for each in names)
     return tuple(dict.fromkeys(known))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .. import codec
 from ..document import Document
@@ -17,6 +17,7 @@ from ..query.filter import Filter
 from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
 from ..query.matcher import matches, value_at
 from ..query.sort import key_of
+from ..query.text_index import TextIndex
 from ..sql.clauses import can_index
 from ..sql.dialects.protocols import Database
 from .catalogue import check_readable
@@ -27,6 +28,7 @@ from .read import matching
 from .session import Session
 
 Key: TypeAlias = tuple[Any, ...]
+QUOTE: Final = "SQLite 3.40 cannot address a key that holds a double quote"
 
 
 @value_class
@@ -34,7 +36,7 @@ class CreateIndex(Operation[str]):
     """Create an index, unless the index exists; returns the name."""
 
     collection: str
-    index: Index
+    index: Index | TextIndex
     writes = True
     creates_collection = True
 
@@ -42,28 +44,36 @@ class CreateIndex(Operation[str]):
         present = _read(session, self.collection)[1]
         if self._exists(present):
             return self.index.name  # without waiting for a lock
-        self._check(session.database, present)
+        if isinstance(self.index, TextIndex):
+            check_text_index(session, self.index)
+        else:
+            self._check(session.database, present, self.index)
         table, options = _lock(session, self.collection, readers=False)
         if not self._exists(options):
-            _Indexes(session, self.collection, table, options).add(self.index)
+            indexes = _Indexes(session, self.collection, table, options)
+            if isinstance(self.index, TextIndex):
+                indexes.add_text(self.index)
+            else:
+                indexes.add(self.index)
         return self.index.name
 
-    def _check(self, database: Database, options: CollectionOptions) -> None:
-        if self.index.unique and options.distributed:
+    def _check(self, database: Database, options: CollectionOptions, index: Index) -> None:
+        if index.unique and options.distributed:
             problem = (
                 "must not be unique in a distributed collection, whose ids alone are: put the value "
                 "into the id, or create the collection without distributed=True"
             )
-            raise InvalidIndex(self.index.fields[0][0], problem)
-        if not can_index(database, self.index):
-            problem = "SQLite 3.40 cannot address a key that holds a double quote"
-            raise InvalidIndex(self.index.fields[0][0], problem)
+            raise InvalidIndex(index.fields[0][0], problem)
+        if not can_index(database, index):
+            raise InvalidIndex(index.fields[0][0], QUOTE)
 
     def _exists(self, options: CollectionOptions) -> bool:
-        for other in options.indexes:
+        for other in options.every_index:
             if other == self.index:
                 return True
-            if other.name == self.index.name or replace(other, name=self.index.name) == self.index:
+            is_second = isinstance(other, TextIndex) and isinstance(self.index, TextIndex)
+            renamed: Any = replace(other, name=self.index.name)
+            if is_second or other.name == self.index.name or renamed == self.index:
                 raise IndexExists(self.index.name, str(other))
         if len(options.indexes) >= MAX_INDEXES:
             raise InvalidIndex(
@@ -93,16 +103,16 @@ class DropIndex(Operation[bool]):
 
 
 @value_class
-class ListIndexes(Operation[list[Index]]):
-    """List the indexes, in the order of creation."""
+class ListIndexes(Operation[list[Index | TextIndex]]):
+    """List the indexes, in the order of creation, the text index last."""
 
     collection: str
     method = "indexes"
     atomic = True
     empty = list
 
-    def __call__(self, session: Session) -> list[Index]:
-        return list(_read(session, self.collection)[1].indexes)
+    def __call__(self, session: Session) -> list[Index | TextIndex]:
+        return list(_read(session, self.collection)[1].every_index)
 
 
 @value_class
@@ -218,9 +228,37 @@ class FindDuplicate(Operation[DuplicateKey | None]):
         )
 
 
+def check_text_index(session: Session, index: TextIndex) -> None:
+    """Raise `InvalidIndex` if the database has no such text index."""
+    text, language = session.database.text, index.language
+    if not session.database.indexes_text:
+        raise InvalidIndex(
+            index.fields[0][0],
+            "a store with sharding has no text index: use a store on a single server",
+        )
+    for path, _ in index.weights:
+        if not session.database.ordering.can_order(path.keys):
+            raise InvalidIndex(str(path), QUOTE)
+    if not session.rows(text.probe):
+        raise InvalidIndex(
+            index.fields[0][0], "this SQLite has no FTS5: use a Python whose SQLite has it"
+        )
+    if language is None:
+        return
+    if text.languages is not None:
+        if language not in text.languages:
+            problem = f"SQLite has {', '.join(sorted(text.languages))} and None, got {language!r}"
+            raise InvalidIndex("language", problem)
+    elif not session.rows(text.language_probe, {"language": language}):
+        problem = (
+            f"must be a text search configuration of the server, got {language!r}: see pg_ts_config"
+        )
+        raise InvalidIndex("language", problem)
+
+
 def duplicate_of(operation: Operation[Any], physical: str) -> FindDuplicate:
     """Return the operation that finds the duplicate that the unique index `physical` refused in an operation."""
-    if isinstance(operation, CreateIndex):
+    if isinstance(operation, CreateIndex) and isinstance(operation.index, Index):
         return FindDuplicate(operation.collection, physical, operation.index)
     return FindDuplicate(operation.collection, physical, refused=operation.written)
 
@@ -248,8 +286,20 @@ class _Indexes:
             array_guards=(*self._options.array_guards, *guards),
         )
 
-    def remove(self, index: Index) -> None:
+    def add_text(self, index: TextIndex) -> None:
+        """Create a text index."""
+        added = replace(index, physical=self._next())
+        for statement in self._statements.create_text(added):
+            self._connection.changed(statement)
+        self._set_options(text=added)
+
+    def remove(self, index: Index | TextIndex) -> None:
         """Drop an index, and the array guards that no remaining index needs."""
+        if isinstance(index, TextIndex):
+            for statement in self._statements.drop(index):
+                self._connection.changed(statement)
+            self._set_options(text=None)
+            return
         remaining = tuple(each for each in self._options.indexes if each.name != index.name)
         needed = {prefix for each in remaining for prefix in prefixes_of(each)}
         for statement in self._statements.drop(index):

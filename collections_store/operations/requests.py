@@ -34,12 +34,14 @@ from ..query.conditions import read_target
 from ..query.filter import Filter
 from ..query.index import Index
 from ..query.sort import NATURAL, Sort
+from ..query.text_index import TextIndex
 from ..results import (
     BulkWriteResult,
     InsertManyResult,
     PutManyResult,
     UpdateResult,
 )
+from ..search.query import check_query
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
 from .editing import Editing
@@ -64,6 +66,7 @@ from .find import (
 from .indexes import CreateIndex
 from .operation import Operation, Steps
 from .procedures import Writing, bulk_write, change, check_mode, encoded
+from .search import FindWords, read_marks
 from .update import (
     Answer,
     DeleteFirst,
@@ -302,6 +305,16 @@ class OperationBuilder:
         last = None if after is None else check_part("after", after)
         return FindIdPrefixes(self.name, *parts, last, check_window(0, limit)[1])
 
+    def _search(  # noqa: PLR0917 - as the method has them
+        self, query: Any, filter: Any, limit: Any, offset: Any, after: Any, highlight: Any
+    ) -> FindWords:
+        skip, _ = check_window(offset, None)
+        if skip and after is not None:
+            raise InvalidOption("offset", "does not go with after: a cursor is a position itself")
+        words, parsed, marks = check_query(query), self._filter(filter), read_marks(highlight)
+        window = check_page(limit), skip, after
+        return FindWords(self.name, words, parsed, *window, marks, self._codec.decode_body)
+
     def _count(self, filter: Any, equals: Any) -> Count:
         return Count(self.name, self._filter(filter, equals))
 
@@ -334,6 +347,12 @@ class OperationBuilder:
         parsed = ChangeFilter.parse(filter, kinds, self._codec)
         self._codec.check_fields(parsed.filter)
         return parsed
+
+    def _create_text_index(self, fields: Any, language: Any, name: Any) -> CreateIndex:
+        index = TextIndex.parse(fields, language=language, name=name)
+        for path, _ in index.weights:
+            self._codec.check_fields(path, "index")
+        return CreateIndex(self.name, index)
 
     def _create_index(self, keys: Any, options: dict[str, Any]) -> CreateIndex:
         index = Index.parse(keys, **options)

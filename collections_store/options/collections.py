@@ -11,23 +11,26 @@ from .. import codec
 from ..document import MAX_TTL
 from ..errors import InvalidOption, check_format, shortened
 from ..query.index import Index, unknown_keys
+from ..query.text_index import TextIndex
 from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies in a recorded change: none, the new body, or the new and the old body."""
-FORMAT: Final = 2
-"""The newest format of a stored entry, for distributed collections. The entry of any other collection has format 1."""
+FORMAT: Final = 3
+"""The newest format of a stored entry, for collections with a text index. Format 2 is that of distributed collections, and
+format 1 of all others.
+"""
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
 _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
 _KEYS: Final = (
     "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
-    "versions", "distributed",
+    "versions", "distributed", "text",
 )  # fmt: skip
 """The stored keys besides `format`: the fields of `CollectionOptions`, by `_NAMES`."""
 _NAMES: Final = {**{key: key for key in _KEYS}, "ways": "array_guards"}
-_OMITTED: Final = frozenset({"copy_of", "versions", "distributed"})
+_OMITTED: Final = frozenset({"copy_of", "versions", "distributed", "text"})
 """Keys that are not stored with their default, so that older versions know all stored keys."""
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
 """Keys that a copy of the collection does not take over; for a feed and an index see `_LOCAL_NAMES`."""
@@ -66,7 +69,7 @@ class CollectionOptions:
     `sliding`. `feed`: how changes are recorded; None: changes are not recorded. `jsonb`: SQLite stores bodies as JSONB.
     `copy_of` identifies the source of an incomplete copy. `versions` are the declared schema versions, each with the
     name of the index of the documents that have a different version. `distributed`: the documents are on several
-    servers.
+    servers. `text`: the text index.
 
     The JSON has a format; JSON of older versions without the key has format 1. `unknown` are the preserved keys of a
     newer version. A change that older versions must not ignore takes a higher format.
@@ -84,6 +87,7 @@ class CollectionOptions:
     copy_of: str = ""
     versions: tuple[tuple[int, str], ...] = ()
     distributed: bool = False
+    text: TextIndex | None = None
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_text(self) -> str:
@@ -93,7 +97,9 @@ class CollectionOptions:
         stored["cursor_key"] = self.cursor_key or secrets.token_hex(16)
         stored["indexes"] = [index.to_json() for index in self.indexes]
         stored["feed"] = None if self.feed is None else self.feed.to_json()
-        form = FORMAT if self.distributed else 1
+        if self.text is not None:
+            stored["text"] = self.text.to_json()
+        form = FORMAT if self.text is not None else 2 if self.distributed else 1
         return _CODEC.encode(_lists({**self.unknown, "format": form, **stored}))
 
     @classmethod
@@ -107,6 +113,8 @@ class CollectionOptions:
         read["array_guards"] = tuple((tuple(keys), name) for keys, name in stored.get("ways", ()))
         read["feed"] = Feed.from_json(stored["feed"]) if stored.get("feed") else None
         read["versions"] = tuple((version, name) for version, name in stored.get("versions", ()))
+        if stored.get("text"):
+            read["text"] = TextIndex.from_json(stored["text"])
         return cls(**read, unknown=unknown_keys(stored, ("format", *_KEYS)))
 
     def to_portable(self) -> dict[str, Any]:
@@ -114,6 +122,8 @@ class CollectionOptions:
         stored = codec.decode(self.to_text())
         portable = unknown_keys(stored, _LOCAL)
         portable["indexes"] = [unknown_keys(each, _LOCAL_NAMES) for each in stored["indexes"]]
+        if self.text is not None:
+            portable["text"] = unknown_keys(stored["text"], _LOCAL_NAMES)
         portable["feed"] = stored["feed"] and unknown_keys(stored["feed"], _LOCAL_NAMES)
         return portable
 
@@ -126,11 +136,18 @@ class CollectionOptions:
         _check_portable(portable)
         stored = unknown_keys(portable, _LOCAL)
         stored["indexes"] = [{**each, "physical": ""} for each in portable.get("indexes", ())]
+        if portable.get("text"):
+            stored["text"] = unknown_keys(portable["text"], _LOCAL_NAMES)
         stored["feed"] = portable.get("feed") and unknown_keys(portable["feed"], _LOCAL_NAMES)
         return cls.from_text(_CODEC.encode(stored))
 
-    def find(self, name: str) -> Index | None:
-        return next((index for index in self.indexes if index.name == name), None)
+    @property
+    def every_index(self) -> tuple[Index | TextIndex, ...]:
+        """The indexes, the text index last."""
+        return self.indexes if self.text is None else (*self.indexes, self.text)
+
+    def find(self, name: str) -> Index | TextIndex | None:
+        return next((index for index in self.every_index if index.name == name), None)
 
     def paths(self) -> frozenset[tuple[str, ...]]:
         """Return the fields of the indexes that cover every document, arrays apart."""

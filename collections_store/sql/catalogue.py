@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from ..options import CollectionOptions, Feed, Names
 from ..query.index import Index
+from ..query.text_index import TextIndex
 from .clauses import metadata_column, partial_condition
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, SortPart, TypeAt
@@ -271,8 +272,14 @@ class IndexStatements:
         name = self._names.expiry_index(self._name)
         return self._create(name, expires, only=expires.is_not(None))
 
-    def drop(self, index: Index) -> Sequence[str]:
+    def create_text(self, index: TextIndex) -> Sequence[str]:
+        """Create a text index under its physical name."""
+        return self._database.text.create(self._table, index)
+
+    def drop(self, index: Index | TextIndex) -> Sequence[str]:
         """Drop an index."""
+        if isinstance(index, TextIndex):
+            return self._database.text.drop(self._table, index.physical)
         if index.arrays:
             return self._database.ddl.drop_array_index(index.physical)
         return [self.drop_index(index.physical)]

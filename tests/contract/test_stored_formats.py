@@ -227,7 +227,20 @@ def test_a_collection_of_a_newer_format_is_rejected(shared_backend: Backend) -> 
     with Store(shared_backend.url, **shared_backend.options) as store:
         for call in (lambda: store["things"].get("a"), lambda: store["things"].put("a", 2)):
             with pytest.raises(
-                SchemaTooNew, match="catalogue's entry of a collection is in format 3"
+                SchemaTooNew, match="catalogue's entry of a collection is in format 4"
             ):
                 call()
     assert changed_entry(shared_backend) == before
+
+
+def test_a_text_index_has_a_format_that_older_versions_refuse(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        store["things"].create_text_index({"a.b": 2})
+        entry = changed_entry(shared_backend)
+        assert entry["format"] == 3
+        index = {"name": "text", "fields": [["a", "b", 2]], "language": None, "words": 1}
+        assert {key: entry["text"][key] for key in index} == index
+        store["things"].drop_index("text")
+    entry = changed_entry(shared_backend)
+    assert entry["format"] == 1
+    assert "text" not in entry
