@@ -395,6 +395,7 @@ def test_a_replica_that_follows_the_new_primary(pair: Pair, postgres_cluster: Cl
 def test_another_database_of_the_replica_is_not_read(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "collections_store")
     primary, replica = pair
     primary.query("CREATE DATABASE another")
     url = f"{replica.url.removesuffix('postgres')}another"
@@ -411,6 +412,7 @@ def test_another_database_of_the_replica_is_not_read(
 def test_a_user_who_must_not_read_on_the_replica_is_reported_once(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "collections_store")
     primary, replica = pair
     primary.query("CREATE ROLE stranger LOGIN PASSWORD 'stranger'")
     primary.wait_for(replica)
@@ -480,6 +482,7 @@ def test_reads_do_not_wait_for_others_that_ask_for_the_position(pair: Pair) -> N
 def test_servers_that_are_no_replicas_of_the_primary(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "collections_store")
     primary, replica = pair
     with template() as data, cluster(data) as others:
         foreign_primary = others.add()
