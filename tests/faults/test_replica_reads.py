@@ -604,18 +604,24 @@ def test_a_read_that_the_replica_ends_runs_on_the_primary(pair: Pair) -> None:
         wait_for_reads(store, replica)
         reader = threading.Thread(target=store.run, args=(Slow(), "session"))
         reader.start()
+        wait_until(lambda: replica.query(SLEEPERS.format("pid")), "the read runs on the replica")
         things.delete_many({})
         primary.query("VACUUM cs_1_things")
         reader.join(60)
         assert not reader.is_alive(), "the replay ended it"
 
 
+SLEEPERS = (
+    "SELECT {} FROM pg_stat_activity WHERE query LIKE '%pg_sleep(%' AND pid <> pg_backend_pid()"
+)
+
+
 def ports_of_a_read_that_ends(store: Store, replica: Node, end: str) -> list[int]:
     ports = list[int]()
     reader = threading.Thread(target=lambda: ports.append(store.run(Slow(), "session")))
     reader.start()
-    found = f"SELECT {end}(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(%' AND pid <> pg_backend_pid()"
-    wait_until(lambda: replica.query(found), "the read runs on the replica")
+    ended = SLEEPERS.format(f"{end}(pid)")
+    wait_until(lambda: replica.query(ended), "the read runs on the replica")
     reader.join()
     return ports
 
