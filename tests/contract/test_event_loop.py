@@ -90,6 +90,11 @@ async def change(here: Here) -> Any:
     return await here.large.change("edited", lambda body: {**body, "field2": "changed"})
 
 
+async def search(here: Here) -> Any:
+    await here.many.create_text_index("name")
+    return await here.many.search("number", filter=IN, limit=1000, highlight=True)
+
+
 async def stream(here: Here) -> list[Any]:
     return [document async for document in here.many.stream(IN, sort="n")]
 
@@ -231,6 +236,7 @@ CALLS: dict[str, Call] = {
     "AsyncCollection.find": lambda here: here.many.find(IN),
     "AsyncCollection.find_one": lambda here: here.many.find_one(IN),
     "AsyncCollection.page": lambda here: here.many.page(IN, limit=1000),
+    "AsyncCollection.search": search,
     "AsyncCollection.count": lambda here: here.many.count(IN),
     "AsyncCollection.id_prefixes": lambda here: here.many.id_prefixes("0"),
     "AsyncCollection.distinct": lambda here: here.many.distinct("name", IN),
@@ -274,7 +280,7 @@ SMALL = {
     "AsyncStore": "aclose attach bind collection collections create_collection drop get_collection health "
     "get_sync_collection memory model rename run skill_memory stats",
     "AsyncTransaction": "collection collections create_collection drop get_collection memory rename skill_memory",
-    "AsyncCollection": "create_index drop_index exists increment indexes purge_expired remove touch with_options",
+    "AsyncCollection": "create_index create_text_index drop_index exists increment indexes purge_expired remove touch with_options",
     "AsyncChangeStream": "aclose",
     "AsyncMemory": "clear configure count end expire increment keys namespace request session touch ttl",
     "AsyncDialogues": "get_dialogue get_dialogue_from_label get_dialogues_with_counterparty purge quarantined "
