@@ -19,11 +19,10 @@ from .engine.core import Core
 from .engine.health import check_health
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .errors import DatabaseUnavailable, InvalidOption, TransactionConflict, shortened
-from .observation import StoreStats
 from .operations.collections import FindTable
 from .operations.operation import Operation
 from .options import Consistency, Isolation, StoreOptions, check_choice, check_flag, check_function
-from .results import CopiedCollection, CopyProgress, Health
+from .results import CopiedCollection, CopyProgress, Health, StoreStats
 from .sql.schema import mapped_class
 from .transaction import Collections, StoreTransactionContext, Transaction, bound
 

@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[1]
 PACKAGE = PROJECT / "collections_store"
 
 LAYERS = (
-    "errors forks observation",
+    "errors forks",
     "expressions.classes expressions.values expressions.path expressions.budget expressions.patterns",
     "document codec results",
     "expressions",
@@ -64,7 +64,7 @@ PUBLIC = (
     "collections_store.memory",
     "collections_store.memory.aio",
     "collections_store.memory.skills",
-    "collections_store.observation",
+    "collections_store.results",
     "collections_store.options",
     "collections_store.dialogues",
     "collections_store.integrations.soul_machines",
@@ -183,7 +183,7 @@ def test_no_modules_import_each_other() -> None:
 
 def test_the_top_of_the_package_lists_the_architecture() -> None:
     names = {path.name for path in PACKAGE.iterdir() if not path.name.startswith("__pycache__")}
-    assert len(names) <= 29
+    assert len(names) <= 28
     for path in PACKAGE.rglob("__init__.py"):
         assert len(ast.get_docstring(ast.parse(path.read_text())) or "") > 60, path
 

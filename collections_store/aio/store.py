@@ -36,7 +36,6 @@ from ..errors import (
 )
 from ..expressions.classes import lazy_type
 from ..forks import at_fork
-from ..observation import StoreStats
 from ..operations.collections import FindTable
 from ..operations.operation import Operation
 from ..options import (
@@ -51,7 +50,7 @@ from ..options import (
     check_flag,
     check_function,
 )
-from ..results import CopiedCollection, CopyProgress, Health, Invalid
+from ..results import CopiedCollection, CopyProgress, Health, Invalid, StoreStats
 from ..sql.schema import mapped_class
 from ..store import ATTEMPTS
 from ..transaction import bound, sync_collection

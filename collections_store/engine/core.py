@@ -29,13 +29,13 @@ from ..codec import Codec
 from ..errors import DatabaseBusy, DatabaseUnavailable, InvalidOption, StoreClosed, shortened
 from ..expressions.budget import checked_by
 from ..forks import at_fork
-from ..observation import StoreStats
 from ..operations.catalogue import Catalogue
 from ..operations.changes import LastChange
 from ..operations.echo import set_up as set_up_echo
 from ..operations.operation import Operation
 from ..options import Consistency, Options, StoreOptions, check_integer, read_url, safe_url
 from ..query.change import ChangePosition
+from ..results import StoreStats
 from ..sql.catalogue import catalogue_statements
 from ..sql.dialects import named
 from ..sql.dialects.protocols import Database

@@ -22,9 +22,9 @@ from contextvars import Context
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from ..observation import OperationRecord
 from ..operations.operation import Operation
 from ..options import Consistency
+from ..results import OperationRecord
 
 
 class Flag:

@@ -21,14 +21,21 @@ from threading import current_thread, main_thread
 from typing import Any, Final, TypeVar
 
 from ..document import Document
-from ..observation import OperationRecord, OperationStats
 from ..operations.by_id import BodyWrite, Get
 from ..operations.find import Explain
 from ..operations.operation import Operation
 from ..operations.update import Increment
 from ..options import Consistency, Options
 from ..query.filter import Filter
-from ..results import BulkWriteResult, DeleteResult, Page, PutManyResult, UpdateResult
+from ..results import (
+    BulkWriteResult,
+    DeleteResult,
+    OperationRecord,
+    OperationStats,
+    Page,
+    PutManyResult,
+    UpdateResult,
+)
 from .jobs import Job
 from .permits import this_thread
 

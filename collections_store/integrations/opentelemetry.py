@@ -10,8 +10,8 @@ from importlib.metadata import version
 from typing import Any, Final
 
 from .. import MissingExtra
-from ..observation import OperationRecord
 from ..options import read_url
+from ..results import OperationRecord
 
 try:
     from opentelemetry import context, metrics, trace

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ..codec import MAX_BODY, Codec
 from ..errors import InvalidOption, shortened
-from ..observation import OperationRecord
+from ..results import OperationRecord
 from .checks import (
     check_choice,
     check_flag,

@@ -25,9 +25,9 @@ from collections_store import (
     UpdateRefused,
     VersionConflict,
 )
-from collections_store.observation import OperationRecord, OperationStats
 from collections_store.operations.operation import Operation
 from collections_store.operations.session import Session
+from collections_store.results import OperationRecord, OperationStats
 
 CALLER: ContextVar[str] = ContextVar("caller", default="nobody")
 
