@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .query.index import Explanation, Index
     from .query.projection import Projection
     from .query.sort import Sort
+    from .query.vector_index import VectorIndex
     from .results import (
         BulkWriteResult,
         CollectionInfo,
@@ -56,8 +57,10 @@ if TYPE_CHECKING:
         InsertManyResult,
         InsertOneResult,
         Invalid,
+        Neighbour,
         Page,
         PutManyResult,
+        Unindexed,
         UpdateResult,
         UpgradeFailure,
         UpgradeResult,
@@ -72,10 +75,10 @@ __all__ = [
     "AsyncChangeStream", "AsyncCollection", "AsyncStore", "AsyncTransaction", "BulkWriteResult",
     "Change", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
     "CollectionSettings", "CopiedCollection", "CopyProgress", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
-    "Filter", "Health", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Page", "Path",
+    "Filter", "Health", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Neighbour", "Page", "Path",
     "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "Sort", "Store",
-    "StoreOptions", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
-    "UpgradeFailure", "UpgradeResult", "UpgradeSample", "VersionSettings",
+    "StoreOptions", "Transaction", "Unindexed", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
+    "UpgradeFailure", "UpgradeResult", "UpgradeSample", "VectorIndex", "VersionSettings",
     "partial_result",
 ]  # fmt: skip
 __all__ += errors.__all__
@@ -99,9 +102,10 @@ _MODULES = {
     "expressions.path": "Path",
     "query.projection": "Projection",
     "query.sort": "Sort",
+    "query.vector_index": "VectorIndex",
     "results": (
         "BulkWriteResult CollectionInfo CopiedCollection CopyProgress DeleteResult Health InsertManyResult InsertOneResult "
-        "Invalid Page PutManyResult UpdateResult UpgradeFailure UpgradeResult UpgradeSample partial_result"
+        "Invalid Neighbour Page PutManyResult Unindexed UpdateResult UpgradeFailure UpgradeResult UpgradeSample partial_result"
     ),
     "store": "Store",
     "transaction": "Transaction",

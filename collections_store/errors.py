@@ -18,6 +18,7 @@ error are attributes::
     ├── InvalidUpdate (ValueError)
     ├── InvalidPipeline (ValueError)
     ├── InvalidIndex (ValueError)
+    ├── InvalidSearch (ValueError)
     ├── InvalidCursor (ValueError)
     ├── InvalidToken (ValueError)
     ├── DocumentNotFound (KeyError)
@@ -66,7 +67,7 @@ __all__ = [
     "DialoguesNotSaved", "DocumentNotFound", "DocumentTooNew", "DocumentsOutdated", "DuplicateKey", "IndexExists",
     "InvalidBackup", "InvalidBody", "InvalidCursor",
     "InvalidDialogueMessage", "InvalidFilter", "InvalidId", "InvalidIndex", "InvalidName", "InvalidOperand",
-    "InvalidOption", "InvalidPipeline", "InvalidProjection", "InvalidSort", "InvalidToken", "InvalidUpdate",
+    "InvalidOption", "InvalidPipeline", "InvalidProjection", "InvalidSearch", "InvalidSort", "InvalidToken", "InvalidUpdate",
     "InvalidUrl", "MemoryLimitExceeded", "MissingExtra", "NotTheCreator", "PatternLimitExceeded", "ReadOnlyDatabase",
     "RepeatedMessage",
     "SchemaError", "SchemaOutdated", "SchemaTooNew", "StoreClosed", "TransactionConflict", "TransactionEnded",
@@ -250,6 +251,14 @@ class InvalidIndex(CollectionsStoreError, ValueError):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(_at("index", field, problem))
         self.field = field
+
+
+class InvalidSearch(CollectionsStoreError, ValueError):
+    """A search for `query` is not possible: give a word to find, or create a text index."""
+
+    def __init__(self, query: object, problem: str) -> None:
+        super().__init__(f"search {shortened(query)}: {problem}")
+        self.query = query
 
 
 class InvalidCursor(CollectionsStoreError, ValueError):

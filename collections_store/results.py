@@ -31,6 +31,37 @@ class Page(Generic[Body_co]):
         return len(self.documents)
 
 
+@dataclass(frozen=True, slots=True)
+class Neighbour(Generic[Body_co]):
+    """A document that `nearest` found. `score` compares it with the query: the greater, the nearer.
+
+    `place` is the field that matched, such as "text" or "parts.0.embedding". If the index cuts texts, the characters from
+    `start` to before `stop` of the text there matched.
+    """
+
+    document: Document[Body_co]
+    score: float
+    place: str
+    start: int | None = None
+    stop: int | None = None
+
+    @property
+    def id(self) -> str:
+        """The id of the document."""
+        return self.document.id
+
+
+@dataclass(frozen=True, slots=True)
+class Unindexed:
+    """A document whose vectors in an index are not those of its current version. `problem`: why they could not be
+    computed; None: nobody has tried yet.
+    """
+
+    id: str
+    index: str
+    problem: str | None = None
+
+
 class FoundDocuments(list[Document[Body]]):
     """The list of documents that `find` and `list` return. Its errors name the replacements of the methods of
     pymongo's cursors.

@@ -15,13 +15,24 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Generic, Self, TypeVar, get_args, overload
 from warnings import warn
 
 from ..changes import ChangeReader, Wait, check_notifier
 from ..codec import Codec
-from ..collection import Bodies, Default, Documents, Indexes, Prefixes, Results, Untyped, Values
+from ..collection import (
+    Backlog,
+    Bodies,
+    Default,
+    Documents,
+    Indexes,
+    Neighbours,
+    Prefixes,
+    Results,
+    Untyped,
+    Values,
+)
 from ..document import (
     Body,
     Document,
@@ -44,11 +55,13 @@ from ..operations.operation import Steps
 from ..operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from ..operations.requests import OperationBuilder, ReturnDocument
 from ..operations.upgrades import Progress, upgrade_documents
-from ..options import Consistency, Ttl, check_choice, check_version
+from ..operations.vectors import CallEmbedder, ListUnindexed, store_backlog
+from ..options import Consistency, Ttl, check_choice, check_integer, check_version
 from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike
 from ..query.index import Explanation, read_index_name
 from ..query.sort import SortLike
+from ..query.vector_index import VectorFields
 from ..results import (
     BulkWriteResult,
     DeleteResult,
@@ -60,6 +73,7 @@ from ..results import (
     UpdateResult,
     UpgradeResult,
 )
+from ..search.vectors import Metric
 from ..update import UpdateLike
 from .bridge import compute, follow
 from .runners import AsyncDeclaringRunner, AsyncRunner
@@ -416,6 +430,62 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         options = {"unique": unique, "where": where, "arrays": arrays, "name": name}
         return await self._run(await compute(self._create_index, keys, options))
 
+    async def create_vector_index(
+        self,
+        fields: VectorFields,
+        *,
+        dimensions: int,
+        metric: Metric = "cosine",
+        embed: Any = None,
+        model: str | None = None,
+        chunks: Any = None,
+        name: str | None = None,
+    ) -> str:
+        """Async counterpart of `Collection.create_vector_index`. `embed` may be a coroutine function; any other
+        runs in a thread.
+        """
+        options = {"dimensions": dimensions, "metric": metric, "model": model, "name": name}
+        return await self._follow(self._create_vector_index(fields, options, embed, chunks))
+
+    async def reindex(
+        self,
+        fields: VectorFields,
+        *,
+        dimensions: int,
+        metric: Metric = "cosine",
+        embed: Any = None,
+        model: str | None = None,
+        chunks: Any = None,
+        name: str | None = None,
+    ) -> str:
+        """Async counterpart of `Collection.reindex`."""
+        options = {"dimensions": dimensions, "metric": metric, "model": model, "name": name}
+        return await self._follow(
+            self._create_vector_index(fields, options, embed, chunks, again=True)
+        )
+
+    async def nearest(
+        self,
+        query: Any,
+        k: int = 10,
+        *,
+        filter: FilterLike | None = None,
+        min_score: float | None = None,
+        index: str | None = None,
+    ) -> Neighbours[Body]:
+        """Async counterpart of `Collection.nearest`."""
+        store = self._notifier is not None
+        return await self._follow(self._nearest(query, k, filter, min_score, index, store=store))
+
+    async def store_vectors(self, index: str | None = None) -> int:
+        """Async counterpart of `Collection.store_vectors`."""
+        name = None if index is None else read_index_name(index)
+        return await self._follow(store_backlog(self.name, name))
+
+    async def search_backlog(self, limit: int = 100) -> Backlog:
+        """Async counterpart of `Collection.search_backlog`."""
+        return await self._run(ListUnindexed(self.name, check_integer("limit", limit)))
+
     async def drop_index(self, name: str) -> bool:
         """Async counterpart of `Collection.drop_index`."""
         return await self._run(DropIndex(self.name, read_index_name(name)))
@@ -492,6 +562,11 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
                 return await asyncio.sleep(seconds)
             case CallFunction(function, argument, in_loop):
                 result = (in_loop or function)(argument)
+                return await result if isawaitable(result) else result
+            case CallEmbedder(function, texts):
+                if iscoroutinefunction(function):
+                    return await function(texts)
+                result = await asyncio.to_thread(function, texts)
                 return await result if isawaitable(result) else result
         return await self._run(step)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import CollectionsStoreError, InvalidIndex, InvalidSort
+from .. import CollectionsStoreError, InvalidIndex, InvalidSort, Path, VectorIndex
 from ..errors import did_you_mean, shortened
 from .arguments import (
     Group,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from .. import Index
 
+_VECTOR_KEYS = ("name", "fields", "dimensions", "metric", "model")
 _INDEX_KEYS = ("name", "fields", "unique", "where", "arrays")
 
 
@@ -165,8 +166,8 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
         (
             each.name,
             ", ".join(f"{field}:{direction}" for field, direction in each.fields),
-            ", ".join(word for word in ("unique", "arrays") if getattr(each, word)),
-            "" if each.where is None else to_text(each.to_json()["where"]),
+            ", ".join(_kinds(each)),
+            "" if getattr(each, "where", None) is None else to_text(each.to_json()["where"]),
         )
         for each in found
     ]
@@ -218,26 +219,41 @@ def drop_index(target: Target, collection: str, name: str) -> None:
             raise Failure(f"there is no index {name!r} on {collection}{hint}", Exit.NO)
 
 
-def index_as_json(index: Index) -> dict[str, Any]:
+def _kinds(index: Index | VectorIndex) -> list[str]:
+    if isinstance(index, VectorIndex):
+        return ["vector", index.metric, *filter(None, [index.model])]
+    return [word for word in ("unique", "arrays") if getattr(index, word)]
+
+
+def index_as_json(index: Index | VectorIndex) -> dict[str, Any]:
     """Return the definition of an index; a field is the list of its keys, which may contain dots."""
     definition = index.to_json()
+    if isinstance(index, VectorIndex):
+        return {key: definition[key] for key in _VECTOR_KEYS}
     return {key: definition[key] for key in _INDEX_KEYS}
 
 
-def index_lines(indexes: Sequence[Index]) -> list[str]:
+def index_lines(indexes: Sequence[Index | VectorIndex]) -> list[str]:
     """Return the first line of an export, in a list: no document has this form. Empty without indexes."""
     return [to_text({INDEXES: list(map(index_as_json, indexes))})] if indexes else []
 
 
-def read_indexes(values: Any) -> list[Index]:
+def read_indexes(values: Any) -> list[Index | VectorIndex]:
     """Parse the value of the line of indexes; raise `BadItem`."""
     if not isinstance(values, list):
         raise BadItem(f"the indexes must be a list, got {shortened(values)}")
     return [_index(number, value) for number, value in enumerate(values, 1)]
 
 
-def _index(number: int, value: Any) -> Index:
+def _index(number: int, value: Any) -> Index | VectorIndex:
     from .. import Index
+
+    if isinstance(value, dict) and set(_VECTOR_KEYS) == value.keys():
+        try:
+            fields = [Path(*keys) for keys in value["fields"]]
+            return VectorIndex.parse(**{**value, "fields": fields})
+        except (CollectionsStoreError, TypeError, ValueError) as error:
+            raise BadItem(f"index {number}: {error}") from error
 
     if not isinstance(value, dict) or "fields" not in value or not value.keys() <= set(_INDEX_KEYS):
         known = ", ".join(sorted(_INDEX_KEYS))

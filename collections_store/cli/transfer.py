@@ -21,6 +21,7 @@ from .. import (
     InvalidId,
     InvalidIndex,
     Path,
+    VectorIndex,
 )
 from ..codec import Codec
 from ..document import check_id
@@ -88,8 +89,8 @@ class Import:
     skipped: int = 0
     expired: int = 0
     created: int = 0
-    _indexes: list[Index] = field(default_factory=list)
-    _creating: Index | None = None
+    _indexes: list[Index | VectorIndex] = field(default_factory=list)
+    _creating: Index | VectorIndex | None = None
     _bytes: int = 0
     _end: BadLine | DamagedInput | None = None
 
@@ -122,10 +123,18 @@ class Import:
             + (f", left out {expired} that had expired" if self.expired else "")
         )
 
-    def _create(self, index: Index) -> None:
-        options: dict[str, Any] = {"where": index.where, "arrays": index.arrays, "name": index.name}
+    def _created(self, index: Index | VectorIndex) -> None:
+        options: dict[str, Any] = {"name": index.name}
+        if isinstance(index, VectorIndex):
+            options |= {"dimensions": index.dimensions, "metric": index.metric}
+            self.collection.create_vector_index(index.paths, model=index.model, **options)
+        else:
+            options |= {"where": index.where, "arrays": index.arrays, "unique": index.unique}
+            self.collection.create_index(index.sort, **options)
+
+    def _create(self, index: Index | VectorIndex) -> None:
         try:
-            self.collection.create_index(index.sort, unique=index.unique, **options)
+            self._created(index)
             self.created += 1
         except (DuplicateKey, IndexExists, InvalidIndex) as error:
             if self.report is None:

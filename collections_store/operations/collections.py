@@ -159,7 +159,7 @@ def drop(session: Session, collection: str) -> bool:
     deleted = session.rows(store.delete, {"name": collection})
     for table, text, _ in deleted:
         options = read_options(collection, text)
-        for index in options.indexes:
+        for index in options.every_index:
             for statement in store.indexes(table).drop(index):
                 session.changed(statement)
         session.changed(store.drop_table(table))

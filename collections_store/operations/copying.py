@@ -24,6 +24,7 @@ from ..errors import (
 from ..expressions.classes import value_class
 from ..options import CollectionOptions
 from ..query.index import Index
+from ..query.vector_index import VectorIndex
 from ..sql.schema import REVISION
 from .by_id import body_of
 from .catalogue import read_options
@@ -78,9 +79,9 @@ class StoredCollection:
         return sha256(canonical([self.name, self.created_at, self.options])).hexdigest()
 
     @property
-    def indexes(self) -> tuple[Index, ...]:
+    def indexes(self) -> tuple[Index | VectorIndex, ...]:
         """The collection's indexes."""
-        return self.parsed().indexes
+        return self.parsed().every_index
 
     def parsed(self) -> CollectionOptions:
         """Return the options, parsed."""
@@ -264,7 +265,7 @@ class BeginCopy(Copies):
 
 
 def _create_copy(session: Session, name: str, entry: StoredCollection) -> None:
-    options = replace(entry.parsed(), indexes=(), copy_of=entry.source)
+    options = replace(entry.parsed(), indexes=(), vector_indexes=(), copy_of=entry.source)
     if not session.store.can_distribute:
         options = replace(options, distributed=False)
     if not create(session, name, options, entry.created_at):

@@ -17,6 +17,7 @@ from ..query.filter import Filter
 from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
 from ..query.matcher import matches, value_at
 from ..query.sort import key_of
+from ..query.vector_index import VectorIndex
 from ..sql.dialects.protocols import Database
 from .catalogue import check_readable
 from .collections import Entry, existing, lock_entry, read_entry, set_options
@@ -33,7 +34,7 @@ class CreateIndex(Operation[str]):
     """Create an index, unless the index exists; returns the name."""
 
     collection: str
-    index: Index
+    index: Index | VectorIndex
     writes = True
     creates_collection = True
 
@@ -41,31 +42,39 @@ class CreateIndex(Operation[str]):
         present = _read(session, self.collection)[1]
         if self._exists(present):
             return self.index.name  # without waiting for a lock
-        self._check(session.database, present)
+        if isinstance(self.index, VectorIndex):
+            _check_vectors(session.database, present)
+        else:
+            self._check(session.database, present, self.index)
         table, options = _lock(session, self.collection, readers=False)
         if not self._exists(options):
-            _Indexes(session, self.collection, table, options).add(self.index)
+            indexes = _Indexes(session, self.collection, table, options)
+            if isinstance(self.index, VectorIndex):
+                indexes.add_vectors(self.index)
+            else:
+                indexes.add(self.index)
         return self.index.name
 
-    def _check(self, database: Database, options: CollectionOptions) -> None:
-        if self.index.unique and options.distributed:
+    def _check(self, database: Database, options: CollectionOptions, index: Index) -> None:
+        if index.unique and options.distributed:
             problem = (
                 "must not be unique in a distributed collection, whose ids alone are: put the value "
                 "into the id, or create the collection without distributed=True"
             )
-            raise InvalidIndex(self.index.fields[0][0], problem)
-        keys = [*prefixes_of(self.index), *(path.keys for path in self.index.paths)]
+            raise InvalidIndex(index.fields[0][0], problem)
+        keys = [*prefixes_of(index), *(path.keys for path in index.paths)]
         if not all(map(database.ordering.can_order, keys)):
             problem = "SQLite 3.40 cannot address a key that holds a double quote"
-            raise InvalidIndex(self.index.fields[0][0], problem)
+            raise InvalidIndex(index.fields[0][0], problem)
 
     def _exists(self, options: CollectionOptions) -> bool:
-        for other in options.indexes:
+        for other in options.every_index:
             if other == self.index:
                 return True
-            if other.name == self.index.name or replace(other, name=self.index.name) == self.index:
+            renamed: Any = replace(other, name=self.index.name)
+            if other.name == self.index.name or renamed == self.index:
                 raise IndexExists(self.index.name, str(other))
-        if len(options.indexes) >= MAX_INDEXES:
+        if len(options.every_index) >= MAX_INDEXES:
             raise InvalidIndex(
                 "", f"a collection can have {MAX_INDEXES} indexes, and has them: drop one"
             )
@@ -93,16 +102,16 @@ class DropIndex(Operation[bool]):
 
 
 @value_class
-class ListIndexes(Operation[list[Index]]):
-    """List the indexes, in the order of creation."""
+class ListIndexes(Operation[list[Index | VectorIndex]]):
+    """List the indexes, in the order of creation, those of vectors last."""
 
     collection: str
     method = "indexes"
     atomic = True
     empty = list
 
-    def __call__(self, session: Session) -> list[Index]:
-        return list(_read(session, self.collection)[1].indexes)
+    def __call__(self, session: Session) -> list[Index | VectorIndex]:
+        return list(_read(session, self.collection)[1].every_index)
 
 
 @value_class
@@ -220,7 +229,7 @@ class FindDuplicate(Operation[DuplicateKey | None]):
 
 def duplicate_of(operation: Operation[Any], physical: str) -> FindDuplicate:
     """Return the operation that finds the duplicate that the unique index `physical` refused in an operation."""
-    if isinstance(operation, CreateIndex):
+    if isinstance(operation, CreateIndex) and isinstance(operation.index, Index):
         return FindDuplicate(operation.collection, physical, operation.index)
     return FindDuplicate(operation.collection, physical, refused=operation.written)
 
@@ -248,8 +257,21 @@ class _Indexes:
             array_guards=(*self._options.array_guards, *guards),
         )
 
-    def remove(self, index: Index) -> None:
+    def add_vectors(self, index: VectorIndex) -> None:
+        """Create a vector index."""
+        added = replace(index, physical=self._next())
+        for statement in self._statements.create_vectors(added):
+            self._connection.changed(statement)
+        self._set_options(vector_indexes=(*self._options.vector_indexes, added))
+
+    def remove(self, index: Index | VectorIndex) -> None:
         """Drop an index, and the array guards that no remaining index needs."""
+        if isinstance(index, VectorIndex):
+            for statement in self._statements.drop(index):
+                self._connection.changed(statement)
+            left = (each for each in self._options.vector_indexes if each.name != index.name)
+            self._set_options(vector_indexes=tuple(left))
+            return
         remaining = tuple(each for each in self._options.indexes if each.name != index.name)
         needed = {prefix for each in remaining for prefix in prefixes_of(each)}
         for statement in self._statements.drop(index):
@@ -281,6 +303,11 @@ class _Indexes:
     def _set_options(self, **changed: Any) -> None:
         set_options(self._connection, self._collection, replace(self._options, **changed))
         self._connection.catalogue.forget(self._collection)
+
+
+def _check_vectors(database: Database, options: CollectionOptions) -> None:
+    if options.distributed or database.is_remote:
+        raise InvalidIndex("", "a collection on the servers of a cluster has no vector indexes")
 
 
 def _read(session: Session, collection: str) -> Entry:

@@ -21,7 +21,14 @@ from ..document import (
     now,
     read_ttl,
 )
-from ..errors import InvalidFilter, InvalidOption, missing_method, refuse_pickling, shortened
+from ..errors import (
+    InvalidFilter,
+    InvalidIndex,
+    InvalidOption,
+    missing_method,
+    refuse_pickling,
+    shortened,
+)
 from ..options import (
     check_flag,
     check_function,
@@ -32,14 +39,18 @@ from ..options import (
 from ..query.change import ChangeFilter
 from ..query.conditions import read_target
 from ..query.filter import Filter
-from ..query.index import Index
+from ..query.index import Index, read_index_name
 from ..query.sort import NATURAL, Sort
+from ..query.vector_index import VectorIndex
 from ..results import (
     BulkWriteResult,
     InsertManyResult,
+    Neighbour,
     PutManyResult,
     UpdateResult,
 )
+from ..search.chunks import cut_of
+from ..search.embedders import Embedder
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
 from .editing import Editing
@@ -76,9 +87,13 @@ from .update import (
     Replacement,
     read_increment,
 )
+from .vectors import create_vector_index, find_nearest
 
 if TYPE_CHECKING:
     from .aggregate import Aggregate
+
+MAX_NEAREST: Final = 10_000
+"""Documents that a search for the nearest returns at most."""
 
 
 class ReturnDocument:
@@ -333,6 +348,30 @@ class OperationBuilder:
         parsed = ChangeFilter.parse(filter, kinds, self._codec)
         self._codec.check_fields(parsed.filter)
         return parsed
+
+    def _create_vector_index(
+        self, fields: Any, options: dict[str, Any], embed: Any, chunks: Any, *, again: bool = False
+    ) -> Steps[str]:
+        embedder = None
+        if embed is not None:
+            cut = None if chunks is None else cut_of(chunks)
+            embedder = Embedder.of(embed, options["model"], cut)
+            if embedder.model is None:
+                raise InvalidIndex("model", "must be the name of the model of embed, got None")
+            options = {**options, "model": embedder.model}
+        index = VectorIndex.parse(fields, **options)
+        self._codec.check_fields(index, "index")
+        return create_vector_index(self.name, index, embedder, again=again)
+
+    def _nearest(
+        self, query: Any, k: Any, filter: Any, min_score: Any, index: Any, *, store: bool
+    ) -> Steps[list[Neighbour[Any]]]:
+        parsed, most = self._filter(filter), check_integer("k", k, most=MAX_NEAREST)
+        if min_score is not None and not isinstance(min_score, int | float):
+            raise InvalidOption("min_score", f"must be a number, got {shortened(min_score)}")
+        name = None if index is None else read_index_name(index)
+        limits = most, parsed, min_score
+        return find_nearest(self.name, query, name, *limits, self._codec.decode_body, store=store)
 
     def _create_index(self, keys: Any, options: dict[str, Any]) -> CreateIndex:
         index = Index.parse(keys, **options)

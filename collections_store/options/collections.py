@@ -11,19 +11,22 @@ from .. import codec
 from ..document import MAX_TTL
 from ..errors import InvalidOption, check_format, shortened
 from ..query.index import Index, unknown_keys
+from ..query.vector_index import VectorIndex
 from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies in a recorded change: none, the new body, or the new and the old body."""
-FORMAT: Final = 2
-"""The newest format of a stored entry, for distributed collections. The entry of any other collection has format 1."""
+FORMAT: Final = 3
+"""The newest format of a stored entry, for collections with vector indexes, whose tables older versions would leave behind.
+The entry of a distributed collection has format 2, that of any other collection format 1.
+"""
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
 _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
 _KEYS: Final = (
     "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
-    "versions", "distributed",
+    "versions", "distributed", "vector_indexes",
 )  # fmt: skip
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
 """Keys that a copy of the collection does not take over; for a feed and an index see `_LOCAL_NAMES`."""
@@ -64,7 +67,7 @@ class CollectionOptions:
     `sliding`. `feed`: how changes are recorded; None: changes are not recorded. `jsonb`: SQLite stores bodies as JSONB.
     `copy_of` identifies the source of an incomplete copy. `versions` are the declared schema versions, each with the
     name of the index of the documents that have a different version. `distributed`: the documents are on several
-    servers.
+    servers. `vector_indexes` are the indexes of vectors.
 
     The JSON has a format; JSON of older versions without the key has format 1. `unknown` are the preserved keys of a
     newer version. A change that older versions must not ignore takes a higher format.
@@ -82,13 +85,14 @@ class CollectionOptions:
     copy_of: str = ""
     versions: tuple[tuple[int, str], ...] = ()
     distributed: bool = False
+    vector_indexes: tuple[VectorIndex, ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_text(self) -> str:
         """Return the stored form, JSON."""
         stored = {
             **self.unknown,
-            "format": FORMAT if self.distributed else 1,
+            "format": FORMAT if self.vector_indexes else 2 if self.distributed else 1,
             "cursor_key": self.cursor_key or secrets.token_hex(16),
             "body_index": self.body_index,
             "indexes": [index.to_json() for index in self.indexes],
@@ -105,6 +109,8 @@ class CollectionOptions:
             stored["versions"] = self.versions
         if self.distributed:
             stored["distributed"] = True
+        if self.vector_indexes:
+            stored["vector_indexes"] = [index.to_json() for index in self.vector_indexes]
         return _CODEC.encode(_lists(stored))
 
     @classmethod
@@ -125,6 +131,7 @@ class CollectionOptions:
             stored.get("copy_of", ""),
             tuple((version, physical) for version, physical in stored.get("versions", ())),
             stored.get("distributed", False),
+            tuple(map(VectorIndex.from_json, stored.get("vector_indexes", ()))),
             unknown_keys(stored, _KEYS),
         )
 
@@ -132,7 +139,9 @@ class CollectionOptions:
         """Return the stored form, without the local parts of this store: names of tables, keys, a copy's state."""
         stored = codec.decode(self.to_text())
         portable = unknown_keys(stored, _LOCAL)
-        portable["indexes"] = [unknown_keys(each, _LOCAL_NAMES) for each in stored["indexes"]]
+        for kind in ("indexes", "vector_indexes"):
+            if kind in portable:
+                portable[kind] = [unknown_keys(each, _LOCAL_NAMES) for each in portable[kind]]
         portable["feed"] = stored["feed"] and unknown_keys(stored["feed"], _LOCAL_NAMES)
         return portable
 
@@ -148,9 +157,14 @@ class CollectionOptions:
         stored["feed"] = portable.get("feed") and unknown_keys(portable["feed"], _LOCAL_NAMES)
         return cls.from_text(_CODEC.encode(stored))
 
-    def find(self, name: str) -> Index | None:
+    def find(self, name: str) -> Index | VectorIndex | None:
         """Return the index of this name."""
-        return next((index for index in self.indexes if index.name == name), None)
+        return next((index for index in self.every_index if index.name == name), None)
+
+    @property
+    def every_index(self) -> tuple[Index | VectorIndex, ...]:
+        """The indexes of all kinds."""
+        return (*self.indexes, *self.vector_indexes)
 
     def paths(self) -> frozenset[tuple[str, ...]]:
         """Return the fields of the indexes that cover every document, arrays apart."""

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from ..options import CollectionOptions, Feed, Names
 from ..query.index import Index
+from ..query.vector_index import VectorIndex
 from .clauses import metadata_column, partial_condition
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, SortPart, TypeAt
@@ -28,6 +29,7 @@ from .schema import (
 )
 from .select import Statements
 from .statement import TEMPLATE, Statement, compiled, on_table
+from .vectors import VectorStatements
 from .versions import has_other_version
 
 NAMES_CACHED: Final = 16
@@ -271,8 +273,14 @@ class IndexStatements:
         name = self._names.expiry_index(self._name)
         return self._create(name, expires, only=expires.is_not(None))
 
-    def drop(self, index: Index) -> Sequence[str]:
+    def create_vectors(self, index: VectorIndex) -> Sequence[str]:
+        """Create a vector index under its physical name."""
+        return VectorStatements(self._table, self._database, index.physical).create()
+
+    def drop(self, index: Index | VectorIndex) -> Sequence[str]:
         """Drop an index."""
+        if isinstance(index, VectorIndex):
+            return VectorStatements(self._table, self._database, index.physical).drop()
         if index.arrays:
             return self._database.ddl.drop_array_index(index.physical)
         return [self.drop_index(index.physical)]

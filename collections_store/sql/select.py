@@ -46,6 +46,7 @@ from .schema import (
     is_expired,
 )
 from .statement import ONE, TEMPLATE, ZERO, Statement, compiled, on_table
+from .vectors import VectorStatements
 from .versions import VersionStatements
 
 P = ParamSpec("P")
@@ -56,6 +57,7 @@ Implied: TypeAlias = tuple[str, ...]
 SHAPES_CACHED: Final = 256
 DIRECTIONS: Final = 3
 VERSIONS_CACHED: Final = 8
+VECTORS_CACHED: Final = 8
 TEMPLATES_CACHED: Final = 16
 MAX_VALUE: Final = 1000
 """Characters of JSON that `Statements.group` returns of a value."""
@@ -168,6 +170,8 @@ class Statements:
             partial(VersionStatements, table, database)
         )
         """Return the statements for a schema version."""
+        self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
+        """Return the statements of the vector index of a physical name."""
 
     @PerShape
     def select(
@@ -234,6 +238,12 @@ class Statements:
         where = self._where(shape, implied, False)
         rows = sa.select(self.table.c.id).where(*where.clauses).order_by(self.table.c.id)
         return self._query(rows.limit(integer("limit")).offset(ZERO), where)
+
+    @PerShape
+    def positions(self, shape: Condition, implied: Implied) -> Query:
+        """Select the positions of rows."""
+        where = self._where(shape, implied, False)
+        return self._query(sa.select(self.table.c.seq).where(*where.clauses), where)
 
     @PerShape
     def guard(self, shape: Condition, implied: Implied) -> Query | None:

@@ -2,7 +2,7 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 from backends import Backend
 
-from collections_store import Collection, Explanation, Index, Store
+from collections_store import Collection, Explanation, Store
 
 pytestmark = pytest.mark.each_backend
 
@@ -69,12 +69,12 @@ def strategy(things: Collection, query: str) -> str:
     return words if explained.in_matcher is None else f"{words} and matcher"
 
 
-def serves(explained: Explanation, indexes: list[Index]) -> str:
+def serves(explained: Explanation, indexes: Sequence[Any]) -> str:
     """Return the kind of the index that is used; documents with arrays may be found by another."""
     return "none" if explained.scans else kind_of(explained, indexes)
 
 
-def kind_of(explained: Explanation, indexes: list[Index]) -> str:
+def kind_of(explained: Explanation, indexes: Sequence[Any]) -> str:
     """Return the kind of the index that is used."""
     kinds = {each.name: "index of arrays" if each.arrays else "index" for each in indexes}
     kinds |= {"$body": "index over bodies", "$id": "index of ids"}

@@ -22,6 +22,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from .... import codec
 from ....query.index import Plan
 from ...elements import (
+    AnyInteger,
     AnyOf,
     ArrayTest,
     BodyFromText,
@@ -44,6 +45,7 @@ _INDEXED_FORM: Final = SqliteIndexedForm()
 JSONB_SINCE: Final = (3, 45)
 _LISTS: Final = codec.Codec(max_bytes=2**40)
 _NINES: Final = 10**18 - 1
+_EVENTS: Final = ("insert", "update", "delete")
 _USED: Final = re.compile(r"USING (?:COVERING )?INDEX (\S+)|^SEARCH (\S+\$i\d+) USING PRIMARY KEY")
 
 
@@ -82,6 +84,9 @@ class SqliteCompiler(StatementCompiler):
             body, element.condition, iter(parameters)
         ),
         AnyOf: lambda _, column, texts: f"{column} IN (SELECT value FROM json_each({texts}))",
+        AnyInteger: lambda _, column, numbers: (
+            f"{column} IN (SELECT value FROM json_each({numbers}))"
+        ),
         ArrayTest: _array_test,
         ValueText: lambda element, body: f"({body} -> {path_literal(element.keys)})",
         HasInteger: _has_integer,
@@ -93,7 +98,7 @@ class SqliteCompiler(StatementCompiler):
     def insert(self, table: sa.Table) -> Any:
         return insert(table)
 
-    def list_parameter(self, texts: Sequence[str]) -> str:
+    def list_parameter(self, texts: Sequence[str] | Sequence[int]) -> str:
         """Return the list as JSON: SQLite limits the number of parameters."""
         return _LISTS.encode(list(texts))
 
@@ -167,6 +172,26 @@ class SqliteDDL(DDL):
                 for event, (when, then) in triggers.items()
             ),
         ]
+
+    def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:
+        name = self.reference(table)
+        noted = f'INSERT INTO "{journal}" (seq) VALUES ({{0}}.seq);'
+        erased = f'UPDATE "{vectors}" SET vector = NULL, hash = NULL WHERE seq = OLD.seq;'
+        triggers = {
+            "insert": (f"AFTER INSERT ON {name}", noted.format("NEW")),
+            "update": (
+                f"AFTER UPDATE OF body ON {name} WHEN OLD.body IS NOT NEW.body",
+                noted.format("NEW"),
+            ),
+            "delete": (f"AFTER DELETE ON {name}", f"{noted.format('OLD')} {erased}"),
+        }
+        return [
+            f'CREATE TRIGGER "{journal}_{event}" {when} BEGIN {then} END'
+            for event, (when, then) in triggers.items()
+        ]
+
+    def drop_journal(self, table: sa.Table, journal: str) -> Sequence[str]:
+        return [f'DROP TRIGGER IF EXISTS "{journal}_{event}"' for event in _EVENTS]
 
     def drop_array_index(self, physical: str) -> Sequence[str]:
         events = ("insert", "update", "delete")
