@@ -703,7 +703,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["notes"].create_vector_index("embedding", dimensions=2)
         'embedding_vector'
         >>> version = store["notes"].put("tea", {"embedding": [0.6, 0.8]})
-        >>> [(each.id, each.score) for each in store["notes"].nearest([3.0, 4.0])]
+        >>> [(each.id, round(each.score, 6)) for each in store["notes"].nearest([3.0, 4.0])]
         [('tea', 1.0)]
         """
         options = {"dimensions": dimensions, "metric": metric, "model": model, "name": name}

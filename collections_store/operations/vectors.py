@@ -41,8 +41,8 @@ from .session import Session
 
 RETRIED_AFTER: Final = 60
 """Seconds until a document whose vectors could not be computed is tried again."""
-READ_AT_ONCE: Final = 4096
-"""Rows with a vector."""
+READ_AT_ONCE: Final = 256
+"""Rows with a vector. More take longer: freed memory goes back to the system, and comes again page by page (measured)."""
 DOCUMENTS: Final = 64
 """Documents of a batch, and the most texts of a call of an embedder."""
 MAX_PROBLEM: Final = 300
