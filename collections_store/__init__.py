@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .query.index import Explanation, Index
     from .query.projection import Projection
     from .query.sort import Sort
+    from .query.text_index import TextIndex
     from .query.vector_index import VectorIndex
     from .results import (
         BulkWriteResult,
@@ -57,9 +58,10 @@ if TYPE_CHECKING:
         InsertManyResult,
         InsertOneResult,
         Invalid,
-        Neighbour,
         Page,
         PutManyResult,
+        SearchPage,
+        SearchResult,
         Unindexed,
         UpdateResult,
         UpgradeFailure,
@@ -75,9 +77,9 @@ __all__ = [
     "AsyncChangeStream", "AsyncCollection", "AsyncStore", "AsyncTransaction", "BulkWriteResult",
     "Change", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
     "CollectionSettings", "CopiedCollection", "CopyProgress", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
-    "Filter", "Health", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Neighbour", "Page", "Path",
-    "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "Sort", "Store",
-    "StoreOptions", "Transaction", "Unindexed", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
+    "Filter", "Health", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Page", "Path",
+    "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "SearchPage", "SearchResult", "Sort", "Store",
+    "StoreOptions", "TextIndex", "Transaction", "Unindexed", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
     "UpgradeFailure", "UpgradeResult", "UpgradeSample", "VectorIndex", "VersionSettings",
     "partial_result",
 ]  # fmt: skip
@@ -102,10 +104,11 @@ _MODULES = {
     "expressions.path": "Path",
     "query.projection": "Projection",
     "query.sort": "Sort",
+    "query.text_index": "TextIndex",
     "query.vector_index": "VectorIndex",
     "results": (
         "BulkWriteResult CollectionInfo CopiedCollection CopyProgress DeleteResult Health InsertManyResult InsertOneResult "
-        "Invalid Neighbour Page PutManyResult Unindexed UpdateResult UpgradeFailure UpgradeResult UpgradeSample partial_result"
+        "Invalid Page PutManyResult SearchPage SearchResult Unindexed UpdateResult UpgradeFailure UpgradeResult UpgradeSample partial_result"
     ),
     "store": "Store",
     "transaction": "Transaction",

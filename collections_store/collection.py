@@ -40,6 +40,7 @@ from .query.change import ChangeKind
 from .query.filter import FilterLike
 from .query.index import Explanation, Index, read_index_name
 from .query.sort import SortLike
+from .query.text_index import TextFields, TextIndex
 from .query.vector_index import VectorFields, VectorIndex
 from .results import (
     BulkWriteResult,
@@ -47,9 +48,10 @@ from .results import (
     FoundDocuments,
     InsertManyResult,
     InsertOneResult,
-    Neighbour,
     Page,
     PutManyResult,
+    SearchPage,
+    SearchResult,
     Unindexed,
     UpdateResult,
     UpgradeResult,
@@ -62,8 +64,8 @@ Default = TypeVar("Default")
 Bodies: TypeAlias = Mapping[str, Body] | Iterable[tuple[str, Body] | tuple[str, Body, int | None]]
 Documents: TypeAlias = list[Document[Body]]
 Values: TypeAlias = list[Any]
-Indexes: TypeAlias = list[Index | VectorIndex]
-Neighbours: TypeAlias = list[Neighbour[Body]]
+Indexes: TypeAlias = list[Index | TextIndex | VectorIndex]
+SearchResults: TypeAlias = list[SearchResult[Body]]
 Backlog: TypeAlias = list[Unindexed]
 Prefixes: TypeAlias = list[str]
 Results: TypeAlias = list[Any]
@@ -610,6 +612,33 @@ class Collection(OperationBuilder, Generic[Body]):
         """
         return self._read(self._page(filter, equals, sort, limit, after, projection))
 
+    def search(
+        self,
+        query: str,
+        *,
+        filter: FilterLike | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        after: str | None = None,
+        highlight: bool | tuple[str, str] = False,
+    ) -> SearchPage[Body]:
+        """Return the documents with the words of a query, the best first: up to `limit`, after the first `offset`.
+
+        The query has words, all of which a document must have: `tea "green tea" chin* milk OR sugar -cake
+        title:cup`. The collection needs a text index (`create_text_index`). `filter` is any filter. A result has
+        the document, the score, and with `highlight` the snippets: `**` is around the found words, or two strings
+        of your own. The `cursor` of the page is for `after=`. Documents of the same score are in the order of their
+        ids. Scores depend on all documents of the collection.
+
+        Raise `InvalidSearch` for a query without words, and without a text index.
+
+        >>> name = store["notes"].create_text_index("text")
+        >>> version = store["notes"].put("1", {"text": "Green tea with milk"})
+        >>> [(each.id, each.snippets) for each in store["notes"].search("tea -cake", highlight=True)]
+        [('1', {'text': 'Green **tea** with milk'})]
+        """
+        return self._read(self._search(query, filter, limit, offset, after, highlight))
+
     def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Return the number of matching documents, or of all without a filter.
 
@@ -742,7 +771,7 @@ class Collection(OperationBuilder, Generic[Body]):
         filter: FilterLike | None = None,
         min_score: float | None = None,
         index: str | None = None,
-    ) -> Neighbours[Body]:
+    ) -> SearchResults[Body]:
         """Return the `k` documents whose vectors are the nearest to a vector or a text, best first, equal scores by id.
 
         The search is exact. `filter` limits the search, also to a range of ids: `{"$id": {"$gte": "a/", "$lt": "a0"}}`.
@@ -789,6 +818,26 @@ class Collection(OperationBuilder, Generic[Body]):
         [Unindexed(id='bakery', index='embedding_vector', problem=None)]
         """
         return self._run(ListUnindexed(self.name, check_integer("limit", limit)))
+
+    def create_text_index(
+        self, fields: TextFields, *, language: str | None = None, name: str | None = None
+    ) -> str:
+        """Create the index of the words in fields of the body, unless the index exists; return the name.
+
+        A collection has at most one text index. `fields` maps up to 4 fields to their weights, numbers above 0; a list
+        of fields, or a single field, has the weight 1. A field is a string, an array of strings, or in objects of an
+        array. The default `name` is "text".
+
+        `language` None finds words as they are, without case and diacritics, the same on every database. "english"
+        also finds other forms of a word ("running", "run"); PostgreSQL has more languages.
+
+        Every write maintains the index in its transaction. Writers wait while the index is created, readers do not.
+        Raise `InvalidIndex`, and `IndexExists` if the collection has another text index.
+
+        >>> store["notes"].create_text_index({"title": 3, "body": 1})
+        'text'
+        """
+        return self._run(self._create_text_index(fields, language, name))
 
     def drop_index(self, name: str) -> bool:
         """Drop an index; return False for an unknown name. Raise `InvalidIndex` unless the name is a string.

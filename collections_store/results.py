@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import unified_diff
@@ -32,23 +32,52 @@ class Page(Generic[Body_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour(Generic[Body_co]):
-    """A document that `nearest` found. `score` compares it with the query: the greater, the nearer.
+class SearchResult(Generic[Body_co]):
+    """A document that a search found; better documents have a higher score. `snippets` has the passage of each field with
+    words of the query, if `highlight` was given.
 
-    `place` is the field that matched, such as "text" or "parts.0.embedding". If the index cuts texts, the characters from
-    `start` to before `stop` of the text there matched.
+    `place` is the field with the nearest vector, or of its text, such as "notes.2.text". If the index cuts texts, the
+    characters from `start` to before `stop` of that text are the nearest.
+
+    >>> result = SearchResult(Document("1", {"text": "green tea"}), 1.5, {"text": "green **tea**"})
+    >>> result.id, result.body
+    ('1', {'text': 'green tea'})
     """
 
     document: Document[Body_co]
     score: float
-    place: str
+    snippets: Mapping[str, str] = field(default_factory=dict)
+    place: str | None = None
     start: int | None = None
     stop: int | None = None
 
     @property
     def id(self) -> str:
-        """The id of the document."""
+        """The document's id."""
         return self.document.id
+
+    @property
+    def body(self) -> Body_co:
+        """The document's body."""
+        return self.document.body
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPage(Generic[Body_co]):
+    """The best results of a search; `cursor` fetches the next results, and is None after the last.
+
+    >>> len(SearchPage(()))
+    0
+    """
+
+    results: tuple[SearchResult[Body_co], ...]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[SearchResult[Body_co]]:
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        return len(self.results)
 
 
 @dataclass(frozen=True, slots=True)

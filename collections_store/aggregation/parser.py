@@ -20,7 +20,7 @@ from ..expressions.nodes import Constant, Node
 from ..expressions.parser import ExpressionParser, check_keys
 from ..expressions.path import Path
 from ..expressions.values import is_number
-from ..query.conditions import read_target
+from ..query.conditions import holds_text, read_target
 from ..query.filter import Filter
 from ..query.parser import FilterParser
 from ..query.sort import Sort
@@ -46,6 +46,16 @@ _UNSUPPORTED_ACCUMULATORS: Final = frozenset({
 _MAX_COUNT: Final = 2**63 - 1
 
 
+def _check_words(steps: list[PlacedStage], *, is_inner: bool) -> None:
+    """Raise `InvalidPipeline` for a `$text` behind the leading `$match` stages, or in the pipeline of a `$lookup`."""
+    behind = is_inner
+    for step in steps:
+        if not isinstance(step.stage, stages.Match):
+            behind = True
+        elif behind and holds_text(step.stage.filter.condition):
+            raise InvalidPipeline(f"{step.place}.$text", "must be in the first stage, a $match")
+
+
 class PipelineParser:
     """Parser of pipelines, with the codec of one store."""
 
@@ -67,6 +77,7 @@ class PipelineParser:
         for number, each in enumerate(pipeline):
             found.extend(self._step(each, f"{place}.{number}" if place else str(number)))
             self._names_id = self._names_id and not _makes_id(each)
+        _check_words(found, is_inner=bool(place))
         return tuple(found)
 
     def _step(self, stage: Any, place: str) -> list[PlacedStage]:

@@ -27,9 +27,9 @@ from ..collection import (
     Default,
     Documents,
     Indexes,
-    Neighbours,
     Prefixes,
     Results,
+    SearchResults,
     Untyped,
     Values,
 )
@@ -61,6 +61,7 @@ from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike
 from ..query.index import Explanation, read_index_name
 from ..query.sort import SortLike
+from ..query.text_index import TextFields
 from ..query.vector_index import VectorFields
 from ..results import (
     BulkWriteResult,
@@ -70,6 +71,7 @@ from ..results import (
     InsertOneResult,
     Page,
     PutManyResult,
+    SearchPage,
     UpdateResult,
     UpgradeResult,
 )
@@ -401,6 +403,20 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
             await compute(self._page, filter, equals, sort, limit, after, projection)
         )
 
+    async def search(
+        self,
+        query: str,
+        *,
+        filter: FilterLike | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        after: str | None = None,
+        highlight: bool | tuple[str, str] = False,
+    ) -> SearchPage[Body]:
+        """Async counterpart of `Collection.search`."""
+        asked = query, filter, limit, offset, after, highlight
+        return await self._read(await compute(self._search, *asked))
+
     async def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Async counterpart of `Collection.count`."""
         return await self._read(await compute(self._count, filter, equals))
@@ -472,7 +488,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         filter: FilterLike | None = None,
         min_score: float | None = None,
         index: str | None = None,
-    ) -> Neighbours[Body]:
+    ) -> SearchResults[Body]:
         """Async counterpart of `Collection.nearest`."""
         store = self._notifier is not None
         return await self._follow(self._nearest(query, k, filter, min_score, index, store=store))
@@ -485,6 +501,12 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     async def search_backlog(self, limit: int = 100) -> Backlog:
         """Async counterpart of `Collection.search_backlog`."""
         return await self._run(ListUnindexed(self.name, check_integer("limit", limit)))
+
+    async def create_text_index(
+        self, fields: TextFields, *, language: str | None = None, name: str | None = None
+    ) -> str:
+        """Async counterpart of `Collection.create_text_index`."""
+        return await self._run(self._create_text_index(fields, language, name))
 
     async def drop_index(self, name: str) -> bool:
         """Async counterpart of `Collection.drop_index`."""

@@ -18,6 +18,7 @@ from .doctor import doctor
 from .documents import delete, distinct, explain, find, get, list_, purge, put, remove
 from .hosts import aea, kdeps, langgraph, openai_agents, opsdroid
 from .output import Exit, Failure, code_of, one_line
+from .search import search
 from .transfer import export, import_
 from .upgrades import documents
 
@@ -105,9 +106,9 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -
 def program(ctx: click.Context) -> None:
     """Store JSON documents in named collections, in an SQLite file or on PostgreSQL.
 
-    --url, --prefix and --schema choose the database, before the command or after it. An SQLite file is
-    created by the first write. Documents go to standard output, messages and errors to standard error,
-    an error on one line:
+    The options --url, --prefix and --schema choose the database, before or after the command. The first
+    write creates an SQLite file. Documents go to standard output, messages and errors to standard error.
+    An error is one line:
 
     \b
       collections-store put cities berlin '{"country": "de"}'
@@ -117,7 +118,7 @@ def program(ctx: click.Context) -> None:
 
 
 for _command in (
-    *(put, get, remove, find, list_, distinct, delete, explain, purge),
+    *(put, get, remove, find, search, list_, distinct, delete, explain, purge),
     *(collections, drop, index, documents, copy, backup, restore, import_, export),
     *(opsdroid, kdeps, aea, openai_agents, langgraph, info, db, doctor, demo),
 ):

@@ -211,13 +211,13 @@ sort_option = click.option(
     "--sort",
     multiple=True,
     metavar="FIELD",
-    help="Sort by FIELD, or FIELD:desc (FIELD:-1) for descending; repeat it for further fields. "
+    help="Sort by FIELD, or FIELD:desc (FIELD:-1) for descending; repeat the option for further fields. "
     'In JSON a field may be any string: {"age": -1, "name": 1} or [[["a.b", "c"], -1]].',
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 skip_errors_option = click.option(
-    "--skip-errors", is_flag=True, help="Report and count what cannot be stored, and continue."
+    "--skip-errors", is_flag=True, help="Report and count invalid items, and continue."
 )
 
 
@@ -225,7 +225,7 @@ def window_options(command: F) -> F:
     """Add the options `--skip` and `--limit`."""
     number = click.IntRange(0)
     skip = click.option(
-        "--skip", type=number, default=0, metavar="N", help="Leave out the first N."
+        "--skip", type=number, default=0, metavar="N", help="Omit the first N documents."
     )
     limit = click.option("--limit", type=number, metavar="N", help="Print at most N documents.")
     return skip(limit(command))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import CollectionsStoreError, InvalidIndex, InvalidSort, Path, VectorIndex
+from .. import CollectionsStoreError, InvalidIndex, InvalidSort, Path, TextIndex, VectorIndex
 from ..errors import did_you_mean, shortened
 from .arguments import (
     Group,
@@ -33,6 +33,7 @@ from .output import (
     to_text,
     write_rows,
 )
+from .search import read_text_index, read_weights, text_index_as_json
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -72,7 +73,7 @@ def collections(target: Target, *, output: Format) -> None:
 def drop(target: Target, collection: str, *, yes: bool) -> None:
     """Delete COLLECTION with all its documents.
 
-    The command asks first; without a terminal, pass --yes:
+    The command asks for confirmation. Without a terminal, pass --yes:
 
     \b
       collections-store drop people --yes
@@ -165,7 +166,7 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
     rows = [
         (
             each.name,
-            ", ".join(f"{field}:{direction}" for field, direction in each.fields),
+            ", ".join(f"{field}:{number}" for field, number in each.fields),
             ", ".join(_kinds(each)),
             "" if getattr(each, "where", None) is None else to_text(each.to_json()["where"]),
         )
@@ -180,21 +181,40 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 @click.argument("fields", metavar="FIELD...", nargs=-1, required=True)
 @click.option("--unique", is_flag=True, help="Forbid two documents with equal values.")
 @click.option("--where", metavar="JSON", help="Index only documents that match this filter.")
-@click.option("--arrays", is_flag=True, help="Index the elements of arrays; for one field.")
+@click.option("--arrays", is_flag=True, help="Index the elements of arrays, at one FIELD.")
+@click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
+@click.option("--language", metavar="NAME", help="With --text: the language of the words.")
 @click.option("--name", metavar="NAME", help="The name of the index. Default: its fields.")
 @on_database
 def create_index(
-    target: Target, collection: str, fields: tuple[str, ...], *, where: str | None, **options: Any
+    target: Target,
+    collection: str,
+    fields: tuple[str, ...],
+    *,
+    where: str | None,
+    text: bool,
+    language: str | None,
+    **options: Any,
 ) -> None:
-    """Create an index over FIELDs, and print its name.
+    """Create an index on FIELDs, and print its name.
 
-    A missing COLLECTION is created; an existing index does not change. A FIELD is a dotted path, followed by :-1
-    for descending order. FIELDs may also be JSON, as for find --sort:
+    The command creates a missing COLLECTION, and does not change an existing index. A FIELD is a dotted path,
+    followed by :-1 for descending order, or with --text by a weight. FIELDs may also be JSON, as for find --sort:
 
     \b
       collections-store index create people address.city age:-1
       collections-store index create people login --unique --where '{"active": true}'
+      collections-store index create notes title:3 body --text
     """
+    if text:
+        if where is not None or options["unique"] or options["arrays"]:
+            raise click.UsageError("--text does not go with --unique, --where and --arrays")
+        with target.to_write() as store:
+            named = {"language": language, "name": options["name"]}
+            emit(store.collection(collection).create_text_index(read_weights(fields), **named))
+        return
+    if language is not None:
+        raise click.UsageError("--language goes with --text")
     with _of_index():
         order = read_order(fields, "FIELD")
     limit = None if where is None else read_json(where, "--where")
@@ -219,42 +239,50 @@ def drop_index(target: Target, collection: str, name: str) -> None:
             raise Failure(f"there is no index {name!r} on {collection}{hint}", Exit.NO)
 
 
-def _kinds(index: Index | VectorIndex) -> list[str]:
+def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
+    if isinstance(index, TextIndex):
+        return ["text", *filter(None, [index.language])]
     if isinstance(index, VectorIndex):
         return ["vector", index.metric, *filter(None, [index.model])]
     return [word for word in ("unique", "arrays") if getattr(index, word)]
 
 
-def index_as_json(index: Index | VectorIndex) -> dict[str, Any]:
+def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:
     """Return the definition of an index; a field is the list of its keys, which may contain dots."""
+    if isinstance(index, TextIndex):
+        return text_index_as_json(index)
     definition = index.to_json()
     if isinstance(index, VectorIndex):
         return {key: definition[key] for key in _VECTOR_KEYS}
     return {key: definition[key] for key in _INDEX_KEYS}
 
 
-def index_lines(indexes: Sequence[Index | VectorIndex]) -> list[str]:
+def index_lines(indexes: Sequence[Index | TextIndex | VectorIndex]) -> list[str]:
     """Return the first line of an export, in a list: no document has this form. Empty without indexes."""
     return [to_text({INDEXES: list(map(index_as_json, indexes))})] if indexes else []
 
 
-def read_indexes(values: Any) -> list[Index | VectorIndex]:
+def read_indexes(values: Any) -> list[Index | TextIndex | VectorIndex]:
     """Parse the value of the line of indexes; raise `BadItem`."""
     if not isinstance(values, list):
         raise BadItem(f"the indexes must be a list, got {shortened(values)}")
     return [_index(number, value) for number, value in enumerate(values, 1)]
 
 
-def _index(number: int, value: Any) -> Index | VectorIndex:
+def _index(number: int, value: Any) -> Index | TextIndex | VectorIndex:
     from .. import Index
 
+    if isinstance(value, dict) and "text" in value:
+        try:
+            return read_text_index(value)
+        except (CollectionsStoreError, TypeError, ValueError) as error:
+            raise BadItem(f"index {number}: {error}") from error
     if isinstance(value, dict) and set(_VECTOR_KEYS) == value.keys():
         try:
             fields = [Path(*keys) for keys in value["fields"]]
             return VectorIndex.parse(**{**value, "fields": fields})
         except (CollectionsStoreError, TypeError, ValueError) as error:
             raise BadItem(f"index {number}: {error}") from error
-
     if not isinstance(value, dict) or "fields" not in value or not value.keys() <= set(_INDEX_KEYS):
         known = ", ".join(sorted(_INDEX_KEYS))
         problem = f"must have fields, and no other keys than {known}, got {shortened(value)}"

@@ -24,7 +24,7 @@ file_argument = click.argument("file", type=click.Path(dir_okay=False))
 
 @click.command()
 @names_argument
-@click.option("--from", "source", metavar="URL", help="The store to copy; --url by default.")
+@click.option("--from", "source", metavar="URL", help="The store to copy. Default: --url.")
 @click.option("--to", "to", metavar="URL", required=True, help="The store to copy to.")
 @click.option("--to-prefix", metavar="TEXT", default="cs_", help="The other store's --prefix.")
 @click.option("--to-schema", metavar="NAME", help="The other store's --schema.")
@@ -38,11 +38,11 @@ def copy(
     to_prefix: str,
     to_schema: str | None,
 ) -> None:
-    """Copy collections from one store to another, all or those named.
+    """Copy all or the named collections from one store to another.
 
-    The copy has ids, versions, times, options and indexes, all of a single moment; the store can be written during
-    the copy. The command prints each collection with the number and the checksum of its documents. After an
-    interruption run the same command again to continue. Collections in the other store are not overwritten:
+    The copy has the ids, versions, times, options and indexes of a single moment; the store can be written during
+    the copy. The command prints each collection with the number and the checksum of its documents. It overwrites no
+    collection of the other store. After an interruption run the same command again to continue:
 
     \b
       collections-store copy --from sqlite:///agent.db --to postgresql://user:password@host/database
@@ -96,9 +96,9 @@ def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
 def restore(target: Target, file: str, names: tuple[str, ...], *, replacing: bool) -> None:
     """Restore a backup, or the named collections in it, into the store.
 
-    FILE is a result of backup, from any database. The store must be empty; with NAME or --replace it may have other
-    collections. The command prints the restored collections, as copy does. After an interruption run the same
-    command again to continue:
+    FILE is a backup of any database. The store must be empty; with NAME or --replace it may have other collections.
+    The command prints the restored collections, as copy does. After an interruption run the same command again to
+    continue:
 
     \b
       collections-store restore agent.jsonl.gz --url sqlite:///agent.db

@@ -17,12 +17,12 @@ _RANKS = ("error", "warning", "info")
 @json_option
 @on_database
 def doctor(target: Target, url: str | None, *, as_json: bool) -> None:
-    """Look for problems of the database: URL, or that of --url.
+    """Look for problems of the database at URL, by default the URL of --url.
 
     Problems are damage, missing and unknown tables, missing, unused and invalid indexes, expired documents on disk,
-    interrupted restores, bloat, a large log, long transactions, and late replicas. The command only reads, beside
-    readers and writers, and reads all of an SQLite file. Each problem is an error, a warning or an info, with advice.
-    Exit with 1 after an error or a warning:
+    interrupted restores, bloat, a large log, long transactions, and late replicas. Each problem is an error, a
+    warning or an info, with advice. The command only reads, also while others read and write, and reads all of an
+    SQLite file. It exits with 1 after an error or a warning:
 
     \b
       collections-store doctor sqlite:///agent.db

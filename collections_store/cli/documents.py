@@ -58,8 +58,8 @@ _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE
 def put(target: Target, collection: str, id: str, body: str | None, ttl: float | None) -> None:
     """Write BODY, which is JSON, under ID; an existing document is replaced.
 
-    Without BODY, or if BODY is "-", standard input is read. Write "--" before a BODY or an ID that begins with a
-    dash:
+    Without BODY, or with "-", the command reads BODY from standard input. Write "--" before a BODY or an ID that
+    begins with a dash:
 
     \b
       collections-store put cities berlin '{"country": "de"}'
@@ -136,8 +136,8 @@ def find(
 ) -> None:
     """Print the documents that match FILTER, a JSON object of MongoDB's query language.
 
-    Each line is {"id": …, "body": …}, by --sort or in natural order; with --limit and without --sort in the order
-    of the index that serves FILTER. Without --sort and --limit, memory is constant:
+    Each line is {"id": …, "body": …}. The order is that of --sort, or natural order. With --limit and without
+    --sort it is the order of the index that serves FILTER. Without --sort and --limit, memory is constant:
 
     \b
       collections-store find people '{"address.city": "Berlin", "age": 30}'
@@ -195,7 +195,7 @@ def list_(target: Target, collection: str, *, skip: int, limit: int | None, outp
 def delete(target: Target, collection: str, filter: str, *, yes: bool) -> None:
     """Delete the documents that match FILTER, all or none; {} matches all.
 
-    The command asks first; without a terminal, pass --yes:
+    The command asks for confirmation. Without a terminal, pass --yes:
 
     \b
       collections-store delete people '{"age": {"$lt": 18}}' --yes
@@ -217,7 +217,7 @@ def delete(target: Target, collection: str, filter: str, *, yes: bool) -> None:
 def purge(target: Target, collection: str | None) -> None:
     """Free the space of expired documents and recorded changes, in COLLECTION or in all collections.
 
-    Expired documents are invisible to all commands already:
+    No command returns an expired document, even before a purge:
 
     \b
       collections-store purge sessions
@@ -237,8 +237,8 @@ def purge(target: Target, collection: str | None) -> None:
 def distinct(target: Target, collection: str, field: str, filter: str, *, output: Format) -> None:
     """Print the distinct values of FIELD in the documents that match FILTER.
 
-    The values are in MongoDB's order. An array has the values of its elements, a missing field none. FIELD is a
-    dotted path, or in JSON the list of its keys, which may contain dots:
+    The values are in MongoDB's order. An array counts as its elements; a missing field has no value. FIELD is a
+    dotted path, or in JSON a list of keys, which may contain dots:
 
     \b
       collections-store distinct people address.city '{"age": {"$gte": 30}}'

@@ -24,7 +24,7 @@ def _named(option: str, default: Any, help: str, **more: Any) -> Callable[[F], F
 
 def memory_options(namespace: str) -> Callable[[F], F]:
     """Return the options of an import into a memory, by default the memory `namespace`."""
-    names = "The memory to import into; repeat it for an inner namespace."
+    names = "The memory to import into; repeat the option for an inner namespace."
     choice = click.Choice(["error", "replace"])
     nul = _named("--nul", "error", "Reject NUL characters, or replace them by U+FFFD.", type=choice)
 
@@ -104,7 +104,7 @@ def _import(
 def aea(target: Target, file: str, *, skip_errors: bool) -> None:
     """Copy the collections of AEA's own storage from the SQLite file FILE.
 
-    FILE is not changed. Documents under the same ids are overwritten. The import is one transaction. Afterwards
+    FILE is not changed. Documents with the same ids are replaced. The import is one transaction. Afterwards
     the agent uses storage_uri: collections+sqlite:///collections.db, or the database of --url:
 
     \b
@@ -130,8 +130,8 @@ def openai_agents(
 ) -> None:
     """Copy the sessions of the OpenAI Agents SDK from the SQLite file FILE.
 
-    FILE, of SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession, is not changed. A session already in the
-    collection is an error. The import is one transaction:
+    SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession wrote FILE, which is not changed. A session that is
+    already in the collection is an error. The import is one transaction:
 
     \b
       collections-store import-openai-agents conversations.db
@@ -153,7 +153,7 @@ def openai_agents(
 def langgraph(target: Target, /, file: str, *, checkpoints: str, items: str) -> None:
     """Copy the threads and the items of LangGraph from the SQLite file FILE.
 
-    FILE, of SqliteSaver, SqliteStore or both, is not changed. Documents with the same ids are replaced. Each
+    SqliteSaver, SqliteStore or both wrote FILE, which is not changed. Documents with the same ids are replaced. Each
     transaction has 100 checkpoints or items. LangGraph must be installed:
 
     \b

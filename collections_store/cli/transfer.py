@@ -21,6 +21,7 @@ from .. import (
     InvalidId,
     InvalidIndex,
     Path,
+    TextIndex,
     VectorIndex,
 )
 from ..codec import Codec
@@ -89,8 +90,8 @@ class Import:
     skipped: int = 0
     expired: int = 0
     created: int = 0
-    _indexes: list[Index | VectorIndex] = field(default_factory=list)
-    _creating: Index | VectorIndex | None = None
+    _indexes: list[Index | TextIndex | VectorIndex] = field(default_factory=list)
+    _creating: Index | TextIndex | VectorIndex | None = None
     _bytes: int = 0
     _end: BadLine | DamagedInput | None = None
 
@@ -123,16 +124,19 @@ class Import:
             + (f", left out {expired} that had expired" if self.expired else "")
         )
 
-    def _created(self, index: Index | VectorIndex) -> None:
+    def _created(self, index: Index | TextIndex | VectorIndex) -> None:
         options: dict[str, Any] = {"name": index.name}
-        if isinstance(index, VectorIndex):
+        if isinstance(index, TextIndex):
+            fields = dict(index.weights)
+            self.collection.create_text_index(fields, language=index.language, **options)
+        elif isinstance(index, VectorIndex):
             options |= {"dimensions": index.dimensions, "metric": index.metric}
             self.collection.create_vector_index(index.paths, model=index.model, **options)
         else:
             options |= {"where": index.where, "arrays": index.arrays, "unique": index.unique}
             self.collection.create_index(index.sort, **options)
 
-    def _create(self, index: Index | VectorIndex) -> None:
+    def _create(self, index: Index | TextIndex | VectorIndex) -> None:
         try:
             self._created(index)
             self.created += 1
@@ -267,8 +271,8 @@ class Import:
     "--id",
     "id_field",
     metavar="FIELD",
-    help="The field of each document, a dotted path, or the column of CSV that is its id: a string or an integer. "
-    "Default: the input is that of export.",
+    help="The dotted path or the CSV column of the ids, which are strings or integers. "
+    "Default: FILE has the format of export.",
 )
 @click.option("--new-ids", is_flag=True, help="Give each document of JSON or CSV a new id.")
 @click.option("--table", metavar="NAME", default="_default", help="The table of a TinyDB file.")
@@ -283,7 +287,7 @@ class Import:
     type=click.IntRange(1),
     default=500,
     show_default=True,
-    help="Documents of a transaction.",
+    help="Documents in a transaction.",
 )
 @click.option("--no-indexes", is_flag=True, help="Do not create the indexes of an export.")
 @on_database
@@ -297,20 +301,20 @@ def import_(
     no_indexes: bool,
     **how: Any,
 ) -> None:
-    """Import the documents of FILE into a collection; existing documents are replaced.
+    """Import the documents of FILE into a collection, and replace existing documents.
 
-    FILE is JSON lines or one JSON array, or has the --format of another program; it may be gzipped. Without FILE,
-    or if FILE is "-", standard input is read, and the collection may be the only argument:
+    FILE is JSON lines or one JSON array, or has the --format of another program. FILE may be gzipped. Without FILE,
+    or with "-", the command reads standard input, and the collection may be the only argument:
 
     \b
       collections-store import people.jsonl --collection people --id login
       collections-store export a | collections-store import b
 
-    Each batch is one transaction. A bad document ends the import: nothing of its batch is written, and the message
-    has the number of documents written before. With --skip-errors bad documents are omitted.
+    Each batch is one transaction. An invalid document ends the import: nothing of its batch is written, and the
+    message has the number of documents already written. With --skip-errors the import omits invalid documents.
 
-    The indexes of an export are created after all documents. A document with a time of expiry keeps the time; an
-    expired document is omitted.
+    The indexes of an export are created after all documents. A document keeps its time of expiry; an expired
+    document is omitted.
     """
     file, name = _file_and_collection(file, collection)
     _check_ids(how["source"], how["id_field"], how["new_ids"])
@@ -377,7 +381,7 @@ def _file_and_collection(file: str | None, collection: str | None) -> tuple[str,
 @click.argument("file", required=False, type=click.Path(allow_dash=True, dir_okay=False))
 @output_option("jsonl", "json", "mongodb", "csv")
 @click.option(
-    "--fields", metavar="FIELD,...", help="The columns of CSV beside the id, dotted paths."
+    "--fields", metavar="FIELD,...", help="The CSV columns beside the id, as dotted paths."
 )
 @click.option("--no-indexes", is_flag=True, help="Write documents only.")
 @on_database
@@ -386,10 +390,10 @@ def export(
 ) -> None:
     """Write all documents of COLLECTION to FILE, or to standard output.
 
-    Each line is {"id": …, "body": …}, in natural order, with "expires_at" for a document that expires: the input of
-    import. The first line has the indexes of the collection, {"indexes": […]}. A FILE whose name ends in .gz is
-    gzipped. The file is created or replaced after everything is written. Other programs read --output csv and
-    mongodb (mongoimport):
+    Each line is {"id": …, "body": …}, in natural order, with "expires_at" if the document expires. The first line
+    has the indexes of the collection, {"indexes": […]}. The import command reads this format, mongoimport reads
+    --output mongodb, and other programs read --output csv. A FILE whose name ends in .gz is gzipped. FILE is created
+    or replaced when the export is complete:
 
     \b
       collections-store export people people.jsonl.gz

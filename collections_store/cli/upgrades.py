@@ -42,17 +42,17 @@ documents = Group("documents", help="Upgrade the documents of a collection.")
 def upgrade(
     target: Target, collection: str, *, using: str, dry_run: bool, quarantine: str | None
 ) -> None:
-    """Bring all documents of COLLECTION to the declared schema version.
+    """Upgrade all documents of COLLECTION to the declared schema version.
 
-    The object has the version and the functions, such as PEOPLE = {"schema_version": 2, "upgrades": {1:
-    one_to_two}} in the module people, imported from the current folder or an installed package:
+    OBJECT has the schema version and the upgrade functions, such as PEOPLE = {"schema_version": 2, "upgrades": {1:
+    one_to_two}} in the module people. MODULE is imported from the current folder or an installed package:
 
     \b
       collections-store documents upgrade people --using people:PEOPLE --dry-run
       collections-store documents upgrade people --using people:PEOPLE
 
-    Batches are written beside readers and writers. Run an interrupted command again to continue. A document whose
-    function fails is reported and does not change.
+    The command writes in batches, while others read and write. Run an interrupted command again to continue. A
+    document whose function fails is reported and does not change.
     """
     settings = _declaration(using)
     with target.to_read() as store, ExitStack() as stack:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ..errors import InvalidFilter
 from ..expressions.path import Path, is_index
 from ..query import conditions
 from ..query.conditions import And, Condition, Field, HasObject, Not, Or
@@ -74,6 +75,8 @@ def _reads_messages(condition: Condition) -> bool:
             return _reads_messages(part)
         case Field(path):
             return path.keys[:1] in {(), (MESSAGES,)}
+        case conditions.Text():
+            raise InvalidFilter("$text", "dialogues have no text index")
         case conditions.FitsSchema() | conditions.Expression():
             return True
     assert isinstance(condition, conditions.Metadata)

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, is
 from ..codec import spell
 from ..errors import InvalidFilter, UnknownField, shortened
 from ..expressions.path import Path, is_index
-from ..query.filter import ComparableField
+from ..query.filter import ComparableField, Filter
 from .codec import Library, adapter_of
 from .declared import MAX_CACHED, DeclaredField, alternatives, declared_fields, name_of
 
@@ -59,6 +59,17 @@ class ModelField(ComparableField):
             found = ModelField(path, field.type, self._model, self._adapter)
             self._inside[name] = found
         return found
+
+    def contains(self, value: Any) -> Filter:
+        """An array with an element equal to `value`. Raise `InvalidFilter` for a field that is declared as `str`."""
+        kinds = list(alternatives(self._type))
+        if str in kinds and all(each in {str, type(None)} for each in kinds):
+            problem = (
+                f"is a string in {self._model}: write has({shortened(value)}) for a part of the string, "
+                "or == for the whole string"
+            )
+            raise InvalidFilter(str(self._path), problem)
+        return super().contains(value)
 
     def _declared(self, name: str) -> DeclaredField:
         """Return a field, whose type is a union if several models of a union declare the field; raise `UnknownField`."""

@@ -24,6 +24,7 @@ from ..errors import (
 from ..expressions.classes import value_class
 from ..options import CollectionOptions
 from ..query.index import Index
+from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
 from ..sql.schema import REVISION
 from .by_id import body_of
@@ -79,7 +80,7 @@ class StoredCollection:
         return sha256(canonical([self.name, self.created_at, self.options])).hexdigest()
 
     @property
-    def indexes(self) -> tuple[Index | VectorIndex, ...]:
+    def indexes(self) -> tuple[Index | TextIndex | VectorIndex, ...]:
         """The collection's indexes."""
         return self.parsed().every_index
 
@@ -265,7 +266,8 @@ class BeginCopy(Copies):
 
 
 def _create_copy(session: Session, name: str, entry: StoredCollection) -> None:
-    options = replace(entry.parsed(), indexes=(), vector_indexes=(), copy_of=entry.source)
+    none: dict[str, Any] = {"indexes": (), "text": None, "vector_indexes": ()}
+    options = replace(entry.parsed(), **none, copy_of=entry.source)
     if not session.store.can_distribute:
         options = replace(options, distributed=False)
     if not create(session, name, options, entry.created_at):

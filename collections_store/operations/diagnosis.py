@@ -152,6 +152,8 @@ def _of_tables(
             continue
         known.update(each.physical for each in options.every_index)
         known.update(journal_of(each.physical) for each in options.vector_indexes)
+        if options.text is not None:
+            known.update(session.database.text.tables(options.text.physical))
         if options.feed is not None:
             known.add(options.feed.physical)
             collections[options.feed.physical] = name
@@ -200,6 +202,9 @@ def _of_indexes(
         if not {each.physical, journal_of(each.physical)} <= there:
             problem = f"a table of the index {each.name!r} ({each.physical}) does not exist"
             yield Finding("error", "indexes", name, problem, _ANEW.format(name, each.name))
+    if options.text is not None and options.text.physical not in there:
+        problem = f"the text index {options.text.name!r} ({options.text.physical}) does not exist: searches fail"
+        yield Finding("error", "indexes", name, problem, _ANEW.format(name, options.text.name))
 
 
 def _of_purging(session: Session, name: str, statements: Statements) -> Iterator[Finding]:

@@ -41,6 +41,7 @@ from ..query.matcher import distinct_values
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
 from ..results import Page
+from ..sql.clauses import can_index
 from ..sql.select import Query, Statements
 from .by_id import as_document
 from .connection import Inexact
@@ -550,7 +551,8 @@ class Explain(Operation[Explanation]):
             arrays = arrays or session.finds(statements.has_array(self.filter, keys), self.filter)
         if arrays and not session.database.indexes_arrays:
             return None
-        return missing_index(self.filter, sort, existing, arrays=arrays)
+        index = missing_index(self.filter, sort, existing, arrays=arrays)
+        return index if index is not None and can_index(session.database, index) else None
 
 
 def _order(plan: Plan, sort: Sort, *, by_sql: bool) -> Ordered:
@@ -569,6 +571,11 @@ def _without(filter: Filter, residual: tuple[int, ...]) -> Filter:
 def _names(plan: Plan, options: CollectionOptions) -> tuple[str, ...]:
     """Return the names that users know, without the indexes of array guards."""
     guards = {physical for _, physical in options.array_guards}
-    named = {index.physical: index.name for index in options.indexes}
-    known = (named.get(each, each) for each in plan.indexes if each not in guards)
+    named = {index.physical: index.name for index in options.every_index}
+    names = (
+        each.removesuffix("_words").removesuffix("_rest")
+        for each in plan.indexes
+        if each not in guards
+    )
+    known = (named.get(each, each) for each in names)
     return tuple(dict.fromkeys(known))

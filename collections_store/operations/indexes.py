@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .. import codec
 from ..document import Document
@@ -17,7 +17,9 @@ from ..query.filter import Filter
 from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
 from ..query.matcher import matches, value_at
 from ..query.sort import key_of
+from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
+from ..sql.clauses import can_index
 from ..sql.dialects.protocols import Database
 from .catalogue import check_readable
 from .collections import Entry, existing, lock_entry, read_entry, set_options
@@ -27,6 +29,7 @@ from .read import matching
 from .session import Session
 
 Key: TypeAlias = tuple[Any, ...]
+QUOTE: Final = "SQLite 3.40 cannot address a key that holds a double quote"
 
 
 @value_class
@@ -34,7 +37,7 @@ class CreateIndex(Operation[str]):
     """Create an index, unless the index exists; returns the name."""
 
     collection: str
-    index: Index | VectorIndex
+    index: Index | TextIndex | VectorIndex
     writes = True
     creates_collection = True
 
@@ -42,14 +45,18 @@ class CreateIndex(Operation[str]):
         present = _read(session, self.collection)[1]
         if self._exists(present):
             return self.index.name  # without waiting for a lock
-        if isinstance(self.index, VectorIndex):
+        if isinstance(self.index, TextIndex):
+            check_text_index(session, self.index)
+        elif isinstance(self.index, VectorIndex):
             _check_vectors(session.database, present)
         else:
             self._check(session.database, present, self.index)
         table, options = _lock(session, self.collection, readers=False)
         if not self._exists(options):
             indexes = _Indexes(session, self.collection, table, options)
-            if isinstance(self.index, VectorIndex):
+            if isinstance(self.index, TextIndex):
+                indexes.add_text(self.index)
+            elif isinstance(self.index, VectorIndex):
                 indexes.add_vectors(self.index)
             else:
                 indexes.add(self.index)
@@ -62,17 +69,16 @@ class CreateIndex(Operation[str]):
                 "into the id, or create the collection without distributed=True"
             )
             raise InvalidIndex(index.fields[0][0], problem)
-        keys = [*prefixes_of(index), *(path.keys for path in index.paths)]
-        if not all(map(database.ordering.can_order, keys)):
-            problem = "SQLite 3.40 cannot address a key that holds a double quote"
-            raise InvalidIndex(index.fields[0][0], problem)
+        if not can_index(database, index):
+            raise InvalidIndex(index.fields[0][0], QUOTE)
 
     def _exists(self, options: CollectionOptions) -> bool:
         for other in options.every_index:
             if other == self.index:
                 return True
+            is_second = isinstance(other, TextIndex) and isinstance(self.index, TextIndex)
             renamed: Any = replace(other, name=self.index.name)
-            if other.name == self.index.name or renamed == self.index:
+            if is_second or other.name == self.index.name or renamed == self.index:
                 raise IndexExists(self.index.name, str(other))
         if len(options.every_index) >= MAX_INDEXES:
             raise InvalidIndex(
@@ -102,15 +108,15 @@ class DropIndex(Operation[bool]):
 
 
 @value_class
-class ListIndexes(Operation[list[Index | VectorIndex]]):
-    """List the indexes, in the order of creation, those of vectors last."""
+class ListIndexes(Operation[list[Index | TextIndex | VectorIndex]]):
+    """List the indexes, in the order of creation, then the text index, then those of vectors."""
 
     collection: str
     method = "indexes"
     atomic = True
     empty = list
 
-    def __call__(self, session: Session) -> list[Index | VectorIndex]:
+    def __call__(self, session: Session) -> list[Index | TextIndex | VectorIndex]:
         return list(_read(session, self.collection)[1].every_index)
 
 
@@ -227,6 +233,34 @@ class FindDuplicate(Operation[DuplicateKey | None]):
         )
 
 
+def check_text_index(session: Session, index: TextIndex) -> None:
+    """Raise `InvalidIndex` if the database has no such text index."""
+    text, language = session.database.text, index.language
+    if not session.database.indexes_text:
+        raise InvalidIndex(
+            index.fields[0][0],
+            "a store with sharding has no text index: use a store on a single server",
+        )
+    for path, _ in index.weights:
+        if not session.database.ordering.can_order(path.keys):
+            raise InvalidIndex(str(path), QUOTE)
+    if not session.rows(text.probe):
+        raise InvalidIndex(
+            index.fields[0][0], "this SQLite has no FTS5: use a Python whose SQLite has it"
+        )
+    if language is None:
+        return
+    if text.languages is not None:
+        if language not in text.languages:
+            problem = f"SQLite has {', '.join(sorted(text.languages))} and None, got {language!r}"
+            raise InvalidIndex("language", problem)
+    elif not session.rows(text.language_probe, {"language": language}):
+        problem = (
+            f"must be a text search configuration of the server, got {language!r}: see pg_ts_config"
+        )
+        raise InvalidIndex("language", problem)
+
+
 def duplicate_of(operation: Operation[Any], physical: str) -> FindDuplicate:
     """Return the operation that finds the duplicate that the unique index `physical` refused in an operation."""
     if isinstance(operation, CreateIndex) and isinstance(operation.index, Index):
@@ -257,6 +291,13 @@ class _Indexes:
             array_guards=(*self._options.array_guards, *guards),
         )
 
+    def add_text(self, index: TextIndex) -> None:
+        """Create a text index."""
+        added = replace(index, physical=self._next())
+        for statement in self._statements.create_text(added):
+            self._connection.changed(statement)
+        self._set_options(text=added)
+
     def add_vectors(self, index: VectorIndex) -> None:
         """Create a vector index."""
         added = replace(index, physical=self._next())
@@ -264,8 +305,13 @@ class _Indexes:
             self._connection.changed(statement)
         self._set_options(vector_indexes=(*self._options.vector_indexes, added))
 
-    def remove(self, index: Index | VectorIndex) -> None:
+    def remove(self, index: Index | TextIndex | VectorIndex) -> None:
         """Drop an index, and the array guards that no remaining index needs."""
+        if isinstance(index, TextIndex):
+            for statement in self._statements.drop(index):
+                self._connection.changed(statement)
+            self._set_options(text=None)
+            return
         if isinstance(index, VectorIndex):
             for statement in self._statements.drop(index):
                 self._connection.changed(statement)

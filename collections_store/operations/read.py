@@ -30,6 +30,7 @@ from ..codec import Decode, decode, spell
 from ..document import Document, new_document, with_other_body
 from ..expressions.classes import value_class
 from ..expressions.path import Path
+from ..query.conditions import holds_text
 from ..query.cursor import Position
 from ..query.filter import Filter
 from ..query.matcher import matches
@@ -232,7 +233,12 @@ def locked(
     if database.single_writer or not found:
         return found
     statements = session.collection(collection).by_id
-    rows = session.lock(statements, statements.lock_many, [each.id for each in found])
+    ids = [each.id for each in found]
+    rows = session.lock(statements, statements.lock_many, ids)
+    if holds_text(filter.condition):  # the database decides again, with the locks
+        these = filter & Filter.parse({"$id": {"$in": ids}})
+        again = {each.id: each for _, each in matching(session, collection, these)}
+        return [again[id] for id in ids if id in again]
     current = {row[0]: as_document(row, collection) for row in rows}
     same = (current[each.id] for each in found if each.id in current)
     return [each for each in same if matches(filter, each, ordered=database.ordered_keys)]

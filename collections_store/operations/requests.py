@@ -41,16 +41,18 @@ from ..query.conditions import read_target
 from ..query.filter import Filter
 from ..query.index import Index, read_index_name
 from ..query.sort import NATURAL, Sort
+from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
 from ..results import (
     BulkWriteResult,
     InsertManyResult,
-    Neighbour,
     PutManyResult,
+    SearchResult,
     UpdateResult,
 )
 from ..search.chunks import cut_of
 from ..search.embedders import Embedder
+from ..search.query import check_query
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
 from .editing import Editing
@@ -75,6 +77,7 @@ from .find import (
 from .indexes import CreateIndex
 from .operation import Operation, Steps
 from .procedures import Writing, bulk_write, change, check_mode, encoded
+from .search import FindWords, read_marks
 from .update import (
     Answer,
     DeleteFirst,
@@ -317,6 +320,16 @@ class OperationBuilder:
         last = None if after is None else check_part("after", after)
         return FindIdPrefixes(self.name, *parts, last, check_window(0, limit)[1])
 
+    def _search(  # noqa: PLR0917 - as the method has them
+        self, query: Any, filter: Any, limit: Any, offset: Any, after: Any, highlight: Any
+    ) -> FindWords:
+        skip, _ = check_window(offset, None)
+        if skip and after is not None:
+            raise InvalidOption("offset", "does not go with after: a cursor is a position itself")
+        words, parsed, marks = check_query(query), self._filter(filter), read_marks(highlight)
+        window = check_page(limit), skip, after
+        return FindWords(self.name, words, parsed, *window, marks, self._codec.decode_body)
+
     def _count(self, filter: Any, equals: Any) -> Count:
         return Count(self.name, self._filter(filter, equals))
 
@@ -365,13 +378,19 @@ class OperationBuilder:
 
     def _nearest(
         self, query: Any, k: Any, filter: Any, min_score: Any, index: Any, *, store: bool
-    ) -> Steps[list[Neighbour[Any]]]:
+    ) -> Steps[list[SearchResult[Any]]]:
         parsed, most = self._filter(filter), check_integer("k", k, most=MAX_NEAREST)
         if min_score is not None and not isinstance(min_score, int | float):
             raise InvalidOption("min_score", f"must be a number, got {shortened(min_score)}")
         name = None if index is None else read_index_name(index)
         limits = most, parsed, min_score
         return find_nearest(self.name, query, name, *limits, self._codec.decode_body, store=store)
+
+    def _create_text_index(self, fields: Any, language: Any, name: Any) -> CreateIndex:
+        index = TextIndex.parse(fields, language=language, name=name)
+        for path, _ in index.weights:
+            self._codec.check_fields(path, "index")
+        return CreateIndex(self.name, index)
 
     def _create_index(self, keys: Any, options: dict[str, Any]) -> CreateIndex:
         index = Index.parse(keys, **options)

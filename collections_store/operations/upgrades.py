@@ -215,7 +215,8 @@ def versioned_steps(operation: Operation[Any], codec: VersionedCodec) -> Steps[A
                     if document is not None:
                         bodies[id] = document.body
                 return bodies
-    if isinstance(operation, CreateIndex) and operation.index.unique:
+    is_unique = isinstance(operation, CreateIndex) and getattr(operation.index, "unique", False)
+    if is_unique:
         yield CheckVersions(operation.collection, codec.upgrades.version)
     return (yield for_version(operation, codec.upgrades.version))
 

@@ -27,7 +27,7 @@ from ..expressions.classes import value_class
 from ..options import CollectionOptions
 from ..query.filter import Filter
 from ..query.vector_index import VectorIndex
-from ..results import Neighbour, Unindexed
+from ..results import SearchResult, Unindexed
 from ..search.chunks import chunks_of
 from ..search.embedders import Embed, Embedder
 from ..search.vectors import FLOOR, Block, Matrix, Row, VectorMatch, VectorQuery, nearest, pack
@@ -265,7 +265,7 @@ class ListUnindexed(Operation[list[Unindexed]]):
 
 
 @value_class
-class Nearest(VectorOperation[list[Neighbour[Any]]]):
+class Nearest(VectorOperation[list[SearchResult[Any]]]):
     """Find the documents with the nearest vectors, best first."""
 
     collection: str
@@ -276,7 +276,7 @@ class Nearest(VectorOperation[list[Neighbour[Any]]]):
     min_score: float | None
     decode: Decode = field(default=decode, repr=False)
 
-    def __call__(self, session: Session) -> list[Neighbour[Any]]:
+    def __call__(self, session: Session) -> list[SearchResult[Any]]:
         index, statements = open_index(session, self.collection, self.name)
         query = VectorQuery.parse(self.vector, index.dimensions, index.metric)
         time = {"now": now()}
@@ -333,7 +333,7 @@ class Nearest(VectorOperation[list[Neighbour[Any]]]):
         statements: VectorStatements,
         matches: list[VectorMatch],
         time: dict[str, int],
-    ) -> list[Neighbour[Any]]:
+    ) -> list[SearchResult[Any]]:
         rows = rows_of(session, statements.found, (each.position for each in matches), **time)
         positions = {row[1]: row[0] for row in rows}
         documents = documents_of(rows, self.collection, self.decode)
@@ -343,7 +343,7 @@ class Nearest(VectorOperation[list[Neighbour[Any]]]):
             for number, *place in rows_of(session, statements.places, (e.number for e in matches))
         }
         return [
-            Neighbour(by_position[each.position], each.score, *places[each.number])
+            SearchResult(by_position[each.position], each.score, {}, *places[each.number])
             for each in matches
             if each.position in by_position
         ]
@@ -504,7 +504,7 @@ def find_nearest(  # noqa: PLR0917 - as the method has them
     decode: Decode,
     *,
     store: bool,
-) -> Steps[list[Neighbour[Any]]]:
+) -> Steps[list[SearchResult[Any]]]:
     """Find the nearest documents; first `store` the vectors of changed documents."""
     index, embedder = yield FindVectorIndex(collection, name)
     if isinstance(query, str):
@@ -514,7 +514,7 @@ def find_nearest(  # noqa: PLR0917 - as the method has them
         with suppress(ReadOnlyDatabase):
             since = now() - RETRIED_AFTER * 1_000_000
             yield from store_waiting(collection, index, embedder, since)
-    found: list[Neighbour[Any]] = yield Nearest(
+    found: list[SearchResult[Any]] = yield Nearest(
         collection, index.name, query, k, filter, min_score, decode
     )
     return found

@@ -11,14 +11,15 @@ from .. import codec
 from ..document import MAX_TTL
 from ..errors import InvalidOption, check_format, shortened
 from ..query.index import Index, unknown_keys
+from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
 from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies in a recorded change: none, the new body, or the new and the old body."""
 FORMAT: Final = 3
-"""The newest format of a stored entry, for collections with vector indexes, whose tables older versions would leave behind.
-The entry of a distributed collection has format 2, that of any other collection format 1.
+"""The newest format of a stored entry, for collections with a text index or vector indexes, whose tables older versions would
+leave behind. Format 2 is that of distributed collections, and format 1 of all others.
 """
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
@@ -26,7 +27,7 @@ _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
 _KEYS: Final = (
     "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
-    "versions", "distributed", "vector_indexes",
+    "versions", "distributed", "text", "vector_indexes",
 )  # fmt: skip
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
 """Keys that a copy of the collection does not take over; for a feed and an index see `_LOCAL_NAMES`."""
@@ -67,7 +68,7 @@ class CollectionOptions:
     `sliding`. `feed`: how changes are recorded; None: changes are not recorded. `jsonb`: SQLite stores bodies as JSONB.
     `copy_of` identifies the source of an incomplete copy. `versions` are the declared schema versions, each with the
     name of the index of the documents that have a different version. `distributed`: the documents are on several
-    servers. `vector_indexes` are the indexes of vectors.
+    servers. `text`: the text index. `vector_indexes`: the indexes of vectors.
 
     The JSON has a format; JSON of older versions without the key has format 1. `unknown` are the preserved keys of a
     newer version. A change that older versions must not ignore takes a higher format.
@@ -85,6 +86,7 @@ class CollectionOptions:
     copy_of: str = ""
     versions: tuple[tuple[int, str], ...] = ()
     distributed: bool = False
+    text: TextIndex | None = None
     vector_indexes: tuple[VectorIndex, ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
@@ -92,7 +94,7 @@ class CollectionOptions:
         """Return the stored form, JSON."""
         stored = {
             **self.unknown,
-            "format": FORMAT if self.vector_indexes else 2 if self.distributed else 1,
+            "format": self._format(),
             "cursor_key": self.cursor_key or secrets.token_hex(16),
             "body_index": self.body_index,
             "indexes": [index.to_json() for index in self.indexes],
@@ -109,9 +111,16 @@ class CollectionOptions:
             stored["versions"] = self.versions
         if self.distributed:
             stored["distributed"] = True
+        if self.text is not None:
+            stored["text"] = self.text.to_json()
         if self.vector_indexes:
             stored["vector_indexes"] = [index.to_json() for index in self.vector_indexes]
         return _CODEC.encode(_lists(stored))
+
+    def _format(self) -> int:
+        if self.text is not None or self.vector_indexes:
+            return FORMAT
+        return 2 if self.distributed else 1
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -131,6 +140,7 @@ class CollectionOptions:
             stored.get("copy_of", ""),
             tuple((version, physical) for version, physical in stored.get("versions", ())),
             stored.get("distributed", False),
+            TextIndex.from_json(stored["text"]) if stored.get("text") else None,
             tuple(map(VectorIndex.from_json, stored.get("vector_indexes", ()))),
             unknown_keys(stored, _KEYS),
         )
@@ -142,6 +152,8 @@ class CollectionOptions:
         for kind in ("indexes", "vector_indexes"):
             if kind in portable:
                 portable[kind] = [unknown_keys(each, _LOCAL_NAMES) for each in portable[kind]]
+        if self.text is not None:
+            portable["text"] = unknown_keys(stored["text"], _LOCAL_NAMES)
         portable["feed"] = stored["feed"] and unknown_keys(stored["feed"], _LOCAL_NAMES)
         return portable
 
@@ -154,17 +166,20 @@ class CollectionOptions:
         _check_portable(portable)
         stored = unknown_keys(portable, _LOCAL)
         stored["indexes"] = [{**each, "physical": ""} for each in portable.get("indexes", ())]
+        if portable.get("text"):
+            stored["text"] = unknown_keys(portable["text"], _LOCAL_NAMES)
         stored["feed"] = portable.get("feed") and unknown_keys(portable["feed"], _LOCAL_NAMES)
         return cls.from_text(_CODEC.encode(stored))
 
-    def find(self, name: str) -> Index | VectorIndex | None:
+    @property
+    def every_index(self) -> tuple[Index | TextIndex | VectorIndex, ...]:
+        """The indexes, then the text index, then those of vectors."""
+        text = () if self.text is None else (self.text,)
+        return (*self.indexes, *text, *self.vector_indexes)
+
+    def find(self, name: str) -> Index | TextIndex | VectorIndex | None:
         """Return the index of this name."""
         return next((index for index in self.every_index if index.name == name), None)
-
-    @property
-    def every_index(self) -> tuple[Index | VectorIndex, ...]:
-        """The indexes of all kinds."""
-        return (*self.indexes, *self.vector_indexes)
 
     def paths(self) -> frozenset[tuple[str, ...]]:
         """Return the fields of the indexes that cover every document, arrays apart."""

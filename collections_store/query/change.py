@@ -18,7 +18,7 @@ from ..codec import Codec
 from ..document import Body_co, Document
 from ..errors import InvalidFilter, InvalidOption, InvalidToken, shortened
 from ..expressions.nodes import Meta
-from .conditions import Expression, Field, FitsSchema, Metadata
+from .conditions import Expression, Field, FitsSchema, Metadata, Text
 from .filter import Filter
 from .matcher import matches as filter_matches
 
@@ -69,6 +69,8 @@ class ChangeFilter:
         """Read the arguments of a caller; raises `InvalidFilter` and `InvalidOption`."""
         parsed = Filter.parse(filter, codec=codec)
         for part in _parts(parsed.condition):
+            if isinstance(part, Text):
+                raise InvalidFilter("$text", "changes are in no text index")
             if isinstance(part, Metadata | Meta) and part.field not in {"id", "version"}:
                 problem = (
                     "must be $id or $version, the only metadata of a change besides its `time`"

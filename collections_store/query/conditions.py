@@ -23,9 +23,11 @@ from ..expressions.patterns import Pattern
 
 Kind: TypeAlias = Literal[
     "null", "boolean", "number", "string", "array", "object", "regex", "plain regex", "prefix regex",
-    "booleans", "numbers", "strings", "schema", "expression",
+    "cased regex", "booleans", "numbers", "strings", "schema", "expression", "search",
 ]  # fmt: skip
-"""What the SQL of a value depends on. A "plain regex" is plain text, a "prefix regex" too, behind `^`."""
+"""What the SQL of a value depends on. A "plain regex" finds a single string, a "prefix regex" finds it at the
+beginning. A "cased regex" has a few characters at each position, such as both cases of a letter.
+"""
 MAX_INLINE_VALUES: Final = 50
 """SQL compares with more values by their hash."""
 Comparison: TypeAlias = Literal["$gt", "$gte", "$lt", "$lte"]
@@ -49,9 +51,13 @@ _KINDS: Final[dict[type, Kind]] = {
     list: "array",
     dict: "object",
 }
-_PLAIN_REGEX: Final = re.compile(r"\^?[A-Za-z0-9 _/@,;=-]{1,1000}")
-"""A pattern that means the same in every dialect of regular expressions, and is not too long for any."""
+_MAX_CHARACTERS: Final = 1000
+"""Characters of a pattern for every dialect of regular expressions."""
+_UNSAFE: Final = re.compile("[\0\ud800-\udfff]")
+"""Characters that no database stores."""
 
+_BEFORE_SURROGATES: Final = 0xD7FF
+_LAST: Final = "\U0010ffff"
 _PLAIN_LENGTH: Final = 200
 _is_plain: Final = re.compile(rf"[ !#-\[\]-~]{{0,{_PLAIN_LENGTH}}}").fullmatch
 """Match a short string in which JSON escapes nothing."""
@@ -82,8 +88,13 @@ class Value:
     def of_regex(cls, pattern: Pattern) -> Value:
         """Return a pattern."""
         kind: Kind = "regex"
-        if _PLAIN_REGEX.fullmatch(pattern.pattern) and not pattern.options:
-            kind = "prefix regex" if pattern.pattern.startswith("^") else "plain regex"
+        found = pattern.characters
+        if found and 0 < len(found.sets) <= _MAX_CHARACTERS:
+            kind = "cased regex" if found.text is None else "plain regex"
+            if found.anchored and kind == "plain regex":
+                kind = "cased regex" if found.sets[-1] == _LAST else "prefix regex"
+            if any(map(_UNSAFE.search, found.sets)):
+                kind = "regex"
         return cls(kind, f"/{pattern.pattern}/{pattern.flags}", pattern)
 
     @classmethod
@@ -282,7 +293,14 @@ class Expression:
     expression: Operand
 
 
-Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema | Expression
+@value_class(eq=True)
+class Text:
+    """The text index of the collection finds the query in the document (`$text`)."""
+
+    query: Operand
+
+
+Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema | Expression | Text
 
 
 _WITHOUT_EXPRESSION: Final = frozenset({Field, Metadata, FitsSchema})
@@ -290,12 +308,23 @@ _WITHOUT_EXPRESSION: Final = frozenset({Field, Metadata, FitsSchema})
 
 def expressions_last(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
     """Return the conditions, with those that hold an expression last. Then the documents for which an expression
-    raises an error do not depend on which conditions the database decides.
+    raises an error do not depend on which conditions the database decides. `$text` comes first: always the database
+    decides it.
     """
     given = tuple(conditions)
     if _WITHOUT_EXPRESSION.issuperset(map(type, given)):
         return given
-    return tuple(sorted(given, key=_holds_expression))
+    return tuple(sorted(given, key=lambda each: (not holds_text(each), _holds_expression(each))))
+
+
+def holds_text(condition: Condition) -> bool:
+    """Return whether a condition has a `$text`."""
+    match condition:
+        case And(inner) | Or(inner):
+            return any(map(holds_text, inner))
+        case Not(inner):
+            return holds_text(inner)
+    return isinstance(condition, Text)
 
 
 def _holds_expression(condition: Condition) -> bool:
@@ -307,13 +336,14 @@ def _holds_expression(condition: Condition) -> bool:
     return isinstance(condition, Expression)
 
 
-PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex"})
+PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex", "cased regex"})
 
 
 def prefix_range(pattern: Value) -> tuple[str, str]:
     """Return the first string with the prefix of a "prefix regex", and the first string behind all with the prefix."""
-    prefix: str = pattern.value.pattern.removeprefix("^")
-    return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    prefix: str = pattern.value.characters.text
+    last = ord(prefix[-1])
+    return prefix, prefix[:-1] + ("\ue000" if last == _BEFORE_SURROGATES else chr(last + 1))
 
 
 def takes_missing(test: Test) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 from ..codec import Codec, decode
 from ..errors import InvalidFilter, shortened
 from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
-from ..expressions.patterns import Pattern
+from ..expressions.patterns import Pattern, escaped
 from .conditions import (
     And,
     Bits,
@@ -39,13 +39,15 @@ from .conditions import (
     Or,
     Passes,
     Test,
+    Text,
     Value,
     expressions_last,
+    holds_text,
     scalars_of,
     shape_of,
     with_operands,
 )
-from .parser import SCALARS, FilterParser, check_equals, check_levels, holds_operators
+from .parser import SCALARS, TEXT_TOP, FilterParser, check_equals, check_levels, holds_operators
 
 EVERYTHING = And(())
 _CODEC = Codec()
@@ -115,6 +117,8 @@ class Filter:
 
     def __invert__(self) -> Filter:
         inner = self.condition
+        if holds_text(inner):
+            raise InvalidFilter("$text", TEXT_TOP)
         if isinstance(inner, Not):
             return Filter._nested(inner.condition, self._levels - 1)
         return Filter._nested(Not(inner), self._levels + 1)
@@ -127,6 +131,8 @@ class Filter:
                 f"& and | join filters, got {shortened(other)}: put each comparison in parentheses, "
                 '(F("a") == 1) & (F("b") == 2)'
             )
+        if kind is Or and (holds_text(self.condition) or holds_text(other.condition)):
+            raise InvalidFilter("$text", TEXT_TOP)
         levels = max(
             each._levels + (not isinstance(each.condition, kind)) for each in (self, other)
         )
@@ -260,8 +266,19 @@ class ComparableField(NamedField):
         return self._operators({"$gte": self._value(low), "$lte": self._value(high)})
 
     def contains(self, value: Any) -> Filter:
-        """Equal to `value`, or an array with an equal element: the same as `==`."""
+        """Equal to `value`, or an array with an equal element: the same as `==`. For a part of a string see `has`."""
         return self._equal(value)
+
+    def has(self, text: str, *, ignore_case: bool = False) -> Filter:
+        """A string in which `text` occurs, character by character (`$regex` of the escaped text).
+
+        `ignore_case` compares characters by Unicode's simple case folding: "É" equals "é", "ß" does not equal "ss".
+        """
+        return self._literal("", text, ignore_case)
+
+    def starts_with(self, text: str, *, ignore_case: bool = False) -> Filter:
+        """A string that begins with `text`; see `has`. An index serves it, unless `ignore_case`."""
+        return self._literal("^", text, ignore_case)
 
     def contains_all(self, values: Iterable[Any]) -> Filter:
         """An array with all of the values (`$all`)."""
@@ -308,6 +325,14 @@ class ComparableField(NamedField):
         inside = FilterParser(_CODEC).any_object(self._path, what.condition, position)
         return Filter._nested(inside, what._levels + 1)
 
+    def _literal(self, anchor: str, text: Any, ignore_case: Any) -> Filter:
+        if not isinstance(text, str):
+            raise InvalidFilter(str(self._path), f"must have a string, got {shortened(text)}")
+        if not isinstance(ignore_case, bool):
+            problem = f"ignore_case must be True or False, got {shortened(ignore_case)}"
+            raise InvalidFilter(str(self._path), problem)
+        return self.matches(anchor + escaped(text), "i" if ignore_case else None)
+
     def _equal(self, value: object) -> Filter:
         return Filter(FilterParser(_CODEC).field(self._path, self._value(value), str(self._path)))
 
@@ -345,6 +370,8 @@ def to_json(condition: Condition) -> dict[Any, Any]:
             return {"$jsonSchema": decode(text)}
         case Expression(Value(text=text)):
             return {"$expr": decode(text)}
+        case Text(Value(value=query)):
+            return {"$text": {"$search": query}}
         case Or(single=True):
             return to_json(condition.as_one())
         case Not(Or(single=True) as inner):

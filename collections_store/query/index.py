@@ -277,6 +277,11 @@ def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
     default = "_".join(f"{field}_{direction}" for field, direction in pairs)[:MAX_NAME]
     if name is None or (isinstance(name, str) and name == default):
         return default
+    return read_own_name(name)
+
+
+def read_own_name(name: Any) -> str:
+    """Return the name that a caller gives an index; raises `InvalidIndex`."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
         problem = (
             f"must be a printable string of up to {MAX_NAME} characters, got {shortened(name)}"

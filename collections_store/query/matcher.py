@@ -25,6 +25,7 @@ from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
 
 from ..document import Anonymous, Document, metadatum
+from ..errors import InvalidFilter
 from ..expressions.budget import spend
 from ..expressions.evaluation import NO_VARIABLES, Scope, key_of, truthy
 from ..expressions.nodes import evaluate
@@ -55,10 +56,12 @@ from .conditions import (
     Or,
     Passes,
     Test,
+    Text,
     Value,
 )
 from .filter import Filter
 
+NOT_HERE: Final = "must be at the top of a filter, or in $and, of a method of a collection with a text index, or of the first $match"
 MANY: Final = 8
 """Of so many conditions or tests those for equality are looked up, instead of evaluated one by one."""
 
@@ -99,6 +102,8 @@ def holds(
             return _hold_together(condition, document, ordered, variables)
         case Not(inner):
             return not holds(inner, document, ordered=ordered, variables=variables)
+        case Text():
+            raise InvalidFilter("$text", NOT_HERE)
         case FitsSchema(schema):
             return bool(_value(schema).fits(document.body))
         case Expression(expression):

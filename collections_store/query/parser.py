@@ -21,6 +21,7 @@ from ..expressions.path import Path, field_name, parsed
 from ..expressions.patterns import compiled, options_of
 from ..expressions.patterns.parser import OPTIONS, InvalidPattern
 from ..expressions.values import NON_JSON_TYPES, is_number
+from ..search.query import check_query
 from . import json_schema
 from .conditions import (
     LISTS,
@@ -51,9 +52,11 @@ from .conditions import (
     Passes,
     Target,
     Test,
+    Text,
     TypeName,
     Value,
     expressions_last,
+    holds_text,
     read_target,
 )
 
@@ -71,6 +74,7 @@ _NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}
 _COMPARISONS: Final[Mapping[str, Comparison]] = {name: name for name in get_args(Comparison)}
 """The operator itself, for a string that only equals it, as a member of an enumeration does."""
 _TOP: Final = "must be at the top, or in $and, $or, $nor: not in $elemMatch"
+TEXT_TOP: Final = "must be at the top, or in $and: not in $or, $nor, $not and $elemMatch"
 _SPECIAL: Final = {True: ("$", "_id"), False: ("$",)}
 """How keys begin that may name something else than a field, where `_id` is the id and where it is a field."""
 _NOT_IN_ARRAYS: Final = "an element of an array has no {}"
@@ -115,7 +119,11 @@ def one_of(scalars: list[Value]) -> OneOf:
 
 
 def all_of(conditions: list[Condition]) -> Condition:
-    """Return the conjunction of conditions."""
+    """Return the conjunction of conditions; `$text` is in no inner conjunction."""
+    inner = [each for each in conditions if type(each) is And and holds_text(each)]
+    for each in inner:
+        conditions.remove(each)
+        conditions.extend(each.conditions)
     return conditions[0] if len(conditions) == 1 else And(expressions_last(conditions))
 
 
@@ -194,7 +202,9 @@ class FilterParser:
                     return self._expression(value, position)
                 case "$jsonSchema":
                     return self._schema(value, position)
-                case "$text" | "$where":
+                case "$text":
+                    return self._words(value, position)
+                case "$where":
                     raise InvalidFilter(position, "this operator is not supported")
             return self._logical(key, value, position)
         if type(value) not in SCALARS and holds_operators(value):
@@ -224,8 +234,19 @@ class FilterParser:
         read = [self.document(each, f"{position}.{i}") for i, each in enumerate(branches)]
         if operator == "$and":
             return all_of(read)
+        if any(map(holds_text, read)):
+            raise InvalidFilter(position, TEXT_TOP)
         some = read[0] if len(read) == 1 else Or(expressions_last(read))
         return some if operator == "$or" else Not(some)
+
+    def _words(self, operand: Any, position: str) -> Condition:
+        if self._within:
+            raise InvalidFilter(position, TEXT_TOP)
+        if not isinstance(operand, Mapping) or set(operand) != {"$search"}:
+            problem = f'must be {{"$search": a string}}, got {shortened(operand)}'
+            raise InvalidFilter(position, problem)
+        query = check_query(operand["$search"])
+        return Text(Value("search", query, query))
 
     def _expression(self, expression: Any, position: str) -> Condition:
         if self._within:
@@ -438,6 +459,8 @@ def _check_within(condition: Condition, position: str) -> None:
                 _check_within(each, position)
         case Not(inner):
             _check_within(inner, position)
+        case Text():
+            raise InvalidFilter(f"{position}.$text", TEXT_TOP)
         case Expression():
             raise InvalidFilter(f"{position}.$expr", _TOP)
         case Metadata(name):

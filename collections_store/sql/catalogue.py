@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from ..options import CollectionOptions, Feed, Names
 from ..query.index import Index
+from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
 from .clauses import metadata_column, partial_condition
 from .dialects.protocols import Database
@@ -273,12 +274,18 @@ class IndexStatements:
         name = self._names.expiry_index(self._name)
         return self._create(name, expires, only=expires.is_not(None))
 
+    def create_text(self, index: TextIndex) -> Sequence[str]:
+        """Create a text index under its physical name."""
+        return self._database.text.create(self._table, index)
+
     def create_vectors(self, index: VectorIndex) -> Sequence[str]:
         """Create a vector index under its physical name."""
         return VectorStatements(self._table, self._database, index.physical).create()
 
-    def drop(self, index: Index | VectorIndex) -> Sequence[str]:
+    def drop(self, index: Index | TextIndex | VectorIndex) -> Sequence[str]:
         """Drop an index."""
+        if isinstance(index, TextIndex):
+            return self._database.text.drop(self._table, index.physical)
         if isinstance(index, VectorIndex):
             return VectorStatements(self._table, self._database, index.physical).drop()
         if index.arrays:

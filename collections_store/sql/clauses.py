@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
+from ..errors import InvalidFilter
 from ..expressions.classes import value_class
 from ..expressions.path import Path, path_prefixes
 from ..query.conditions import (
@@ -33,6 +34,7 @@ from ..query.conditions import (
     OneOf,
     Or,
     Parameter,
+    Text,
     Value,
     scalars_of,
     values_of,
@@ -45,8 +47,10 @@ from ..query.index import (
     is_in_arrays,
     is_indexable,
     partial_conditions,
+    prefixes_of,
 )
 from ..query.sort import NULL, Key, Sort
+from ..query.text_index import NO_TEXT_INDEX, TextIndex
 from .dialects.indexed_form import Ordering
 from .dialects.protocols import Binding, Database
 from .elements import (
@@ -114,8 +118,15 @@ class Where:
 class Conditions:
     """The clauses of conditions on a collection's documents."""
 
-    def __init__(self, table: sa.Table, database: Database, arrays: Mapping[Keys, str]) -> None:
-        """Take the names of the indexes of arrays by field."""
+    def __init__(
+        self,
+        table: sa.Table,
+        database: Database,
+        arrays: Mapping[Keys, str],
+        text: TextIndex | None = None,
+    ) -> None:
+        """Take the names of the indexes of arrays by field, and the text index."""
+        self._text, self._text_indexes = text, database.text
         self._table, self._compiler = table, database.compiler
         self._filters, self._form = database.filters, database.indexed_form
         self._arrays = arrays if database.indexes_arrays else {}
@@ -227,6 +238,8 @@ class Conditions:
     def _render(self, condition: Condition, name: str, depth: int) -> Rendered | None:
         if isinstance(condition, Metadata):
             return self._metadata(condition, name)
+        if isinstance(condition, Text):
+            return self._words(condition, name)
         if isinstance(condition, Field) and is_in_arrays(condition, self._arrays):
             return self._array_test(condition, name)
         if self._filters.can_render(condition):
@@ -259,6 +272,21 @@ class Conditions:
                 return None
             rendered.append(part)
         return _joined(type(condition), rendered)
+
+    def _words(self, condition: Text, name: str) -> Rendered:
+        """Render a search in the text index."""
+        if self._text is None:
+            raise InvalidFilter("$text", NO_TEXT_INDEX)
+        index, indexes, prefix = self._text, self._text_indexes, f"{name}_"
+        found = sa.text(indexes.matches(self._table, index, prefix, scored=False))
+        rows = found.columns(seq=sa.BigInteger)
+        names = tuple(f"{prefix}{each}" for each in indexes.names)
+
+        def convert(values: list[Value]) -> Sequence[Any]:
+            return indexes.values(index, index.parsed(values[0].value))
+
+        clause = self._table.c.seq.in_(rows)
+        return Rendered(clause, (Binding(names, _positions(condition), convert),))
 
     def _metadata(self, condition: Metadata, name: str) -> Rendered | None:
         """Render a test of a column; a column has a single type."""
@@ -439,3 +467,9 @@ def partial_condition(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
             tests += [ArrayAt(body, prefix, null_safe=True) for prefix in prefixes]
         limits.append(sa.or_(*tests))
     return sa.and_(*limits)
+
+
+def can_index(database: Database, index: Index) -> bool:
+    """Return whether the database can address the keys of an index."""
+    keys = [*prefixes_of(index), *(path.keys for path in index.paths)]
+    return all(map(database.ordering.can_order, keys))

@@ -18,6 +18,7 @@ from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeAli
 import sqlalchemy as sa
 
 from ..document import now
+from ..errors import InvalidSearch
 from ..expressions.classes import value_class
 from ..expressions.path import path_prefixes
 from ..options import CollectionOptions, Feed, Names
@@ -32,6 +33,7 @@ from ..query.index import (
     plan_order,
 )
 from ..query.sort import NATURAL, Sort
+from ..query.text_index import NO_TEXT_INDEX
 from .by_id import IdStatements
 from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
@@ -44,6 +46,7 @@ from .schema import (
     documents_table,
     integer,
     is_expired,
+    string,
 )
 from .statement import ONE, TEMPLATE, ZERO, Statement, compiled, on_table
 from .vectors import VectorStatements
@@ -152,14 +155,15 @@ class Statements:
     ) -> None:
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
-        if table.name != TEMPLATE and not any(
+        has_own_sql = options.text is not None or any(
             e.arrays or e.where is not None for e in options.indexes
-        ):
+        )
+        if table.name != TEMPLATE and not has_own_sql:
             self.shared = _template(_sql_options(options), database)
         template = None if self.shared is None else self.shared.by_id
         self.by_id: IdStatements = IdStatements(table, options, database, template)
         arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
-        self._conditions = Conditions(table, database, arrays)
+        self._conditions = Conditions(table, database, arrays, options.text)
         self.partial = [index for index in options.indexes if index.where is not None]
         self.has_unique = any(index.unique for index in options.indexes)
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
@@ -200,6 +204,33 @@ class Statements:
         query = self.select(_ID_RANGE, Sort.parse([("$id", direction)]) if direction else NATURAL)
         [first], [end] = (names for names, _, _ in query.bindings)
         return query.sql, first, end
+
+    @PerShape
+    def search(self, shape: Condition, implied: Implied, *, after: bool = False) -> Query:  # noqa: ARG002
+        """Select rows that a query finds in the text index, best first, then by id, after `:skip`, `:limit` at most: the
+        score, the position in natural order, and the document's columns. `after`: only rows past `:score` and `:id`.
+        """
+        text, index, c = self.database.text, self.options.text, self.table.c
+        assert index is not None
+        matches = sa.text(text.matches(self.table, index, "search_", scored=True))
+        found = matches.columns(seq=sa.BigInteger, score=sa.Float).subquery("found")
+        where = self._conditions.where(shape)
+        rows: sa.Select[Any] = sa.select(found.c.score, c.seq, *document_columns(self.table))
+        rows = rows.select_from(found.join(self.table, c.seq == found.c.seq)).where(*where.clauses)
+        if after:
+            score = sa.cast(sa.bindparam("score"), sa.Float)
+            same = sa.and_(found.c.score == score, c.id > string("id"))
+            rows = rows.where(sa.or_(found.c.score < score, same))
+        ordered = rows.order_by(found.c.score.desc(), c.id)
+        return self._query(ordered.limit(integer("limit")).offset(integer("skip")), where)
+
+    def search_parameters(self, query: str) -> dict[str, str]:
+        """Return the parameters of `search` for a query; raises `InvalidSearch`."""
+        text, index = self.database.text, self.options.text
+        if index is None:
+            raise InvalidSearch(query, NO_TEXT_INDEX)
+        values = text.values(index, index.parsed(query))
+        return {f"search_{name}": value for name, value in zip(text.names, values, strict=True)}
 
     @PerShape
     def select_without_arrays(

@@ -19,9 +19,9 @@ _INTRODUCTION = """\
 # Command line
 
 `pip install 'collections-store[cli]'` installs `collections-store`; `python -m collections_store` is the same program.
-For PostgreSQL install `'collections-store[cli,postgresql]'`. The texts below are those of `--help`.
+For PostgreSQL install `'collections-store[cli,postgresql]'`. The sections of the commands are the output of `--help`.
 
-The database is chosen by `--url`, or else by the environment variable `COLLECTIONS_STORE_URL`; the default is
+The option `--url`, or else the environment variable `COLLECTIONS_STORE_URL`, chooses the database. The default is
 `sqlite:///collections.db` in the current folder. Put a URL with a password into the variable: other users of the
 machine can read the options of a running command.
 

@@ -313,6 +313,7 @@ def test_the_array_guard_uses_no_partial_index(things: Any) -> None:
         ({"$id": "x"}, "t"),
         ({Path("n.m", "k"): 5}, None),
         ({}, [(Path("$n"), -1)]),
+        ({}, 'a"b'),
     ],
 )
 def test_advice_of_explain_can_be_followed(things: Any, filter: Any, sort: Any) -> None:

@@ -246,3 +246,16 @@ def test_a_vector_index_has_a_format_that_older_versions_refuse(shared_backend: 
     entry = changed_entry(shared_backend)
     assert entry["format"] == 1
     assert "vector_indexes" not in entry
+
+
+def test_a_text_index_has_a_format_that_older_versions_refuse(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        store["things"].create_text_index({"a.b": 2})
+        entry = changed_entry(shared_backend)
+        assert entry["format"] == 3
+        index = {"name": "text", "fields": [["a", "b", 2]], "language": None, "words": 1}
+        assert {key: entry["text"][key] for key in index} == index
+        store["things"].drop_index("text")
+    entry = changed_entry(shared_backend)
+    assert entry["format"] == 1
+    assert "text" not in entry

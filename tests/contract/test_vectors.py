@@ -14,7 +14,7 @@ from collections_store import (
     InvalidIndex,
     InvalidSearch,
     MissingExtra,
-    Neighbour,
+    SearchResult,
     Store,
     Unindexed,
     UpdateOne,
@@ -86,7 +86,7 @@ def test_the_nearest_come_first_and_equal_ones_by_id(points: Any) -> None:
     assert found(points, [0, 0]) == ["one", "two", "a", "b", "c", "ten"]
     assert found(points, [0, 0], 4) == ["one", "two", "a", "b"]
     [best] = points.nearest([0, 0], 1)
-    assert best == Neighbour(points.document("one"), -1.0, "at")
+    assert best == SearchResult(points.document("one"), -1.0, {}, "at")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count as count_from
 from typing import Any
 
 from collections_store import (
@@ -434,6 +435,28 @@ def put_batches(url: str, options: dict[str, Any]) -> None:
 
     with Store(url, **options) as store:
         store["things"].put_many(given())
+
+
+def write_words(url: str, options: dict[str, Any], seed: str) -> None:
+    """Write, change and delete documents with words, until the process is killed; print a line after the first write."""
+    chance = random.Random(seed)
+    with Store(url, **{**options, "busy_timeout": 60.0}) as store:
+        notes = store["notes"]
+        for number in count_from(0):
+            ids = [str(chance.randrange(400)) for _ in range(5)]
+            word = f"w{chance.randrange(7)}"
+            notes.put(ids[0], {"t": f"{word} new", "in": [{"t": word}, {"t": ["x", "é"]}]})
+            if number == 0:
+                os.write(1, b"written\n")
+            notes.put_many(
+                {id: {"t": f"many {word}"} for id in sorted(ids)}, atomic=bool(number % 2)
+            )
+            notes.update_many({"$id": {"$in": ids[:2]}}, {"$set": {"t": f"changed {word}"}})
+            notes.remove(ids[3])
+            with suppress(KeyError), store.transaction() as tx:
+                tx["notes"].put(ids[4], {"t": f"{word} old"})
+                if number % 3 == 0:
+                    raise KeyError
 
 
 def bulk_atomically(url: str, options: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ from .syntax import (
     At,
     Atomic,
     Back,
+    Characters,
     Chars,
     If,
     Look,
@@ -37,6 +38,7 @@ from .syntax import (
     Repeat,
     Sequence,
     Subpattern,
+    characters_of,
     complement,
     first_of,
     is_anchored,
@@ -47,6 +49,7 @@ from .syntax import (
 _FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 _SHORT: Final = 4096
 """Characters of a text that is not counted."""
+_SPECIAL: Final = re.compile(r"[][\\^$.|?*+(){}]")
 STEP: Final = 256
 """Characters that `re` reads in a step."""
 
@@ -75,6 +78,11 @@ class Pattern:
     def flags(self) -> int:
         """The options as flags of `re`."""
         return re.UNICODE | sum(_FLAGS[letter] for letter in self.options)
+
+    @cached_property
+    def characters(self) -> Characters | None:
+        """The pattern as a string of characters, each in all its cases; None for other patterns."""
+        return characters_of(self._node)
 
     def for_python(self) -> re.Pattern[str]:
         """Return the pattern as a value of filters; `re` may give the pattern another meaning."""
@@ -162,6 +170,11 @@ class Pattern:
             return -1 if found is None else found.start()
 
         return next_start
+
+
+def escaped(text: str) -> str:
+    """Return the pattern that finds a string."""
+    return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def options_of(pattern: re.Pattern[str]) -> str:

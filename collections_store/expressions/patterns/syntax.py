@@ -344,19 +344,45 @@ def literal_of(node: Node) -> str:
 _MAX_CASES: Final = 8
 
 
-def letters_of(node: Node) -> tuple[str, dict[int, int]] | None:
-    """Return the string that matches, in one case, and the table of `str.translate` that gives any text this case.
-    None if the pattern is more than characters, each in all cases.
-    """
-    letters: list[str] = []
-    ranges: dict[int, Ranges] = {}
-    for part in node.parts if isinstance(node, Sequence) else (node,):
+@value_class(eq=True)
+class Characters:
+    """Sets of a few characters, one after the other; `anchored`: a match begins where the text does."""
+
+    sets: tuple[str, ...]
+    anchored: bool
+
+    @property
+    def text(self) -> str | None:
+        """The only string that matches; None: several match."""
+        return "".join(self.sets) if all(len(each) == 1 for each in self.sets) else None
+
+
+def characters_of(node: Node) -> Characters | None:
+    """Return the characters of a pattern; None if the pattern is more than characters behind an optional anchor."""
+    parts = node.parts if isinstance(node, Sequence) else (node,)
+    anchored = bool(parts) and parts[0] == At("start")
+    sets: list[str] = []
+    for part in parts[anchored:]:
         if not isinstance(part, Chars) or not part.ranges:
             return None
         if sum(high - low + 1 for low, high in part.ranges) > _MAX_CASES:
             return None
-        cases = [code for low, high in part.ranges for code in range(low, high + 1)]
-        if any(ranges.setdefault(code, part.ranges) != part.ranges for code in cases):
+        sets.append("".join(chr(c) for low, high in part.ranges for c in range(low, high + 1)))
+    return Characters(tuple(sets), anchored)
+
+
+def letters_of(node: Node) -> tuple[str, dict[int, int]] | None:
+    """Return the string that matches, in one case, and the table of `str.translate` that gives any text this case.
+    None if the pattern is more than characters, each in all cases.
+    """
+    found = characters_of(node)
+    if found is None or found.anchored:
+        return None
+    letters: list[str] = []
+    ranges: dict[int, str] = {}
+    for characters in found.sets:
+        cases = [ord(each) for each in characters]
+        if any(ranges.setdefault(code, characters) != characters for code in cases):
             return None
-        letters.append(chr(cases[0]))
-    return "".join(letters), {code: its[0][0] for code, its in ranges.items()}
+        letters.append(characters[0])
+    return "".join(letters), {code: ord(its[0]) for code, its in ranges.items()}

@@ -59,7 +59,7 @@ _LATEST_FIRST: Final = Sort.parse([("$updated_at", -1)])
 
 
 @dataclass(frozen=True, slots=True)
-class TextIndex:
+class EmbeddingIndex:
     """The texts of a value to embed, and the embedding model: LangGraph's `IndexConfig`."""
 
     dims: int
@@ -67,7 +67,7 @@ class TextIndex:
     fields: tuple[str, ...]
 
     @classmethod
-    def parse(cls, config: Mapping[str, Any] | None) -> TextIndex | None:
+    def parse(cls, config: Mapping[str, Any] | None) -> EmbeddingIndex | None:
         """Read a configuration; raise `InvalidOption` without `dims` and `embed`."""
         if config is None:
             return None
@@ -106,7 +106,7 @@ class ItemBatch:
     def __init__(
         self,
         ops: Iterable[Any],
-        index: TextIndex | None,
+        index: EmbeddingIndex | None,
         times: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         self.ops, self._times = list(ops), times or {}

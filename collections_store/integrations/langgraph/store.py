@@ -14,7 +14,7 @@ from typing import Any, Final
 from langgraph.store.base import BaseStore, PutOp
 
 from ... import AsyncStore, CollectionsStoreError, Store
-from .items import ItemBatch, TextIndex, item_id
+from .items import EmbeddingIndex, ItemBatch, item_id
 from .running import AsyncFront, AsyncStepRunner, LoopCaller, StepRunner, SyncFront, call, steps_of
 
 LOG: Final = logging.getLogger("collections_store")
@@ -51,7 +51,7 @@ class LangGraphStore(SyncFront, BaseStore):  # type: ignore[misc]
         collection: str = ITEMS,
         **options: Any,
     ) -> None:
-        self._index = TextIndex.parse(index)
+        self._index = EmbeddingIndex.parse(index)
         self.ttl_config = ttl
         self._runner = StepRunner(store, collection, options)
         self._sweeper: threading.Thread | None = None
@@ -147,7 +147,7 @@ class AsyncLangGraphStore(AsyncFront, BaseStore):  # type: ignore[misc]
         collection: str = ITEMS,
         **options: Any,
     ) -> None:
-        self._index = TextIndex.parse(index)
+        self._index = EmbeddingIndex.parse(index)
         self.ttl_config = ttl
         self._runner = AsyncStepRunner(store, collection, options)
         self._loop = LoopCaller()

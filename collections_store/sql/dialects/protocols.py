@@ -43,6 +43,7 @@ from ..elements import (
     TypeAt,
 )
 from .indexed_form import IndexedForm, Ordering
+from .text_search import TextIndexes
 
 COMMIT: Final = "COMMIT"
 ROLLBACK: Final = "ROLLBACK"
@@ -475,6 +476,7 @@ class Database:
     filters: Filters
     ordering: Ordering
     indexed_form: IndexedForm[Any]
+    text: TextIndexes
     backups: Backups = Backups()
     replication: Replication = Replication()
 
@@ -492,6 +494,8 @@ class Database:
     """The options of a store that other databases do not support."""
     upgrades_on_open: bool = False
     """Opening an older database upgrades it by default."""
+    indexes_text: bool = True
+    """Collections can have a text index."""
     indexes_arrays: bool = False
     """An index of arrays serves an `ArrayTest`."""
     index_ends_in_seq: bool = False

@@ -128,6 +128,9 @@ EAST = datetime(2026, 11, 22, 12, tzinfo=timezone(timedelta(hours=2)))
         (P.tags == "tea", {"tags": "tea"}),
         (P.tags == ["tea"], {"tags": ["tea"]}),
         (P.tags.contains_all(["tea", "cake"]), {"$and": [{"tags": "tea"}, {"tags": "cake"}]}),
+        (P.tags.contains("tea"), {"tags": "tea"}),
+        (P.name.has("a.b"), {"name": {"$regex": r"a\.b"}}),
+        (P.tags.starts_with("t"), {"tags": {"$regex": "^t"}}),
         (P.scores.chess > 3, {"scores.chess": {"$gt": 3}}),
         (P.by_name.ulm.code == "89", {"by_name.ulm.zip": "89"}),
         (P.extra.anything == 5, {"extra.anything": 5}),
@@ -175,6 +178,14 @@ def test_a_field_that_the_model_lacks(field: Any, message: str) -> None:
         field()
     assert str(caught.value) == f"filter, at {message}"
     assert isinstance(caught.value, AttributeError)
+
+
+@pytest.mark.parametrize("field", [P.name, P.mail, P.town.name, P.towns.code])
+def test_contains_on_a_string_names_has(field: Any) -> None:
+    with pytest.raises(
+        InvalidFilter, match=r"is a string in Person: write has\('tea'\) for a part"
+    ):
+        field.contains("tea")
 
 
 @pytest.mark.parametrize(

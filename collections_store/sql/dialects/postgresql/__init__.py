@@ -19,6 +19,7 @@ from .connections import (
 from .diagnosis import PostgresDiagnosis
 from .filters import PostgresFilters
 from .ordering import PostgresIndexedForm, PostgresOrdering
+from .text_index import PostgresTextIndexes
 
 DATABASE: Final = Database(
     name="postgresql",
@@ -27,6 +28,7 @@ DATABASE: Final = Database(
     urls=PostgresUrls(),
     connections=PostgresConnections(),
     replication=REPLICATION,
+    text=PostgresTextIndexes(),
     diagnosis=PostgresDiagnosis(),
     transactions=PostgresTransactions(),
     errors=PostgresErrors(),

@@ -251,6 +251,7 @@ SCHEMAS: Final = replace(
     compiler=CitusCompiler(),
     placement=SchemaPlacement(),
     errors=CitusErrors(),
+    indexes_text=False,
     is_remote=True,
 )
 DISTRIBUTED: Final = replace(

@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 
 from .... import codec
 from ....expressions.path import is_index
+from ....expressions.patterns import Pattern
 from ....query.conditions import (
     PLAIN_REGEXES,
     WHOLE_ARRAY_TESTS,
@@ -366,7 +367,7 @@ def _test(test: Test) -> str:
         case HasType(types):
             return _joined(" || ", (f'@.type() == "{_TYPES[name]}"' for name in types))
         case Matches(Value(value=pattern)):
-            return f'(@.type() == "string" && @ like_regex {codec.spell(pattern.pattern)})'
+            return f'(@.type() == "string" && @ like_regex {codec.spell(_regex(pattern))})'
         case Modulo(divisor, remainder):
             d, r = _text(divisor), _text(remainder)
             halves = f"(@ >= 0 && @.floor() % {d} == {r}) || (@ < 0 && @.ceiling() % {d} == {r})"
@@ -378,6 +379,24 @@ def _test(test: Test) -> str:
         case Exists():
             return _TRUE
     return _whole("@", test)
+
+
+def _regex(pattern: Pattern) -> str:
+    """Return a pattern of `PLAIN_REGEXES` in PostgreSQL's syntax. No option ignores case: the result would depend on
+    the locale.
+    """
+    found = pattern.characters
+    assert found is not None
+    sets = ("".join(map(_character, each)) for each in found.sets)
+    listed = (
+        text if len(each) == 1 else f"[{text}]" for each, text in zip(found.sets, sets, strict=True)
+    )
+    return f"{'^' if found.anchored else ''}{''.join(listed)}"
+
+
+def _character(character: str) -> str:
+    is_plain = character.isalnum() or not character.isascii()
+    return character if is_plain else f"\\u{ord(character):04x}"
 
 
 def _compares(sign: str, value: Operand) -> str:

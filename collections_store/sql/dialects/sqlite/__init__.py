@@ -19,6 +19,7 @@ from .connections import (
 from .diagnosis import SqliteDiagnosis
 from .filters import SqliteFilters
 from .ordering import SqliteIndexedForm, SqliteOrdering
+from .text_index import SqliteTextIndexes
 
 DATABASE: Final = Database(
     name="sqlite",
@@ -27,6 +28,7 @@ DATABASE: Final = Database(
     urls=SqliteUrls(),
     connections=SqliteConnections(),
     backups=BACKUPS,
+    text=SqliteTextIndexes(),
     diagnosis=SqliteDiagnosis(),
     transactions=SqliteTransactions(),
     errors=SqliteErrors(),

@@ -46,7 +46,9 @@ JSONB_SINCE: Final = (3, 45)
 _LISTS: Final = codec.Codec(max_bytes=2**40)
 _NINES: Final = 10**18 - 1
 _EVENTS: Final = ("insert", "update", "delete")
-_USED: Final = re.compile(r"USING (?:COVERING )?INDEX (\S+)|^SEARCH (\S+\$i\d+) USING PRIMARY KEY")
+_USED: Final = re.compile(
+    r"USING (?:COVERING )?INDEX (\S+)|^SEARCH (\S+\$i\d+) USING PRIMARY KEY|^SCAN (\S+\$i\d+) VIRTUAL TABLE"
+)
 
 
 _DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="named")
@@ -106,9 +108,11 @@ class SqliteCompiler(StatementCompiler):
         """Read the plan: a line of text for each step."""
         lines = tuple(row[3] for row in rows)
         found = (match for line in lines for match in _USED.finditer(line))
-        indexes = tuple(_index_name(match[1] or match[2]) for match in found)
+        indexes = tuple(_index_name(match[1] or match[2] or match[3]) for match in found)
         scanned = (line for line in lines if line.startswith("SCAN "))
-        walked = tuple(match[1] for line in scanned for match in _USED.finditer(line))
+        walked = tuple(
+            match[1] for line in scanned for match in _USED.finditer(line) if match[1] is not None
+        )
         scans = any(line == f"SCAN {table.name}" for line in lines)
         sorts = "USE TEMP B-TREE FOR ORDER BY" in lines
         return Plan(lines, indexes, walked, scans, sorts)
@@ -202,7 +206,7 @@ class SqliteDDL(DDL):
 _SCALAR_TYPES = "('integer', 'real', 'text', 'true', 'false')"
 
 
-class _Source(NamedTuple):
+class ReachedValues(NamedTuple):
     """Values reached by a path: the tables to read from, the conditions, and type and value of each."""
 
     tables: tuple[str, ...]
@@ -222,31 +226,33 @@ class _Source(NamedTuple):
 def _values(body: str, seq: str, keys: Keys, tables: tuple[str, ...] = ()) -> str:
     """Return the SELECT of rank, value and `seq` of all scalars at a path."""
     aliases = (f"e{number}" for number in count(1))
-    sources = _sources(body, (), keys, aliases, tables)
-    return " UNION ".join(source.select(seq) for source in sources)
+    every = sources(body, (), keys, aliases, tables)
+    return " UNION ".join(source.select(seq) for source in every)
 
 
-def _sources(
+def sources(
     body: str,
     conditions: tuple[str, ...],
     keys: Keys,
     aliases: Iterator[str],
     tables: tuple[str, ...],
-) -> Iterator[_Source]:
+) -> Iterator[ReachedValues]:
     """Yield the value at the path, the elements of an array at the path, and values behind arrays before the end of the
     path.
     """
     path, element = path_literal(keys), next(aliases)
-    yield _Source(tables, conditions, f"json_type({body}, {path})", f"json_extract({body}, {path})")
+    yield ReachedValues(
+        tables, conditions, f"json_type({body}, {path})", f"json_extract({body}, {path})"
+    )
     inside = (*conditions, f"json_type({body}, {path}) = 'array'")
     elements = (*tables, f"json_each({body}, {path}) AS {element}")
-    yield _Source(elements, inside, f"{element}.type", f"{element}.value")
+    yield ReachedValues(elements, inside, f"{element}.type", f"{element}.value")
     for depth in range(1, len(keys)):
         prefix, element = path_literal(keys[:depth]), next(aliases)
         opened = (f"json_type({body}, {prefix}) = 'array'", f"{element}.type = 'object'")
         elements = (*tables, f"json_each({body}, {prefix}) AS {element}")
         inside = (*conditions, *opened)
-        yield from _sources(f"{element}.value", inside, keys[depth:], aliases, elements)
+        yield from sources(f"{element}.value", inside, keys[depth:], aliases, elements)
 
 
 class SqlitePlacement(Placement):

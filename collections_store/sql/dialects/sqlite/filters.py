@@ -139,7 +139,9 @@ def _bound(value: Value) -> Any:
     match value.kind:
         case kind if kind in _AS_THEY_ARE:
             return value.value
-        case "regex" | "plain regex" | "prefix regex":
+        case "plain regex" | "prefix regex":
+            return value.value.characters.text
+        case "regex" | "cased regex":
             return packed(f"{value.value.options}/{value.value.pattern}")
         case "array" | "object":
             return packed(value.text)
@@ -230,7 +232,7 @@ class _Writer:
             case HasType(types):
                 return _joined(" OR ", (TYPES[name].format(T=T, V=V) for name in types))
             case Matches(pattern):
-                return f"({T} = 'text' AND collections_store_found({_parameter(pattern)} || {V}))"
+                return f"({T} = 'text' AND {_finds(V, pattern)})"
             case Modulo(divisor, remainder):
                 divided = f"CAST({V} AS INTEGER) % {_parameter(divisor)} = {_parameter(remainder)}"
                 return f"({T} {_NUMBERS} AND {_in_range(V)} AND {divided})"
@@ -325,6 +327,16 @@ def _compares(T: str, V: str, sign: str, value: Operand) -> str:  # noqa: N803
     return (
         f"({T} = '{value.kind}' AND collections_store_compare({_parameter(value)} || {V}) {sign} 0)"
     )
+
+
+def _finds(V: str, pattern: Operand) -> str:  # noqa: N803
+    parameter = _parameter(pattern)
+    match pattern.kind:
+        case "plain regex":
+            return f"instr({V}, {parameter}) > 0"
+        case "prefix regex":
+            return f"substr({V}, 1, length({parameter})) = {parameter}"
+    return f"collections_store_found({parameter} || {V})"
 
 
 def _bits(T: str, V: str, operator: str, mask: str) -> str:  # noqa: N803

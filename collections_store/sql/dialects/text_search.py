@@ -1,0 +1,42 @@
+"""The protocol of text indexes: the tables, triggers and queries by which a database searches words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import sqlalchemy as sa
+
+from ...query.text_index import TextIndex
+from ...search.query import SearchQuery
+
+
+class TextIndexes(Protocol):
+    """Text indexes: tables beside a collection's table, maintained by triggers, for the user's own SQL writes bodies too."""
+
+    languages: frozenset[str] | None
+    """The languages; None: `language_probe` finds them."""
+    language_probe: str
+    """The query for a row if there is the language `:language`."""
+    probe: str
+    """The query for a row if the database has text indexes."""
+
+    def create(self, table: sa.Table, index: TextIndex) -> Sequence[str]:
+        """Return the statements that create an index, fill it, and create its triggers."""
+
+    def drop(self, table: sa.Table, physical: str) -> Sequence[str]:
+        """Return the statements that drop an index."""
+
+    def tables(self, physical: str) -> Sequence[str]:
+        """Return the tables of an index."""
+
+    names: Sequence[str]
+    """The names of the parameters of `matches`."""
+
+    def matches(self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool) -> str:
+        """Return a query for the rows of the index that match: `seq` and, if `scored`, `score`, higher for better ones. The
+        names of the parameters begin with `prefix`.
+        """
+
+    def values(self, index: TextIndex, query: SearchQuery) -> Sequence[str]:
+        """Return the values of the parameters `names` for a query."""

@@ -1,0 +1,104 @@
+"""A search finds the documents that `search.matching` finds, on every database, whatever writes there were before."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from selection import sampled
+
+from collections_store.query.text_index import TextIndex
+from collections_store.search.matching import is_found
+
+pytestmark = pytest.mark.each_backend
+
+FIELDS = {"t": 3, "a.b": 1, "in.t": 0.5}
+WORDS = [
+    "tea",
+    "Tea",
+    "tee",
+    "green",
+    "milk",
+    "C++",
+    "x1",
+    "1e5a",
+    "É",
+    "e\u0301",
+    "\u0301",
+    "ß",
+    "don't",
+    "漢字",
+    "🥰",
+]
+JOINS = [" ", ", ", "-", "", "\n", "\ufdd0", " \u0301 ", "'", '"']
+TEXTS = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(JOINS)), max_size=6).map(
+    lambda pairs: "".join(word + join for word, join in pairs)
+)
+LONG = st.builds(
+    lambda text, times: f"{'tea milk ' * times}{text}", TEXTS, st.sampled_from([300, 9000])
+)
+STRINGS = st.one_of(TEXTS, TEXTS, TEXTS, LONG)
+VALUES = st.one_of(
+    STRINGS,
+    st.lists(st.one_of(TEXTS, st.just(5), st.lists(TEXTS, max_size=1)), max_size=3),
+    st.none(),
+)
+INNER = st.dictionaries(st.sampled_from("btx"), VALUES, max_size=2)
+BODIES = st.one_of(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "t": VALUES,
+            "a": st.one_of(
+                INNER, st.lists(st.one_of(INNER, st.lists(INNER, max_size=1)), max_size=2)
+            ),
+            "in": st.lists(INNER, max_size=2),
+        },
+    ),
+    st.lists(INNER, max_size=1),
+    TEXTS,
+)
+TERMS = st.builds(
+    lambda field, text, quoted, star: (
+        f'{field}"{text}"{star}' if quoted else f"{field}{text}{star}"
+    ),
+    st.sampled_from(["", "", "", "t:", "a.b:", "in.t:", "no:"]),
+    TEXTS,
+    st.booleans(),
+    st.sampled_from(["", "", "*"]),
+)
+QUERIES = st.builds(
+    lambda parts: " ".join(f"{before}{term}" for before, term in parts),
+    st.lists(st.tuples(st.sampled_from(["", "", "-", "OR "]), TERMS), max_size=4),
+).map(lambda query: f"te* OR milk {query}" if len(query) % 2 else f"{query} e*")  # fmt: skip
+
+
+@settings(max_examples=90 // sampled(3), deadline=None)
+@given(
+    bodies=st.lists(BODIES, min_size=1, max_size=6),
+    changed=st.lists(BODIES, max_size=3),
+    queries=st.lists(QUERIES, min_size=2, max_size=6),
+    early=st.booleans(),
+)
+def test_a_search_finds_what_the_reference_finds(
+    store: Any, bodies: list[Any], changed: list[Any], queries: list[str], early: bool
+) -> None:
+    store.drop("things")
+    things, index = store["things"], TextIndex.parse(FIELDS)
+    if early:
+        things.create_text_index(FIELDS)
+    things.put_many((str(number), body) for number, body in enumerate(bodies))
+    if not early:
+        things.create_text_index(FIELDS)
+    for number, body in enumerate(changed):
+        things.put(str(2 * number), body)
+    things.remove("1")
+    stored = dict(things.find())
+    for query in queries:
+        words = index.parsed(query)
+        expected = {id for id, body in stored.items() if is_found(words, index.texts(body))}
+        found = list(things.search(query, limit=100))
+        assert {each.id for each in found} == expected, query
+        assert {each.id: each.body for each in found} == {id: stored[id] for id in expected}
+        order = [(-each.score, each.id) for each in found]
+        assert order == sorted(order)
