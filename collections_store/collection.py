@@ -715,8 +715,8 @@ class Collection(OperationBuilder, Generic[Body]):
     ) -> str:
         """Create an index of vectors on fields of the body, unless the index exists; return the name.
 
-        `fields` is a field, or up to 8. Without `embed` the fields have arrays of numbers, or arrays of such arrays; a
-        path through arrays of objects leads to several vectors, too. A document scores by its best vector. `metric`:
+        `fields` is a field, or up to 8. Without `embed` the fields have vectors: arrays of numbers, or 32-bit
+        floats in base64. An array of vectors, and a path through arrays of objects, leads to several. A document scores by its best vector. `metric`:
         the score is the cosine of the angle ("cosine"), the negative distance ("l2") or the dot product ("dot").
 
         With `embed` the fields have texts. `embed` is a function of a list of texts that returns a list of vectors,
@@ -777,8 +777,8 @@ class Collection(OperationBuilder, Generic[Body]):
         The search is exact. `filter` limits the search, also to a range of ids: `{"$id": {"$gte": "a/", "$lt": "a0"}}`.
         `min_score` leaves out lower scores. `index` names one of several vector indexes. A text requires an index with
         `embed`. The vectors of changed documents are stored first; a document that cannot be indexed is not found, see
-        `search_backlog`. In a transaction nothing is stored, and changed documents are not found. In a store that only
-        reads, neither.
+        `search_backlog`. In a transaction, and in a store that only reads, nothing is stored: documents with changed
+        texts are not found there.
 
         Raise `InvalidSearch`, `InvalidFilter` and `MissingExtra`, and what `embed` raises for the text.
 

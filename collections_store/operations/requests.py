@@ -95,9 +95,6 @@ from .vectors import create_vector_index, find_nearest
 if TYPE_CHECKING:
     from .aggregate import Aggregate
 
-MAX_NEAREST: Final = 10_000
-"""Documents that a search for the nearest returns at most."""
-
 
 class ReturnDocument:
     """Which document `find_one_and_update` and `find_one_and_replace` return.
@@ -379,7 +376,7 @@ class OperationBuilder:
     def _nearest(
         self, query: Any, k: Any, filter: Any, min_score: Any, index: Any, *, store: bool
     ) -> Steps[list[SearchResult[Any]]]:
-        parsed, most = self._filter(filter), check_integer("k", k, most=MAX_NEAREST)
+        parsed, most = self._filter(filter), check_integer("k", k)
         if min_score is not None and not isinstance(min_score, int | float):
             raise InvalidOption("min_score", f"must be a number, got {shortened(min_score)}")
         name = None if index is None else read_index_name(index)

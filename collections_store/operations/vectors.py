@@ -7,13 +7,14 @@ Rules, besides those of `sql.vectors`:
    are computed outside of transactions and locks, and another transaction stores them.
 3. A document whose vectors cannot be computed stays in the journal, with the problem, and is tried again after
    `RETRIED_AFTER` seconds.
-4. A search reads one snapshot: the vectors up to a position, the journal, the filter's documents, and the results.
+4. A search reads one snapshot: the vectors up to a position, the journal, the filter's documents, and the results. Vectors
+   that need no embedder are also computed from the documents in the journal: in a transaction, nothing is stored.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import partial
@@ -30,7 +31,17 @@ from ..query.vector_index import VectorIndex
 from ..results import SearchResult, Unindexed
 from ..search.chunks import chunks_of
 from ..search.embedders import Embed, Embedder
-from ..search.vectors import FLOOR, Block, Matrix, Row, VectorMatch, VectorQuery, nearest, pack
+from ..search.vectors import (
+    FLOOR,
+    Block,
+    Matrix,
+    Row,
+    VectorMatch,
+    VectorQuery,
+    best,
+    nearest,
+    pack,
+)
 from ..sql.vectors import MAX_DEAD, VectorStatements
 from .by_id import body_of
 from .collections import existing, read_entry
@@ -280,11 +291,38 @@ class Nearest(VectorOperation[list[SearchResult[Any]]]):
         index, statements = open_index(session, self.collection, self.name)
         query = VectorQuery.parse(self.vector, index.dimensions, index.metric)
         time = {"now": now()}
-        hidden = [position for (position,) in session.rows(statements.hidden, time)]
+        noted = [position for (position,) in session.rows(statements.noted)]
+        expired = [position for (position,) in session.rows(statements.expired, time)]
+        limits: Any = {"only": self._chosen(session), "min_score": self.min_score}
         blocks = self._blocks(session, statements, index)
-        limits: Any = {"only": self._chosen(session), "never": hidden, "min_score": self.min_score}
-        matches = nearest(blocks, query, self.k, **limits)
-        return self._found(session, statements, self._first(session, statements, matches), time)
+        matches = nearest(blocks, query, self.k, never=[*noted, *expired], **limits)
+        places: dict[int, str] = {}
+        if noted and index.model is None:
+            computed = self._computed(session, statements, index, noted, places)
+            matches = best([*matches, *nearest(computed, query, self.k, **limits)], self.k)
+        matches = self._first(session, statements, matches)
+        return self._found(session, statements, matches, places)
+
+    def _computed(
+        self,
+        session: Session,
+        statements: VectorStatements,
+        index: VectorIndex,
+        positions: list[int],
+        places: dict[int, str],
+    ) -> Iterator[Block]:
+        """Yield the vectors of documents in the journal, which is not changed; enter their `places`."""
+        for first in range(0, len(positions), READ_AT_ONCE):
+            some, rows = positions[first : first + READ_AT_ONCE], list[Row]()
+            for position, id, text in rows_of(session, statements.bodies, some, now=now()):
+                body = body_of(self.collection, id, text, decode)
+                with suppress(ValueError):
+                    packed = _packed(index, Waiting(position, [], id, body, []))
+                    for (place, *_), vector in packed.parts or ():
+                        number = -1 - len(places)
+                        places[number] = place
+                        rows.append((number, position, vector))
+            yield Block.of(rows, index.dimensions)
 
     def _chosen(self, session: Session) -> list[int] | None:
         """Return the positions of the documents that the filter matches; None: of all."""
@@ -332,18 +370,18 @@ class Nearest(VectorOperation[list[SearchResult[Any]]]):
         session: Session,
         statements: VectorStatements,
         matches: list[VectorMatch],
-        time: dict[str, int],
+        places: Mapping[int, str],
     ) -> list[SearchResult[Any]]:
-        rows = rows_of(session, statements.found, (each.position for each in matches), **time)
+        rows = rows_of(session, statements.found, (each.position for each in matches))
         positions = {row[1]: row[0] for row in rows}
         documents = documents_of(rows, self.collection, self.decode)
         by_position: dict[int, Document[Any]] = {positions[each.id]: each for each in documents}
-        places = {
-            number: place
-            for number, *place in rows_of(session, statements.places, (e.number for e in matches))
-        }
+        parts: dict[int, tuple[Any, ...]] = {each: (place,) for each, place in places.items()}
+        numbers = [each.number for each in matches if each.number not in parts]
+        for number, *part in rows_of(session, statements.places, numbers):
+            parts[number] = tuple(part)
         return [
-            SearchResult(by_position[each.position], each.score, {}, *places[each.number])
+            SearchResult(by_position[each.position], each.score, {}, *parts[each.number])
             for each in matches
             if each.position in by_position
         ]

@@ -86,10 +86,10 @@ class VectorIndex:
         return f"{self.name}: {dict(self.fields)}, {self.metric}{model}"
 
     def vectors(self, body: Any) -> Iterator[tuple[str, Any]]:
-        """Yield the arrays at the fields of a body, each with its place; and what else is there, except null."""
+        """Yield the vectors at the fields of a body, each with its place; and what else is there, except null."""
         for path in self.paths:
             for place, value in _values(body, path.keys, ()):
-                if isinstance(value, list) and value and isinstance(value[0], list):
+                if isinstance(value, list) and value and isinstance(value[0], list | str):
                     yield from ((f"{place}.{n}", each) for n, each in enumerate(value))
                 elif value is not None:
                     yield place, value

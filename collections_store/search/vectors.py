@@ -8,6 +8,7 @@ scores of the candidates are computed in 64 bits, the same for the same vector w
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
@@ -53,6 +54,8 @@ def pack(vector: Any, dimensions: int, metric: Metric) -> bytes:
 def _read(vector: Any, dimensions: int, metric: Metric) -> np.ndarray[Any, Any]:
     """Return a vector in 64 bits, of length 1 for "cosine"; raises `ValueError` with the problem."""
     np = numpy()
+    if isinstance(vector, str):
+        vector = _from_base64(vector)
     is_array = isinstance(vector, np.ndarray)
     if not is_array and (isinstance(vector, str | bytes) or not isinstance(vector, Sequence)):
         raise ValueError(f"must be an array of {dimensions} numbers, got {shortened(vector)}")
@@ -75,6 +78,14 @@ def _read(vector: Any, dimensions: int, metric: Metric) -> np.ndarray[Any, Any]:
         raise ValueError("must not be zero, which has no direction: the metric is cosine")
     read = read / largest  # no square is then out of range
     return read / np.sqrt((read * read).sum())  # type: ignore[no-any-return]
+
+
+def _from_base64(text: str) -> Any:
+    """Return the 32-bit floats in base64, or any other text as it is."""
+    try:
+        return numpy().frombuffer(b64decode(text, validate=True), "<f4")
+    except ValueError:
+        return text
 
 
 def _is_number(value: Any) -> bool:
@@ -256,25 +267,25 @@ def nearest(
     found: list[VectorMatch] = []
     for block in blocks:
         with np.errstate(all="ignore"):  # what overflows in 32 bits is computed in 64
-            found = _best([*found, *_of_block(block, query, k, chosen, out)], k)
+            found = best([*found, *_of_block(block, query, k, chosen, out)], k)
     if min_score is not None:
         found = [each for each in found if each.score >= min_score]
     return found
 
 
-def _best(matches: list[VectorMatch], k: int) -> list[VectorMatch]:
+def best(matches: list[VectorMatch], k: int) -> list[VectorMatch]:
     """Return the best match of each of the `k` nearest documents, and of those as near."""
-    best: dict[int, VectorMatch] = {}
+    found: dict[int, VectorMatch] = {}
     for each in sorted(matches, key=lambda match: (-match.score, match.number)):
-        best.setdefault(each.position, each)
-    ranked = list(best.values())
+        found.setdefault(each.position, each)
+    ranked = list(found.values())
     if len(ranked) <= k:
         return ranked
     return [each for each in ranked if each.score >= ranked[k - 1].score]
 
 
 def _of_block(block: Block, query: VectorQuery, k: int, only: Any, never: Any) -> list[VectorMatch]:
-    """Return matches among which are those that `_best` returns of the block."""
+    """Return matches among which are those that `best` returns of the block."""
     np = numpy()
     rows = _rows(block, only, never)
     if rows is not ... and not len(rows):

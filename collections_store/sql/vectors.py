@@ -4,7 +4,7 @@ A vector index has two tables. The vectors: a row for each vector of a document,
 journal: a row for each change of a document whose vectors are not stored yet. Triggers of the documents' table write the
 journal in the transaction of the change, and erase the vectors of deleted documents.
 
-1. A document in the journal has no match: its vectors are of another version.
+1. A document in the journal has no stored match: its vectors are of another version.
 2. Whoever stores the vectors of a document deletes the rows of the journal that stood there when the document was read.
    Later changes have rows of their own, which stay. Whoever cannot delete all of these rows stores nothing.
 3. Every change of the vectors that a reader must know inserts a row with a greater number than all others. A document
@@ -201,10 +201,20 @@ class VectorStatements:
         return sa.select(sa.func.count(self.v.seq))
 
     @Statement
-    def hidden(self) -> Any:
-        """Select the positions of the documents that have no match: those in the journal, and expired ones."""
-        expired = sa.select(self.d.seq).where(is_expired(self.documents))
-        return sa.select(self.j.seq).union_all(expired)
+    def noted(self) -> Any:
+        """Select the positions in the journal."""
+        return sa.select(self.j.seq).distinct()
+
+    @Statement
+    def expired(self) -> Any:
+        """Select the positions of the expired documents."""
+        return sa.select(self.d.seq).where(is_expired(self.documents))
+
+    @Statement
+    def bodies(self) -> Any:
+        """Select position, id and body of the documents `:positions`."""
+        found = sa.select(self.d.seq, self.d.id, body_text(self.documents))
+        return found.where(self._is_one(self.d.seq), is_live(self.documents))
 
     @Statement
     def ids(self) -> Any:
@@ -215,7 +225,7 @@ class VectorStatements:
     def found(self) -> Any:
         """Select position and document of the documents `:positions`."""
         rows = sa.select(self.d.seq, *document_columns(self.documents))
-        return rows.where(self._is_one(self.d.seq), is_live(self.documents))
+        return rows.where(self._is_one(self.d.seq))
 
     @Statement
     def places(self) -> Any:

@@ -2,7 +2,10 @@
 
 import math
 import random
+import struct
 import sys
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -221,7 +224,7 @@ def test_a_missing_collection_has_no_index(store: Any) -> None:
     assert store["nowhere"].search_backlog() == []
 
 
-def test_a_search_in_a_transaction_stores_nothing(store: Any) -> None:
+def test_a_search_in_a_transaction_sees_the_transaction_and_stores_nothing(store: Any) -> None:
     points = store["points"]
     points.create_vector_index("at", dimensions=2, metric="l2")
     points.put_many({"one": at(1, 0), "two": at(2, 0)})
@@ -231,8 +234,33 @@ def test_a_search_in_a_transaction_stores_nothing(store: Any) -> None:
         inside.put("one", at(3, 0))
         inside.remove("two")
         inside.put("new", at(0, 0))
-        assert found(inside, [0, 0]) == []
+        inside.put_many({"bad": at(0), "b": {"at": [[0, 9], [0, 0.5]]}})
+        assert found(inside, [0, 0]) == ["new", "b", "one"]
+        assert inside.nearest([0, 0], filter={"$id": "b"})[0].place == "at.1"
+        assert [each.problem for each in inside.search_backlog()] == [None] * 4
+        inside.remove_many(["bad", "b"])
     assert found(points, [0, 0]) == ["new", "one"]
+
+
+def test_a_store_that_only_reads_sees_every_document(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with Store(url) as store:
+        store["points"].create_vector_index("at", dimensions=2, metric="l2")
+        store["points"].put("one", at(1, 0))
+        store["points"].store_vectors()
+        store["points"].put_many({"one": at(3, 0), "two": at(2, 0)})
+    with Store(f"{url}?mode=ro") as store:
+        assert found(store["points"], [0, 0]) == ["two", "one"]
+        assert len(store["points"].search_backlog()) == 2
+
+
+def test_vectors_may_be_32_bit_floats_in_base64(things: Any) -> None:
+    things.create_vector_index("at", dimensions=2, metric="l2")
+    one, two = (b64encode(struct.pack("<2f", n, 0)).decode() for n in (1, 2))
+    things.put_many({"one": {"at": one}, "both": {"at": [two, one]}, "bad": {"at": one[:4]}})
+    places = [(each.id, each.score, each.place) for each in things.nearest([2, 0])]
+    assert places == [("both", 0.0, "at.0"), ("one", -1.0, "at")]
+    assert [each.id for each in things.search_backlog()] == ["bad"]
 
 
 def test_a_rolled_back_write_changes_nothing(store: Any) -> None:
