@@ -614,13 +614,16 @@ class Collection(OperationBuilder, Generic[Body]):
 
     def search(
         self,
-        query: str,
+        query: str | None = None,
         *,
         filter: FilterLike | None = None,
         limit: int = 10,
         offset: int = 0,
         after: str | None = None,
         highlight: bool | tuple[str, str] = False,
+        meaning: Any = None,
+        index: str | None = None,
+        diversity: float | None = None,
     ) -> SearchPage[Body]:
         """Return the documents with the words of a query, the best first: up to `limit`, after the first `offset`.
 
@@ -630,6 +633,11 @@ class Collection(OperationBuilder, Generic[Body]):
         of your own. The `cursor` of the page is for `after=`. Documents of the same score are in the order of their
         ids. Scores depend on all documents of the collection.
 
+        `meaning` is a text or a vector, as of `nearest`, with or without a query. The results of both searches are
+        fused by their ranks: a result's score is the sum of 1 / (60 + rank). `place` is the field that is near. `index`
+        names one of several vector indexes. `diversity` from 0 to 1 also counts how little a result resembles better
+        ones, by their vectors. There is no cursor: use `offset`.
+
         Raise `InvalidSearch` for a query without words, and without a text index.
 
         >>> name = store["notes"].create_text_index("text")
@@ -637,7 +645,13 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [(each.id, each.snippets) for each in store["notes"].search("tea -cake", highlight=True)]
         [('1', {'text': 'Green **tea** with milk'})]
         """
-        return self._read(self._search(query, filter, limit, offset, after, highlight))
+        if meaning is None:
+            return self._read(self._search(query, filter, limit, offset, after, highlight))
+        window = {"filter": filter, "limit": limit, "offset": offset, "after": after}
+        options = {**window, "highlight": highlight}
+        store = self._notifier is not None
+        steps = self._hybrid(query, meaning, options, index, diversity, store=store)
+        return self._follow(steps)
 
     def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Return the number of matching documents, or of all without a filter.

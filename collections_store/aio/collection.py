@@ -405,17 +405,26 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     async def search(
         self,
-        query: str,
+        query: str | None = None,
         *,
         filter: FilterLike | None = None,
         limit: int = 10,
         offset: int = 0,
         after: str | None = None,
         highlight: bool | tuple[str, str] = False,
+        meaning: Any = None,
+        index: str | None = None,
+        diversity: float | None = None,
     ) -> SearchPage[Body]:
         """Async counterpart of `Collection.search`."""
-        asked = query, filter, limit, offset, after, highlight
-        return await self._read(await compute(self._search, *asked))
+        if meaning is None:
+            asked = query, filter, limit, offset, after, highlight
+            return await self._read(await compute(self._search, *asked))
+        window = {"filter": filter, "limit": limit, "offset": offset, "after": after}
+        options = {**window, "highlight": highlight}
+        store = self._notifier is not None
+        steps = self._hybrid(query, meaning, options, index, diversity, store=store)
+        return await self._follow(steps)
 
     async def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Async counterpart of `Collection.count`."""

@@ -47,6 +47,7 @@ from ..results import (
     BulkWriteResult,
     InsertManyResult,
     PutManyResult,
+    SearchPage,
     SearchResult,
     UpdateResult,
 )
@@ -74,6 +75,7 @@ from .find import (
     read_ids,
     read_projection,
 )
+from .hybrid import Hybrid
 from .indexes import CreateIndex
 from .operation import Operation, Steps
 from .procedures import Writing, bulk_write, change, check_mode, encoded
@@ -94,6 +96,9 @@ from .vectors import create_vector_index, find_nearest
 
 if TYPE_CHECKING:
     from .aggregate import Aggregate
+
+MIN_FUSED: Final = 100
+"""The results of each search that are fused, at least; else twice as many as are wanted."""
 
 
 class ReturnDocument:
@@ -326,6 +331,29 @@ class OperationBuilder:
         words, parsed, marks = check_query(query), self._filter(filter), read_marks(highlight)
         window = check_page(limit), skip, after
         return FindWords(self.name, words, parsed, *window, marks, self._codec.decode_body)
+
+    def _hybrid(
+        self,
+        query: Any,
+        meaning: Any,
+        options: dict[str, Any],
+        index: Any,
+        diversity: Any,
+        *,
+        store: bool,
+    ) -> Steps[SearchPage[Any]]:
+        if options["after"] is not None:
+            raise InvalidOption("after", "does not go with meaning: use offset")
+        is_share = isinstance(diversity, int | float) and 0 <= diversity <= 1
+        if diversity is not None and not is_share:
+            raise InvalidOption("diversity", f"must be from 0 to 1, got {shortened(diversity)}")
+        limit, skip = check_page(options["limit"]), check_window(options["offset"], None)[0]
+        depth = max(MIN_FUSED, 2 * (skip + limit))
+        words = None
+        if query is not None:
+            words = self._search(query, options["filter"], depth, 0, None, options["highlight"])
+        near = self._nearest(meaning, depth, options["filter"], None, index, store=store)
+        return Hybrid(words, near, self.name, index, skip, limit, diversity).steps()
 
     def _count(self, filter: Any, equals: Any) -> Count:
         return Count(self.name, self._filter(filter, equals))

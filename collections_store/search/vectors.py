@@ -9,7 +9,7 @@ scores of the candidates are computed in 64 bits, the same for the same vector w
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -326,6 +326,17 @@ def _rows(block: Block, only: Any, never: Any) -> Any:
     if len(never):
         counts &= ~np.isin(block.positions, never)
     return np.flatnonzero(counts)
+
+
+def similarities(vectors: Sequence[bytes | None]) -> Callable[[int, int], float]:
+    """Return a function of two positions: the cosine of the angle between their vectors, 0 without a vector."""
+    np = numpy()
+    size = max((len(each) for each in vectors if each is not None), default=0)
+    rows = np.frombuffer(b"".join(each or bytes(size) for each in vectors), "<f4")
+    wide = rows.reshape(len(vectors), size // 4).astype(np.float64)
+    lengths = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
+    normal = wide / np.where(lengths == 0, 1, lengths)
+    return lambda one, other: float(normal[one] @ normal[other])
 
 
 class Resident:

@@ -19,7 +19,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from .dialects.protocols import Database
-from .elements import AnyInteger
+from .elements import AnyInteger, AnyOf
 from .schema import body_text, document_columns, integer, is_expired, is_live, string
 from .statement import ZERO, Statement, compiled
 
@@ -226,6 +226,14 @@ class VectorStatements:
         """Select position and document of the documents `:positions`."""
         rows = sa.select(self.d.seq, *document_columns(self.documents))
         return rows.where(self._is_one(self.d.seq))
+
+    @Statement
+    def of_ids(self) -> Any:
+        """Select id and vector of the stored vectors of the documents `:ids`, the first of each document first."""
+        joined = self.documents.join(self.vectors, self.v.seq == self.d.seq)
+        found = sa.select(self.d.id, self.v.vector).select_from(joined)
+        is_listed = AnyOf(self.d.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
+        return found.where(is_listed, self.v.vector.is_not(None)).order_by(self.v.number)
 
     @Statement
     def places(self) -> Any:

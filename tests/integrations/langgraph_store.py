@@ -265,6 +265,14 @@ def test_items_of_an_older_version_get_an_index(backend: Backend) -> None:
         assert (item.key, item.score) == ("k", pytest.approx(math.sqrt(0.5)))
 
 
+def test_a_file_that_can_only_be_read_is_searched_by_meaning(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with LangGraphStore(url, index=INDEX) as store:
+        store.put(("a",), "1", {"text": "a"})
+    with LangGraphStore(f"{url}?mode=ro", index=INDEX) as store:
+        assert [(e.key, e.score) for e in store.search((), query="a")] == [("1", 1.0)]
+
+
 def test_a_query_without_direction_finds_the_latest(backend: Backend) -> None:
     with LangGraphStore(backend.url, index=INDEX, **backend.options) as store:
         store.put(("a",), "1", {"text": "a"})

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from ... import AsyncStore, CollectionExists, ReadOnlyDatabase, Store
+from ... import AsyncStore, CollectionExists, Store, VectorIndex
 from ..stores import open_store
 
 T = TypeVar("T")
@@ -64,7 +64,8 @@ class StepRunner:
 
     def setup(self) -> None:
         """Create the collection and the index, unless they exist."""
-        with suppress(ReadOnlyDatabase):
+        index = None if self._index is None else VectorIndex.parse(**self._index)
+        if index is None or index not in self._collection.indexes():
             with suppress(CollectionExists):
                 self.store.create_collection(self._collection.name, body_index=False)
             if self._index is not None:
@@ -101,7 +102,8 @@ class AsyncStepRunner:
 
     async def setup(self) -> None:
         """Create the collection and the index, unless they exist."""
-        with suppress(ReadOnlyDatabase):
+        index = None if self._index is None else VectorIndex.parse(**self._index)
+        if index is None or index not in await self._collection.indexes():
             with suppress(CollectionExists):
                 await self.store.create_collection(self._collection.name, body_index=False)
             if self._index is not None:
