@@ -202,8 +202,13 @@ class StoreVectors(VectorOperation[int]):
         if index.physical != self.index.physical:
             return 0
         numbers = [n for each in self.computed for n in each.document.numbers]
-        settled = {number for (number,) in rows_of(session, statements.settle, numbers)}
-        same = [each for each in self.computed if settled.issuperset(each.document.numbers)]
+        there = {number for (number,) in rows_of(session, statements.lock, numbers)}
+        same = [each for each in self.computed if there.issuperset(each.document.numbers)]
+        if not same:
+            return 0
+        settled = [n for each in same for n in each.document.numbers]
+        listed = session.database.compiler.list_parameter(settled)
+        session.changed(statements.settle, {"positions": listed})
         changed = [each for each in same if each.parts is not None]
         if changed:
             rows = [row for each in changed for row in self._rows(session, statements, each)]
@@ -317,8 +322,8 @@ class Nearest(VectorOperation[list[SearchResult[Any]]]):
             for position, id, text in rows_of(session, statements.bodies, some, now=now()):
                 body = body_of(self.collection, id, text, decode)
                 with suppress(ValueError):
-                    packed = _packed(index, Waiting(position, [], id, body, []))
-                    for (place, *_), vector in packed.parts or ():
+                    computed = packed(index, Waiting(position, [], id, body, []))
+                    for (place, *_), vector in computed.parts or ():
                         number = -1 - len(places)
                         places[number] = place
                         rows.append((number, position, vector))
@@ -453,7 +458,7 @@ def _store_batch(
         return True, 0
     try:
         computed = yield from _computed(index, embedder, waiting)
-    except Exception as error:  # noqa: BLE001 - whatever the caller's function raises
+    except ValueError if embedder is None else Exception as error:
         if len(waiting) > 1:
             for each in waiting:
                 done, failed = yield from _store_batch(collection, index, embedder, [each], failed)
@@ -475,23 +480,24 @@ def _computed(
 ) -> Steps[list[Computed]]:
     """Compute the vectors of documents; raises what the embedder raises, and `ValueError`."""
     if embedder is None:
-        return [_packed(index, each) for each in waiting]
+        return [packed(index, each) for each in waiting]
     texts: dict[bytes, str] = {}
     cut_up = [(each, list(_parts(index, embedder, each))) for each in waiting]
     for each, parts in cut_up:
         stored = {key[3] for key in each.stored}
         texts.update((key[3], text) for key, text in parts if key[3] not in stored)
     vectors = yield from embedded(index, embedder.documents, list(texts.values()))
-    packed = dict(zip(texts, vectors, strict=True))
+    made = dict(zip(texts, vectors, strict=True))
     return [
         Computed(each, None)
         if each.stored and [key for key, _ in parts] == each.stored
-        else Computed(each, [(key, packed.get(key[3])) for key, _ in parts])
+        else Computed(each, [(key, made.get(key[3])) for key, _ in parts])
         for each, parts in cut_up
     ]
 
 
-def _packed(index: VectorIndex, document: Waiting) -> Computed:
+def packed(index: VectorIndex, document: Waiting) -> Computed:
+    """Return the vectors at the fields of a document; raises `ValueError`."""
     parts: list[tuple[Key, bytes | None]] = []
     for place, value in index.vectors(document.body) if document.id is not None else ():
         try:

@@ -6,7 +6,8 @@ journal in the transaction of the change, and erase the vectors of deleted docum
 
 1. A document in the journal has no stored match: its vectors are of another version.
 2. Whoever stores the vectors of a document deletes the rows of the journal that stood there when the document was read.
-   Later changes have rows of their own, which stay. Whoever cannot delete all of these rows stores nothing.
+   Later changes have rows of their own, which stay. Whoever cannot delete all of these rows deletes and stores nothing:
+   another has stored the vectors of this or of a later version.
 3. Every change of the vectors that a reader must know inserts a row with a greater number than all others. A document
    without vectors has a row without a vector.
 """
@@ -128,10 +129,15 @@ class VectorStatements:
         return found.order_by(self.j.number).limit(integer("limit")).offset(ZERO)
 
     @Statement
+    def lock(self) -> Any:
+        """Select and lock those of the rows `:positions` of the journal that are there; returns their numbers."""
+        found = sa.select(self.j.number).where(self._is_one(self.j.number))
+        return found.order_by(self.j.number).with_for_update()
+
+    @Statement
     def settle(self) -> Any:
-        """Delete the rows `:positions` of the journal; returns their numbers."""
-        deleted = sa.delete(self.journal).where(self._is_one(self.j.number))
-        return deleted.returning(self.j.number)
+        """Delete the rows `:positions` of the journal."""
+        return sa.delete(self.journal).where(self._is_one(self.j.number))
 
     @Statement
     def note_problem(self) -> Any:

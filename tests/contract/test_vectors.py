@@ -23,6 +23,12 @@ from collections_store import (
     UpdateOne,
     VectorIndex,
 )
+from collections_store.operations.vectors import (
+    FindVectorIndex,
+    ReadWaiting,
+    StoreVectors,
+    packed,
+)
 
 pytestmark = pytest.mark.each_backend
 
@@ -306,6 +312,22 @@ def test_a_second_store_sees_what_the_first_stored(shared_backend: Backend) -> N
                 query = [generator.random(), generator.random()]
                 expected = sorted(bodies, key=lambda name: math.dist(bodies[name], query))
                 assert found(store["points"], query, 5) == expected[:5]
+
+
+def test_a_deletion_is_not_lost_between_two_that_store_vectors(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        points = store["points"]
+        points.create_vector_index("at", dimensions=2, metric="l2")
+        points.put("one", at(1, 0))
+        read = ReadWaiting("points", "at_vector", 0, 10)
+        waiting = [store.run(read)]
+        points.remove("one")
+        waiting.append(store.run(read))
+        index, _ = store.run(FindVectorIndex("points"))
+        for documents in waiting:
+            computed = [packed(index, each) for each in documents]
+            store.run(StoreVectors("points", index, computed))
+        assert found(points, [0, 0]) == []
 
 
 def test_many_deleted_documents_leave_no_rows_behind(
