@@ -458,7 +458,9 @@ def _store_batch(
         return True, 0
     try:
         computed = yield from _computed(index, embedder, waiting)
-    except ValueError if embedder is None else Exception as error:
+    except Exception as error:
+        if embedder is None and not isinstance(error, ValueError):
+            raise  # it is not the problem of a vector
         if len(waiting) > 1:
             for each in waiting:
                 done, failed = yield from _store_batch(collection, index, embedder, [each], failed)
