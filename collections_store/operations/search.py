@@ -2,6 +2,9 @@
 
 One statement joins the index with the documents and the filter. If the matcher decides a part of the filter, rows are
 read in batches, each behind the last row of the previous one.
+
+Without a filter, the scores of the index alone decide which documents are read (`_best`). If expired documents are
+among them, the statement above decides.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ..codec import Decode, decode
-from ..document import Document
+from ..document import Document, now
 from ..errors import InvalidCursor, InvalidOption, shortened
 from ..expressions.classes import value_class
 from ..expressions.path import Path
@@ -30,6 +33,7 @@ from .operation import Operation
 from .read import MIN_BATCH, ReadsDocuments, returned
 from .session import Session
 
+EVERYTHING_FILTER: Final = Filter()
 HIGHLIGHT: Final = ("**", "**")
 _ORDER: Final = Sort((SortField(Path("$meta", "textScore"), True), SortField("id")))
 """The order in the seal of a cursor; no page has it."""
@@ -87,6 +91,10 @@ class FindWords(Operation[SearchPage]):
         position: dict[str, Any] | None,
     ) -> list[_Row]:
         """Return up to one row more than the limit."""
+        if position is None and self.filter == EVERYTHING_FILTER:
+            best = self._best(session, statements, parameters)
+            if best is not None:
+                return best
         query = statements.search(self.filter, after=position is not None)
         if query.residual:
             with session.transaction(write=False):
@@ -96,6 +104,17 @@ class FindWords(Operation[SearchPage]):
                 ][self.skip :]
         window = {"skip": self.skip, "limit": self.limit + 1, **parameters, **(position or {})}
         return self._rows(session.rows(query.sql, query.parameters(self.filter, **window)))
+
+    def _best(
+        self, session: Session, statements: Statements, parameters: dict[str, str]
+    ) -> list[_Row] | None:
+        """Return up to one row more than the limit; None if expired documents are among the best of the index."""
+        wanted = self.limit + 1
+        given = {"now": now(), "skip": self.skip, "limit": wanted, **parameters}
+        rows = session.rows(statements.best, given)
+        if len(rows) < wanted and (not rows or rows[0][0] > self.skip + len(rows)):
+            return None
+        return self._rows([row[1:] for row in rows])
 
     def _decided(
         self,

@@ -46,6 +46,7 @@ from .schema import (
     documents_table,
     integer,
     is_expired,
+    is_live,
     string,
 )
 from .statement import ONE, TEMPLATE, ZERO, Statement, compiled, on_table
@@ -68,6 +69,7 @@ MAX_TESTS: Final = 400
 """Conditions times positions at which arrays are looked for. With more, the exact form is used and Python sorts:
 SQLite's expressions end at a depth of 1,000."""
 
+_LEAST_SCORE: Final[sa.ColumnElement[Any]] = sa.literal_column("-1e300")
 _ID_RANGE: Final = Filter.parse({"$id": {"$gte": "a", "$lt": "b"}})
 
 
@@ -210,10 +212,7 @@ class Statements:
         """Select rows that a query finds in the text index, best first, then by id, after `:skip`, `:limit` at most: the
         score, the position in natural order, and the document's columns. `after`: only rows past `:score` and `:id`.
         """
-        text, index, c = self.database.text, self.options.text, self.table.c
-        assert index is not None
-        matches = sa.text(text.matches(self.table, index, "search_", scored=True))
-        found = matches.columns(seq=sa.BigInteger, score=sa.Float).subquery("found")
+        found, c = self._scored().subquery("found"), self.table.c
         where = self._conditions.where(shape)
         rows: sa.Select[Any] = sa.select(found.c.score, c.seq, *document_columns(self.table))
         rows = rows.select_from(found.join(self.table, c.seq == found.c.seq)).where(*where.clauses)
@@ -223,6 +222,30 @@ class Statements:
             rows = rows.where(sa.or_(found.c.score < score, same))
         ordered = rows.order_by(found.c.score.desc(), c.id)
         return self._query(ordered.limit(integer("limit")).offset(integer("skip")), where)
+
+    @Statement
+    def best(self) -> Any:
+        """Select rows as `search` does without a filter, from `:skip` on, `:limit` at most, but read only the documents
+        whose score is one of the highest `:skip` + `:limit`. The first column is the number of rows in the index.
+        """
+        found, c = self._scored().cte("found").prefix_with("MATERIALIZED"), self.table.c
+        last = sa.select(found.c.score).order_by(found.c.score.desc()).limit(ONE)
+        least = sa.func.coalesce(
+            last.offset(integer("skip") + integer("limit") - ONE).scalar_subquery(), _LEAST_SCORE
+        )
+        number = sa.select(sa.func.count()).select_from(found).scalar_subquery()
+        rows = sa.select(number, found.c.score, c.seq, *document_columns(self.table))
+        rows = rows.select_from(found.join(self.table, c.seq == found.c.seq))
+        rows = rows.where(found.c.score >= least, is_live(self.table))
+        rows = rows.order_by(found.c.score.desc(), c.id)
+        return rows.limit(integer("limit")).offset(integer("skip"))
+
+    def _scored(self) -> Any:
+        """Return the rows that a query finds in the text index, with their scores."""
+        index = self.options.text
+        assert index is not None
+        matches = self.database.text.matches(self.table, index, "search_", scored=True)
+        return sa.text(matches).columns(seq=sa.BigInteger, score=sa.Float)
 
     def search_parameters(self, query: str) -> dict[str, str]:
         """Return the parameters of `search` for a query; raises `InvalidSearch`."""

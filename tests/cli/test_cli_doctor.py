@@ -140,6 +140,25 @@ def test_what_was_dropped_by_hand(cli: Cli, store: Store, shared_backend: Backen
     assert ("warning", "indexes", "people") not in problems(cli)
 
 
+def test_the_tables_of_a_text_index_are_known(
+    cli: Cli, store: Store, shared_backend: Backend
+) -> None:
+    store["notes"].create_text_index("t")
+    store["notes"].put("1", {"t": "tea"})
+    assert problems(cli, 0) == []
+    [index] = store["notes"].indexes()
+    with connected(shared_backend) as execute:
+        execute(f'DROP TABLE "{index.physical}"')
+    assert problems(cli) == [("error", "indexes", "notes")]
+    [missing] = [each for each in findings(cli) if each["severity"] == "error"]
+    assert "'text'" in missing["problem"]
+    assert "collections-store index drop notes text" in missing["advice"]
+    cli.done("index", "drop", "notes", "text")
+    cli.done("index", "create", "notes", "t", "--text")
+    assert problems(cli, 0) == []
+    assert [each.id for each in store["notes"].search("tea")] == ["1"]
+
+
 def test_tables_that_the_catalogue_does_not_know(
     cli: Cli, store: Store, shared_backend: Backend
 ) -> None:

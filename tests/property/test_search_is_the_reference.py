@@ -2,13 +2,18 @@
 
 from typing import Any
 
+import psycopg
 import pytest
+from backends import Backend
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from psycopg import sql as sql_module
 from selection import sampled
 
+from collections_store import Store
 from collections_store.query.text_index import TextIndex
 from collections_store.search.matching import is_found
+from collections_store.search.words import words_of
 
 pytestmark = pytest.mark.each_backend
 
@@ -102,3 +107,19 @@ def test_a_search_finds_what_the_reference_finds(
         assert {each.id: each.body for each in found} == {id: stored[id] for id in expected}
         order = [(-each.score, each.id) for each in found]
         assert order == sorted(order)
+
+
+def test_postgresql_finds_the_same_words_for_every_character(postgres_backend: Backend) -> None:
+    schema = postgres_backend.options["schema"]
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
+        store["words"].create_text_index("t")
+        with psycopg.connect(postgres_backend.url) as connection:
+            sql = "SELECT proname FROM pg_proc JOIN pg_namespace n ON n.oid = pronamespace WHERE nspname = %s AND proname LIKE '%%words'"
+            [(name,)] = connection.execute(sql, (schema,)).fetchall()
+            chosen = [*range(1, 0x3100), *range(0x3100, 0x110000, 7)]
+            every = [chr(code) for code in chosen if not 0xD800 <= code <= 0xDFFF]
+            for n in range(0, len(every), 2048):
+                text = " ".join(f"x{c}y {c}" for c in every[n : n + 2048])
+                call = sql_module.SQL("SELECT {}(%s)").format(sql_module.Identifier(schema, name))
+                [(words,)] = connection.execute(call, (f" {text} ",)).fetchall()
+                assert words[1:-1] == words_of(text), text[:80]

@@ -50,9 +50,11 @@ class SqliteTextIndexes(TextIndexes):
             "update": (f"AFTER UPDATE OF body ON {name} WHEN {differ}", f"{removed} {added}"),
             "delete": (f"AFTER DELETE ON {name}", removed),
         }
+        weights = ", ".join(f"{float(weight)!r}" for _, weight in index.weights)
         every = _texts(f"{name}.body", keys)
         return [
             f"CREATE VIRTUAL TABLE {physical} USING fts5({columns}, content='', tokenize=\"{tokenizer}\")",
+            f"INSERT INTO {physical}({physical}, rank) VALUES ('rank', 'bm25({weights})')",
             f"INSERT INTO {physical}(rowid, {columns}) SELECT seq, {every} FROM {name}",
             *(
                 f"CREATE TRIGGER {physical}_{event} {when} BEGIN {then} END"
@@ -69,8 +71,7 @@ class SqliteTextIndexes(TextIndexes):
 
     def matches(self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool) -> str:
         physical = index.physical
-        weights = "".join(f", {float(weight)!r}" for _, weight in index.weights)
-        score = f", -bm25({physical}{weights}) AS score" if scored else ""
+        score = ", -rank AS score" if scored else ""
         return f"SELECT rowid AS seq{score} FROM {physical} WHERE {physical} MATCH :{prefix}text"
 
     def values(self, index: TextIndex, query: SearchQuery) -> Sequence[str]:
