@@ -123,6 +123,8 @@ class FindVectorIndex(VectorOperation[tuple[VectorIndex, Embedder | None]]):
     collection: str
     name: str | None = None
 
+    atomic = True
+
     def __call__(self, session: Session) -> tuple[VectorIndex, Embedder | None]:
         index, _ = open_index(session, self.collection, self.name)
         return index, session.catalogue.resident.embedders.get((index.physical, index))
@@ -135,6 +137,8 @@ class UseEmbedder(VectorOperation[None]):
     collection: str
     name: str
     embedder: Embedder = field(repr=False)
+
+    atomic = True
 
     def __call__(self, session: Session) -> None:
         index, _ = open_index(session, self.collection, self.name)
@@ -173,6 +177,8 @@ class ReadWaiting(VectorOperation[list[Waiting]]):
                 body = None if id is None else body_of(self.collection, id, text, decode)
                 found[position] = Waiting(position, [], id, body, [])
             found[position].numbers.append(number)
+        if not found:
+            return []
         for number, position in rows_of(session, statements.failed, found):
             if number not in found[position].numbers:
                 found[position].numbers.append(number)
@@ -295,11 +301,12 @@ class Nearest(VectorOperation[list[SearchResult[Any]]]):
     def __call__(self, session: Session) -> list[SearchResult[Any]]:
         index, statements = open_index(session, self.collection, self.name)
         query = VectorQuery.parse(self.vector, index.dimensions, index.metric)
-        time = {"now": now()}
-        noted = [position for (position,) in session.rows(statements.noted)]
-        expired = [position for (position,) in session.rows(statements.expired, time)]
+        state: tuple[list[int], ...] = [], [], []
+        for kind, value in session.rows(statements.state, {"now": now()}):
+            state[kind].append(value)
+        [last], noted, expired = state
         limits: Any = {"only": self._chosen(session), "min_score": self.min_score}
-        blocks = self._blocks(session, statements, index)
+        blocks = self._blocks(session, statements, index, last)
         matches = nearest(blocks, query, self.k, never=[*noted, *expired], **limits)
         places: dict[int, str] = {}
         if noted and index.model is None:
@@ -339,11 +346,10 @@ class Nearest(VectorOperation[list[SearchResult[Any]]]):
         return [position for (position,) in session.select(query, self.filter)]
 
     def _blocks(
-        self, session: Session, statements: VectorStatements, index: VectorIndex
+        self, session: Session, statements: VectorStatements, index: VectorIndex, last: int
     ) -> Iterable[Block]:
         """Return all vectors: of the matrix in memory if it is, or can be, up to date, else as they are read."""
         resident, physical = session.catalogue.resident, index.physical
-        [(last,)] = session.rows(statements.last)
         held = resident.matrix(physical)
         if held.position == last:
             return held.blocks
@@ -365,7 +371,7 @@ class Nearest(VectorOperation[list[SearchResult[Any]]]):
         self, session: Session, statements: VectorStatements, matches: list[VectorMatch]
     ) -> list[VectorMatch]:
         """Return the first `k` matches: of equal scores, the least ids."""
-        if len(matches) <= 1:
+        if len({each.score for each in matches}) == len(matches):
             return matches
         ids = dict(rows_of(session, statements.ids, (each.position for each in matches)))
         return sorted(matches, key=lambda each: (-each.score, ids[each.position]))[: self.k]

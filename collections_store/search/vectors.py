@@ -353,6 +353,10 @@ class Resident:
         """Return the last matrix of an index; without one, the empty matrix of the position 0."""
         return self._matrices.get(physical, Matrix(0, ()))
 
+    def clear(self) -> None:
+        """Forget the matrices."""
+        self._matrices.clear()
+
     def keep(self, physical: str, matrix: Matrix) -> None:
         """Hold a matrix, in place of others if need be."""
         self._matrices.pop(physical, None)

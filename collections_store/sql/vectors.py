@@ -190,9 +190,13 @@ class VectorStatements:
     # -- reads -------------------------------------------------------------------------------
 
     @Statement
-    def last(self) -> Any:
-        """Select the last number, or 0."""
-        return sa.select(sa.func.coalesce(sa.func.max(self.v.number), ZERO))
+    def state(self) -> Any:
+        """Select 0 and the last number, or 0; 1 and a position in the journal; 2 and the position of an expired document."""
+        kinds: list[sa.ColumnElement[Any]] = [sa.literal_column(each) for each in "012"]
+        last = sa.select(kinds[0], sa.func.coalesce(sa.func.max(self.v.number), ZERO))
+        noted = sa.select(kinds[1], self.j.seq).distinct()
+        expired = sa.select(kinds[2], self.d.seq).where(is_expired(self.documents))
+        return last.union_all(noted, expired)
 
     @Statement
     def after(self) -> Any:
@@ -205,16 +209,6 @@ class VectorStatements:
     def count(self) -> Any:
         """Count the rows."""
         return sa.select(sa.func.count(self.v.seq))
-
-    @Statement
-    def noted(self) -> Any:
-        """Select the positions in the journal."""
-        return sa.select(self.j.seq).distinct()
-
-    @Statement
-    def expired(self) -> Any:
-        """Select the positions of the expired documents."""
-        return sa.select(self.d.seq).where(is_expired(self.documents))
 
     @Statement
     def bodies(self) -> Any:
