@@ -189,20 +189,24 @@ _add_session("smskillsdk", "Soul Machines' SDK", "dev", "smskillsdk")
 
 @nox.session(python=PYTHONS)
 def package(session: nox.Session) -> None:
-    """Build the sdist and the wheel, check both, and run the demo from the wheel in a fresh environment."""
+    """Build the sdist and the wheel, with and without a compiler, check all, and run the demo from each wheel."""
     session.install("build", "twine")
-    folder = Path(session.create_tmp()).resolve()
-    built, fresh = folder / "dist", folder / "venv"
-    session.run("python", "-m", "build", "--outdir", str(built), ".", silent=True)
-    wheel = max(built.glob("*.whl"), key=lambda path: path.stat().st_mtime)
-    session.run("python", "-m", "twine", "check", "--strict", *map(str, built.glob("*")))
-    session.run("python", "-m", "venv", "--clear", str(fresh))
+    folder, checkout = Path(session.create_tmp()).resolve(), Path.cwd()
+    fresh = folder / "venv"
     programs = fresh / Path(session.bin).name
-    session.chdir(folder)  # away from the checkout, which must not be what is imported
-    session.run(
-        str(programs / "python"), "-m", "pip", "install", "-q", f"{wheel}[cli]", external=True
-    )
-    session.run(str(programs / "collections-store"), "demo", external=True)
+    for name, env in {"compiled": {}, "pure": {"CC": "false"}}.items():
+        built = folder / name
+        session.chdir(checkout)
+        session.run("python", "-m", "build", "--outdir", str(built), ".", silent=True, env=env)
+        wheel = max(built.glob("*.whl"), key=lambda path: path.stat().st_mtime)
+        if wheel.stem.endswith("-py3-none-any") != (name == "pure"):
+            session.error(f"{wheel.name} must be {name}")
+        session.run("python", "-m", "twine", "check", "--strict", *map(str, built.glob("*")))
+        session.run("python", "-m", "venv", "--clear", str(fresh))
+        session.chdir(folder)  # away from the checkout, which must not be what is imported
+        installing = ("-m", "pip", "install", "-q", f"{wheel}[cli]")
+        session.run(str(programs / "python"), *installing, external=True)
+        session.run(str(programs / "collections-store"), "demo", external=True)
 
 
 def _install(session: nox.Session) -> None:

@@ -10,7 +10,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import (
@@ -123,6 +123,31 @@ def with_other_body(document: Document, body: Any) -> Document:
     """Return the document with another body."""
     created, updated, expires = document.created_us, document.updated_us, document.expires_us
     return new_document(document.id, body, document.version, created, updated, expires)
+
+
+def documents_of(
+    rows: list[Any],
+    decode: Callable[[str], Any],
+    collection: str,
+    refuse: Callable[[str, str, ValueError], None],
+) -> list[Document]:
+    """Return the documents of rows: a position, an id, the text of a body, and the rest of `new_document`. Empty the
+    list: a body and its text do not take memory at once. A document without a body is left out, if `refuse` returns,
+    which takes the collection, the id and the error of `decode`.
+    """
+    documents, take = [], rows.pop
+    rows.reverse()
+    while rows:  # as `new_document`, whose call would take as long as the rest
+        row: Any = _allocate(_Unfrozen)
+        _, row.id, text, row.version, row.created_us, row.updated_us, row.expires_us = take()
+        try:
+            row.body = decode(text)
+        except ValueError as error:
+            refuse(collection, row.id, error)
+            continue
+        row.__class__ = Document
+        documents.append(row)
+    return documents
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,6 @@ def _has_collection(pooled: PooledConnection, name: str) -> bool:
 
 
 def _step(pooled: PooledConnection, step: Any) -> Any:
-    """Do a step of a procedure."""
     match step:
         case Pause(seconds):
             return time.sleep(seconds)

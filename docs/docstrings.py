@@ -9,7 +9,7 @@ from typing import Any
 
 import griffe
 
-_COUNTERPART = re.compile(r"counterpart\((\w+)(?:\[\w+\])?\.(\w+)\)")
+_COUNTERPART = re.compile(r"_?counterpart\((\w+)(?:\[\w+\])?\.(\w+)(?:, prepares=True)?\)")
 _EXAMPLE = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
 
 

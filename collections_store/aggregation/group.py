@@ -1,10 +1,16 @@
-"""`$group`: rows to groups, in the order of their first rows."""
+"""`$group`: rows to groups, in the order of their first rows.
+
+A database can do a part (`fields_of`): equal values are one row with a number of occurrences, and integers of `$sum` and
+`$avg` come added up (`CountedRow`). All other numbers come as values: the database rounds when it adds floats.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, ClassVar, Final
+from functools import lru_cache
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
+from ..codec import decode
 from ..document import Anonymous
 from ..errors import InvalidOperand
 from ..expressions.evaluation import OperandError, is_null, key_of, order
@@ -12,8 +18,14 @@ from ..expressions.nodes import Meta, Reference, evaluate, nodes_of
 from ..expressions.numbers import Total
 from ..expressions.values import MISSING, is_number
 from .rows import Context, Row, StageMemory, placed, with_value
-from .stages import AccumulatorName, Group, Keys
+from .stages import Accumulator, AccumulatorName, Group, Keys
 
+Totals: TypeAlias = dict[Keys, tuple[int, int]]
+"""The sum and the number of integers, by field."""
+CountedRow: TypeAlias = tuple[Row, int, Totals]
+"""A row, the number of its occurrences, and integers of other rows of its group."""
+NO_TOTALS: Final[Totals] = {}
+_GROUPS: Final = 256
 _OVERHEAD: Final = 200
 """Bytes that a group, or a field of it, takes besides its values."""
 
@@ -30,6 +42,10 @@ class State:
         """Add a value that occurs `times` times."""
         if is_number(value):
             self._total.add(value, times)
+
+    def add_total(self, total: int, count: int) -> None:
+        """Add the sum of `count` integers."""
+        self._total.add_integers(total, count)
 
     def result(self) -> Any:
         """Return the accumulated value; raises `OperandError`."""
@@ -131,13 +147,14 @@ _STATES: Final[dict[AccumulatorName, Callable[[StageMemory, bool], State]]] = {
 
 
 def grouped(
-    stage: Group, rows: Iterable[tuple[Row, int]], context: Context, place: str
+    stage: Group, rows: Iterable[CountedRow], context: Context, place: str
 ) -> Iterator[Row]:
-    """Yield a body for each group after reading all rows, with their numbers of occurrences."""
+    """Yield a body for each group after reading all rows."""
     memory = StageMemory(place, context.memory_limit)
     groups = dict[Hashable, tuple[Any, list[State]]]()
+    fields = [(each.operand, _added(each)) for _, each in stage.fields]
     with placed(place):
-        for row, times in rows:
+        for row, times, totals in rows:
             scope = context.scope(row)
             key = evaluate(stage.key, scope)
             key = None if key is MISSING else key
@@ -147,8 +164,10 @@ def grouped(
                 memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * size)
                 accumulators = (_STATES[each.operator] for _, each in stage.fields)
                 groups[hashed] = key, [make(memory, context.ordered) for make in accumulators]
-            for (_, each), state in zip(stage.fields, groups[hashed][1], strict=True):
-                state.add(evaluate(each.operand, scope), times)
+            for (operand, keys), state in zip(fields, groups[hashed][1], strict=True):
+                state.add(evaluate(operand, scope), times)
+                if keys in totals:
+                    state.add_total(*totals[keys])
         for key, states in groups.values():
             body = {"_id": key}
             for (name, each), state in zip(stage.fields, states, strict=True):
@@ -159,29 +178,51 @@ def grouped(
             yield Anonymous(body)
 
 
-def paths_of(stage: Group) -> tuple[Keys, ...] | None:
+class GroupedFields(NamedTuple):
+    """The fields that a group reads: for their values, and for the sum of their numbers."""
+
+    values: tuple[Keys, ...]
+    sums: tuple[Keys, ...]
+
+
+@lru_cache(maxsize=_GROUPS)
+def fields_of(stage: Group) -> GroupedFields | None:
     """Return the fields that a group reads; None: the group reads whole documents, or their order.
 
-    A field within another field of the group is left out.
+    A field within a field that is read for its value is left out.
     """
     if any(each.operator in {"$first", "$last", "$push"} for _, each in stage.fields):
         return None
+    sums = {keys for _, each in stage.fields if (keys := _added(each))}
     found = set()
-    for expression in (stage.key, *(each.operand for _, each in stage.fields)):
+    operands = (each.operand for _, each in stage.fields if not _added(each))
+    for expression in (stage.key, *operands):
         for node in nodes_of(expression):
             match node:
                 case Meta() | Reference("CURRENT" | "ROOT", ()):
                     return None
                 case Reference("CURRENT" | "ROOT", keys):
                     found.add(keys)
-    inner = {keys for keys in found if any(keys[:depth] in found for depth in range(len(keys)))}
-    return tuple(sorted(found - inner))
+    inner = {keys for keys in found | sums if any(keys[:n] in found for n in range(len(keys)))}
+    return GroupedFields(tuple(sorted(found - inner)), tuple(sorted(sums - found - inner)))
 
 
-def row_of(paths: tuple[Keys, ...], values: Iterable[Any]) -> Row:
-    """Return a row with values at paths only; `MISSING` is no value."""
+def _added(accumulator: Accumulator) -> Keys:
+    """Return the field whose numbers are added up; no keys for any other accumulator."""
+    match accumulator:
+        case Accumulator("$sum" | "$avg", Reference("CURRENT" | "ROOT", keys)):
+            return keys
+    return ()
+
+
+def row_of(paths: tuple[Keys, ...], texts: Iterable[str | None]) -> Row:
+    """Return a row with values at paths only, from their JSON texts; None is no value."""
     body: Any = {}
-    for keys, value in zip(paths, values, strict=True):
-        if value is not MISSING:
-            body = with_value(body, keys, value)
+    for keys, text in zip(paths, texts, strict=True):
+        if text is not None:
+            value = decode(text)
+            if len(keys) == 1:  # sooner
+                body[keys[0]] = value
+            else:
+                body = with_value(body, keys, value)
     return Anonymous(body)

@@ -73,7 +73,6 @@ class _Join:
         self._result: list[Any] | None = None
 
     def found(self, batch: list[Row]) -> Iterator[list[Any]]:
-        """Yield the bodies found for each row."""
         local, foreign = self._stage.local, self._stage.foreign
         if local is None or foreign is None:
             for row in batch:
@@ -110,7 +109,6 @@ class _Join:
         return copy
 
     def _results(self, row: Row, documents: list[Document]) -> list[Any]:
-        """Run the inner stages for a row."""
         spend(len(documents))
         scope, variables = self._context.scope(row), dict(self._context.variables)
         for name, each in self._stage.variables:

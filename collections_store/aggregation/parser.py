@@ -17,7 +17,7 @@ from ..errors import (
     shortened,
 )
 from ..expressions.nodes import Constant, Node
-from ..expressions.parser import ExpressionParser, check_keys
+from ..expressions.parser import MAX_NESTING, ExpressionParser, check_keys
 from ..expressions.path import Path
 from ..expressions.values import is_number
 from ..query.conditions import holds_text, read_target
@@ -69,7 +69,6 @@ class PipelineParser:
         """Whether `_id` is the id of the rows' documents; else it is a field, as a `$group` makes it."""
 
     def steps(self, pipeline: Any, place: str = "") -> tuple[PlacedStage, ...]:
-        """Parse a list of stages."""
         if not isinstance(pipeline, list | tuple):
             problem = f"a pipeline must be a list of stages, got {shortened(pipeline)}"
             raise InvalidPipeline(place, problem)
@@ -84,7 +83,8 @@ class PipelineParser:
         self._left -= 1
         if self._left < 0:
             raise InvalidPipeline(place, f"there are more than {MAX_STAGES} stages")
-        if not isinstance(stage, Mapping) or len(stage) != 1:
+        is_document = type(stage) is dict or isinstance(stage, Mapping)
+        if not is_document or len(stage) != 1:
             problem = f"a stage must be a document of one key, got {shortened(stage)}"
             raise InvalidPipeline(place, problem)
         ((name, operand),) = stage.items()
@@ -100,13 +100,14 @@ class PipelineParser:
         return [PlacedStage(here, each) for each in (found if isinstance(found, list) else [found])]
 
     def _plain(self, operand: Any, place: str) -> Any:
-        """Return an operand as plain JSON."""
         try:
-            plain = codec.decode(self._codec.encode(operand))
+            text = self._codec.encode(operand)
         except InvalidBody as error:
             where = f"{place}.{error.path}" if error.path else place
             raise InvalidPipeline(where, error.problem) from error
-        self._expressions.check_nesting(plain, place)
+        plain = codec.decode(text)
+        if text.count("{") + text.count("[") > MAX_NESTING:
+            self._expressions.check_nesting(plain, place)
         return plain
 
     def _match(self, operand: Any, place: str) -> Stage:
@@ -114,6 +115,8 @@ class PipelineParser:
             return stages.Match(operand)
         try:
             variables, names_id = self._variables, self._names_id
+            if type(operand) is dict and names_id and not variables:
+                return stages.Match(Filter.parse(operand, codec=self._codec))
             parser = FilterParser(self._codec, variables=variables, names_id=names_id)
             return stages.Match(Filter(parser.document(operand)))
         except InvalidFilter as error:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import reduce
-from itertools import islice, takewhile
-from operator import and_
+from itertools import islice
 from typing import Any
 
 from ..codec import Codec
@@ -23,7 +21,7 @@ from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.sort import Sort
 from . import stages
-from .group import grouped, paths_of
+from .group import NO_TOTALS, CountedRow, GroupedFields, fields_of, grouped
 from .lookup import joined
 from .parser import PipelineParser
 from .rows import (
@@ -38,7 +36,7 @@ from .rows import (
     with_body,
     with_value,
 )
-from .stages import Group, Keys, PlacedStage, Tree
+from .stages import Group, PlacedStage, Tree
 
 _PART = 64
 """A row is measured if its expressions hold more than this part of the limit."""
@@ -82,15 +80,15 @@ class Pipeline:
         context = Context(source, memory_limit, ordered)
         return (row.body for row in run(self.steps, rows, context))
 
-    def fields(self) -> tuple[Keys, ...] | None:
+    def fields(self) -> GroupedFields | None:
         """Return the fields that a pipeline with a leading `$group` reads. None: no leading `$group`, or the pipeline
         reads whole documents or their order.
         """
         stage = self.steps[0].stage if self.steps else None
-        return paths_of(stage) if isinstance(stage, Group) else None
+        return fields_of(stage) if isinstance(stage, Group) else None
 
-    def run_counted(self, rows: Iterable[tuple[Row, int]], context: Context) -> Iterator[Any]:
-        """Run a pipeline with a leading `$group` over rows and their numbers of occurrences."""
+    def run_counted(self, rows: Iterable[CountedRow], context: Context) -> Iterator[Any]:
+        """Run a pipeline with a leading `$group`."""
         first, *others = self.steps
         assert isinstance(first.stage, Group)
         groups = grouped(first.stage, rows, context, first.place)
@@ -105,18 +103,22 @@ class Pipeline:
 
     def filtered(self) -> tuple[Filter, Pipeline]:
         """Return the leading `$match` stages as one filter, and the rest of the pipeline."""
-        filters = [match.filter for _, match in self._matches()]
-        filter = reduce(and_, filters) if filters else Filter()
-        return filter, Pipeline(self.steps[len(filters) :])
+        filter: Filter | None = None
+        number = 0
+        for _, match in self._matches():
+            filter = match.filter if filter is None else filter & match.filter
+            number += 1
+        return Filter() if filter is None else filter, Pipeline(self.steps[number:])
 
     def computing(self) -> str | None:
         """Return the place of the first stage in `filtered` with an expression."""
         return next((place for place, match in self._matches() if match.computes()), None)
 
     def _matches(self) -> Iterator[tuple[str, stages.Match]]:
-        for step in takewhile(lambda step: isinstance(step.stage, stages.Match), self.steps):
-            if isinstance(step.stage, stages.Match):  # for the type checker
-                yield step.place, step.stage
+        for step in self.steps:
+            if not isinstance(step.stage, stages.Match):
+                return
+            yield step.place, step.stage
 
     def leading(self) -> Leading:
         """Return the part of the pipeline for the database, and the rest."""
@@ -185,7 +187,7 @@ def _stepped(
         case stages.CountRows(field):
             return _counted(field, rows)
         case Group():
-            return grouped(stage, ((row, 1) for row in rows), context, place)
+            return grouped(stage, ((row, 1, NO_TOTALS) for row in rows), context, place)
         case stages.Unwind():
             return (each for row in rows for each in _unwound(stage, row))
         case stages.Lookup():

@@ -6,8 +6,7 @@ body, and `$id` and `{"$meta": "version"}` have a value. A `$group` creates `Ano
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
@@ -34,7 +33,6 @@ class NoCollections:
     """A source without collections."""
 
     def find(self, collection: str, filter: Filter) -> Iterable[Document]:  # noqa: ARG002
-        """Return no documents."""
         return ()
 
 
@@ -48,7 +46,6 @@ class Context:
     variables: Mapping[str, Any] = field(default_factory=dict)
 
     def scope(self, row: Row) -> Scope:
-        """Return the scope of the expressions for a row."""
         limit = self.memory_limit
         return Scope(row, self.variables, ordered=self.ordered, memory_limit=limit)
 
@@ -81,7 +78,6 @@ class StageMemory:
         return size
 
     def hold_value(self, value: Any) -> int:
-        """Hold a value; return its size."""
         size = self.measure(value)
         self.hold(size)
         return size
@@ -91,7 +87,6 @@ class StageMemory:
         self.hold(size_of(value, self._limit, self._seen))
 
     def release(self, size: int) -> None:
-        """Hold fewer bytes."""
         self.held -= size
 
 
@@ -100,16 +95,21 @@ def name_at(place: str) -> str:
     return place.rsplit(".", 1)[-1]
 
 
-@contextmanager
-def placed(place: str | None) -> Iterator[None]:
-    """Add the place of the stage to an `InvalidOperand`, unless an inner stage did."""
-    try:
-        yield
-    except InvalidOperand as error:
-        if place is None or error.place is not None:
-            raise
-        named = InvalidOperand(error.operator, error.problem, error.found, place)
-        raise named.with_traceback(error.__traceback__) from None
+class placed:  # noqa: N801 - it reads as a function
+    """The context that adds the place of the stage to an `InvalidOperand`, unless an inner stage did."""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: str | None) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        """Do nothing."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if self._place is not None and isinstance(error, InvalidOperand) and error.place is None:
+            named = InvalidOperand(error.operator, error.problem, error.found, self._place)
+            raise named.with_traceback(error.__traceback__) from None
 
 
 def computed(expression: Node, scope: Scope) -> Any:

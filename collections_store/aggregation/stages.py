@@ -35,7 +35,6 @@ class Tree:
     entries: tuple[tuple[str, Entry], ...]
 
     def computes(self) -> bool:
-        """Return whether a field is computed."""
         entries = (entry for _, entry in self.entries)
         return any(
             e.computes() if isinstance(e, Tree) else not isinstance(e, Named) for e in entries

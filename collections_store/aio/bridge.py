@@ -17,8 +17,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from inspect import isawaitable
+from types import MethodType
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from ..engine.jobs import Job
@@ -32,15 +33,21 @@ T = TypeVar("T")
 
 
 def counterpart(
-    method: Callable[Concatenate[Any, P], T],
-) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    method: Callable[Concatenate[Any, P], T], *, prepares: bool = False
+) -> Callable[Concatenate[Any, P], Coroutine[object, None, T]]:
     """Return the async counterpart of a method. The method returns the result of a private method, which is a coroutine in
-    the async class.
+    the async class. `prepares`: the method computes an operation from its arguments (rule 4).
     """
+    # `Any` in the type of a coroutine would make mypy's result of `asyncio.gather` an `Any`; without `Final`, the
+    # attributes would have no certain type in an installed package
 
     @wraps(method)
     async def awaited(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
-        result: Any = method(self, *arguments, **options)
+        result: Any = (
+            await compute(MethodType(method, self), *arguments, **options)
+            if prepares
+            else method(self, *arguments, **options)
+        )
         return await result  # type: ignore[no-any-return]
 
     awaited.__doc__ = f"Async counterpart of `{method.__qualname__}`."
@@ -107,11 +114,11 @@ def is_cancelled() -> bool:
     return task is not None and task.cancelling() > 0
 
 
-async def compute(function: Callable[..., T], *arguments: Any) -> T:
+async def compute(function: Callable[..., T], *arguments: Any, **options: Any) -> T:
     """Return the result of a function that prepares an operation or reads (rule 4)."""
-    if room_left(arguments, SMALL) >= 0:
-        return function(*arguments)
-    future = _in_thread(function, *arguments)
+    if room_left((*arguments, *options.values()), SMALL) >= 0:
+        return function(*arguments, **options)
+    future = _in_thread(partial(function, *arguments, **options))
     cancelled = await _wait(future)
     if cancelled is not None:
         if future.exception() is not None:

@@ -10,74 +10,39 @@ from collections.abc import (
     Coroutine,
     Generator,
     Iterable,
-    Mapping,
     Sized,
 )
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Generic, Self, TypeVar, get_args, overload
+from typing import Any, Concatenate, Final, Generic, Self, TypeVar, get_args, overload
 from warnings import warn
 
 from ..changes import ChangeReader, Wait, check_notifier
 from ..codec import Codec
-from ..collection import (
-    Backlog,
-    Bodies,
-    Default,
-    Documents,
-    Indexes,
-    Prefixes,
-    Results,
-    SearchResults,
-    Untyped,
-    Values,
-)
+from ..collection import Collection, Default, Documents, Untyped
 from ..document import (
     Body,
     Document,
-    ReplaceOne,
-    Request,
-    UpdateMany,
-    UpdateOne,
     check_id,
     check_ids,
-    read_ttl,
 )
 from ..engine.notifier import ChangeNotifier
-from ..expressions.evaluation import MEMORY_LIMIT
-from ..expressions.path import FieldLike
 from ..operations import by_id
-from ..operations.bulk import Mode
 from ..operations.editing import EDIT_ATTEMPTS, Editing
-from ..operations.indexes import DropIndex, ListIndexes
 from ..operations.operation import Steps
-from ..operations.procedures import ATTEMPTS, CallFunction, Pause, purge
-from ..operations.requests import OperationBuilder, ReturnDocument
-from ..operations.upgrades import Progress, upgrade_documents
-from ..operations.vectors import CallEmbedder, ListUnindexed, store_backlog
-from ..options import Consistency, Ttl, check_choice, check_integer, check_version
+from ..operations.procedures import ATTEMPTS, CallFunction, Pause
+from ..operations.requests import OperationBuilder
+from ..operations.vectors import CallEmbedder
+from ..options import Consistency, Ttl, check_choice
 from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike
-from ..query.index import Explanation, read_index_name
 from ..query.sort import SortLike
-from ..query.text_index import TextFields
-from ..query.vector_index import VectorFields
 from ..results import (
-    BulkWriteResult,
-    DeleteResult,
     FoundDocuments,
-    InsertManyResult,
     InsertOneResult,
-    Page,
-    PutManyResult,
-    SearchPage,
-    UpdateResult,
-    UpgradeResult,
 )
-from ..search.vectors import Metric
-from ..update import UpdateLike
-from .bridge import compute, follow
+from .bridge import P, compute, counterpart, follow
 from .runners import AsyncDeclaringRunner, AsyncRunner
 
 T = TypeVar("T")
@@ -99,12 +64,24 @@ class _AsyncEditContext:
             await self._follow(self._editing.end(), self._body)
 
 
+def _counterpart(
+    method: Callable[Concatenate[Collection[Body], P], T], *, prepares: bool = False
+) -> Callable[Concatenate[AsyncCollection[Body], P], Coroutine[object, None, T]]:
+    """Return the `counterpart`, for type checkers with the bodies of the async collection."""
+    return counterpart(method, prepares=prepares)
+
+
 class AsyncCollection(OperationBuilder, Generic[Body]):
     """A named group of documents, for asyncio. Async counterpart of `Collection`.
 
     `store.collection("name")` and `store["name"]` return a collection without I/O: the first operation stores
     declared options, schema versions and indexes, and raises their errors. Each method takes the arguments of the
     sync method and returns the same result, awaited. Any number of tasks may share a collection.
+
+    A cancelled `put_many`, `insert_many` or `bulk_write` without `atomic` may have written batches:
+    `partial_result(error)` returns the counts. A cancelled `purge_expired` may have purged batches. `progress` of
+    `upgrade_documents` may be a coroutine function; the functions of the upgrades run in threads, too. `embed` of
+    `create_vector_index` may be a coroutine function; any other runs in a thread.
 
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
@@ -146,18 +123,41 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         checked = check_choice("consistency", consistency, get_args(Consistency))
         return AsyncCollection(self._run, self._codec, self.name, self._notifier, checked)
 
-    async def put(
-        self,
-        id: str,
-        body: Body,
-        *,
-        ttl: Ttl = None,
-        if_version: int | None = None,
-        if_absent: bool = False,
-    ) -> int:
-        """Async counterpart of `Collection.put`."""
-        operation = await compute(self._put, id, body, ttl, if_version, if_absent)
-        return await self._run(operation)
+    put: Final = _counterpart(Collection[Body].put, prepares=True)
+    exists: Final = _counterpart(Collection[Body].exists)
+    remove: Final = _counterpart(Collection[Body].remove)
+    put_many: Final = _counterpart(Collection[Body].put_many)
+    insert_many: Final = _counterpart(Collection[Body].insert_many)
+    update: Final = _counterpart(Collection[Body].update, prepares=True)
+    update_one: Final = _counterpart(Collection[Body].update_one, prepares=True)
+    update_many: Final = _counterpart(Collection[Body].update_many, prepares=True)
+    replace_one: Final = _counterpart(Collection[Body].replace_one, prepares=True)
+    find_one_and_update: Final = _counterpart(Collection[Body].find_one_and_update, prepares=True)
+    find_one_and_replace: Final = _counterpart(Collection[Body].find_one_and_replace, prepares=True)
+    find_one_and_delete: Final = _counterpart(Collection[Body].find_one_and_delete, prepares=True)
+    bulk_write: Final = _counterpart(Collection[Body].bulk_write)
+    increment: Final = _counterpart(Collection[Body].increment, prepares=True)
+    touch: Final = _counterpart(Collection[Body].touch)
+    purge_expired: Final = _counterpart(Collection[Body].purge_expired)
+    id_prefixes: Final = _counterpart(Collection[Body].id_prefixes)
+    page: Final = _counterpart(Collection[Body].page, prepares=True)
+    search: Final = _counterpart(Collection[Body].search, prepares=True)
+    count: Final = _counterpart(Collection[Body].count, prepares=True)
+    distinct: Final = _counterpart(Collection[Body].distinct, prepares=True)
+    delete_one: Final = _counterpart(Collection[Body].delete_one, prepares=True)
+    delete_many: Final = _counterpart(Collection[Body].delete_many, prepares=True)
+    create_index: Final = _counterpart(Collection[Body].create_index, prepares=True)
+    create_text_index: Final = _counterpart(Collection[Body].create_text_index)
+    create_vector_index: Final = _counterpart(Collection[Body].create_vector_index)
+    reindex: Final = _counterpart(Collection[Body].reindex)
+    nearest: Final = _counterpart(Collection[Body].nearest, prepares=True)
+    store_vectors: Final = _counterpart(Collection[Body].store_vectors)
+    search_backlog: Final = _counterpart(Collection[Body].search_backlog)
+    drop_index: Final = _counterpart(Collection[Body].drop_index)
+    indexes: Final = _counterpart(Collection[Body].indexes)
+    explain: Final = _counterpart(Collection[Body].explain, prepares=True)
+    aggregate: Final = _counterpart(Collection[Body].aggregate, prepares=True)
+    upgrade_documents: Final = _counterpart(Collection[Body].upgrade_documents)
 
     @overload
     async def get(self: AsyncCollection[Untyped], id: str, default: Any = None) -> Any: ...
@@ -175,22 +175,6 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         """Async counterpart of `Collection.document`."""
         return await self._read(by_id.GetDocument(self.name, check_id(id), self._codec.decode_body))
 
-    async def exists(self, id: str) -> bool:
-        """Async counterpart of `Collection.exists`."""
-        return await self._read(by_id.DocumentExists(self.name, check_id(id)))
-
-    async def remove(self, id: str, *, if_version: int | None = None) -> bool:
-        """Async counterpart of `Collection.remove`."""
-        return await self._run(by_id.RemoveById(self.name, check_id(id), check_version(if_version)))
-
-    async def put_many(
-        self, bodies: Bodies[Body], *, mode: Mode = "replace", ttl: Ttl = None, atomic: bool = False
-    ) -> PutManyResult:
-        """Async counterpart of `Collection.put_many`. A cancelled call without `atomic` may have written batches:
-        `partial_result(error)` returns the counts.
-        """
-        return await self._follow(self._put_many(bodies, mode, ttl, atomic))
-
     async def insert_one(
         self, body: Body, *, id: str | None = None, ttl: Ttl = None, beside: str | None = None
     ) -> InsertOneResult:
@@ -198,116 +182,6 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         operation = await compute(self._insert_one, body, id, ttl, beside)
         await self._run(operation)
         return InsertOneResult(operation.id)
-
-    async def insert_many(
-        self, bodies: Iterable[Body] | Mapping[str, Body], *, ttl: Ttl = None, atomic: bool = False
-    ) -> InsertManyResult:
-        """Async counterpart of `Collection.insert_many`. A cancelled call without `atomic` may have written
-        batches: `partial_result(error)` returns the counts.
-        """
-        return await self._follow(self._insert_many(bodies, ttl, atomic))
-
-    async def update(
-        self,
-        id: str,
-        update: UpdateLike,
-        *,
-        upsert: bool = False,
-        array_filters: Any = None,
-        if_version: int | None = None,
-    ) -> UpdateResult:
-        """Async counterpart of `Collection.update`."""
-        request = UpdateOne(None, update, upsert, array_filters=array_filters)
-        return await self._run(await compute(self._update, id, request, if_version))
-
-    async def update_one(
-        self,
-        filter: FilterLike,
-        update: UpdateLike,
-        *,
-        upsert: bool = False,
-        array_filters: Any = None,
-        sort: SortLike | None = None,
-    ) -> UpdateResult:
-        """Async counterpart of `Collection.update_one`."""
-        request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
-        return await self._run(await compute(self._modify, request))
-
-    async def update_many(
-        self,
-        filter: FilterLike,
-        update: UpdateLike,
-        *,
-        upsert: bool = False,
-        array_filters: Any = None,
-    ) -> UpdateResult:
-        """Async counterpart of `Collection.update_many`."""
-        request = UpdateMany(filter, update, upsert, array_filters=array_filters)
-        return await self._run(await compute(self._modify, request))
-
-    async def replace_one(
-        self,
-        filter: FilterLike,
-        replacement: Body,
-        *,
-        upsert: bool = False,
-        sort: SortLike | None = None,
-    ) -> UpdateResult:
-        """Async counterpart of `Collection.replace_one`."""
-        request = ReplaceOne(filter, replacement, upsert, sort=sort)
-        return await self._run(await compute(self._modify, request))
-
-    async def find_one_and_update(
-        self,
-        filter: FilterLike,
-        update: UpdateLike,
-        *,
-        projection: Any = None,
-        sort: SortLike | None = None,
-        upsert: bool = False,
-        return_document: bool = ReturnDocument.BEFORE,
-        array_filters: Any = None,
-        if_version: int | None = None,
-    ) -> Document[Body] | None:
-        """Async counterpart of `Collection.find_one_and_update`."""
-        request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
-        wanted = projection, return_document, if_version
-        return await self._run(await compute(self._find_and_modify, request, *wanted))
-
-    async def find_one_and_replace(
-        self,
-        filter: FilterLike,
-        replacement: Body,
-        *,
-        projection: Any = None,
-        sort: SortLike | None = None,
-        upsert: bool = False,
-        return_document: bool = ReturnDocument.BEFORE,
-    ) -> Document[Body] | None:
-        """Async counterpart of `Collection.find_one_and_replace`."""
-        request = ReplaceOne(filter, replacement, upsert, sort=sort)
-        wanted = projection, return_document
-        return await self._run(await compute(self._find_and_modify, request, *wanted))
-
-    async def find_one_and_delete(
-        self, filter: FilterLike, *, projection: Any = None, sort: SortLike | None = None
-    ) -> Document[Body] | None:
-        """Async counterpart of `Collection.find_one_and_delete`."""
-        return await self._run(await compute(self._find_and_delete, filter, sort, projection))
-
-    async def bulk_write(
-        self, requests: Iterable[Request], *, ordered: bool = True, atomic: bool = False
-    ) -> BulkWriteResult:
-        """Async counterpart of `Collection.bulk_write`. A cancelled call without `atomic` may have written batches:
-        `partial_result(error)` returns the counts.
-        """
-        return await self._follow(self._bulk_write(requests, ordered, atomic))
-
-    async def increment(
-        self, id: str, path: FieldLike, by: float = 1, *, initial: float = 0
-    ) -> Any:
-        """Async counterpart of `Collection.increment`."""
-        return await self._run(await compute(self._increment, id, path, by, initial))
 
     async def change(
         self,
@@ -325,29 +199,10 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         """Async counterpart of `Collection.edit`. Enter the context with `async with`."""
         return _AsyncEditContext(self._follow, self._edit(id, attempts))
 
-    async def touch(self, id: str, ttl: Ttl = None) -> bool:
-        """Async counterpart of `Collection.touch`."""
-        return await self._run(by_id.Touch(self.name, check_id(id), read_ttl(ttl)))
-
-    async def purge_expired(self) -> int:
-        """Async counterpart of `Collection.purge_expired`. A cancelled call may have purged batches."""
-        return await self._follow(purge(self.name))
-
     async def get_many(self, ids: Iterable[str]) -> dict[str, Body]:
         """Async counterpart of `Collection.get_many`."""
         checked = await compute(check_ids, read_here(ids))
         return await self._read(by_id.GetMany(self.name, checked, self._codec.decode_body))
-
-    async def id_prefixes(
-        self,
-        delimiter: str,
-        *,
-        prefix: str = "",
-        after: str | None = None,
-        limit: int | None = None,
-    ) -> Prefixes:
-        """Async counterpart of `Collection.id_prefixes`."""
-        return await self._read(self._id_prefixes(delimiter, prefix, after, limit))
 
     async def remove_many(self, ids: Iterable[str]) -> int:
         """Async counterpart of `Collection.remove_many`."""
@@ -388,159 +243,6 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         found = await self._read(operation)
         return found[0] if found else None
 
-    async def page(
-        self,
-        filter: FilterLike | None = None,
-        equals: Any = ...,
-        *,
-        sort: SortLike | None = None,
-        limit: int = 100,
-        after: str | None = None,
-        projection: Any = None,
-    ) -> Page[Body]:
-        """Async counterpart of `Collection.page`."""
-        return await self._read(
-            await compute(self._page, filter, equals, sort, limit, after, projection)
-        )
-
-    async def search(
-        self,
-        query: str | None = None,
-        *,
-        filter: FilterLike | None = None,
-        limit: int = 10,
-        offset: int = 0,
-        after: str | None = None,
-        highlight: bool | tuple[str, str] = False,
-        meaning: Any = None,
-        index: str | None = None,
-        diversity: float | None = None,
-    ) -> SearchPage[Body]:
-        """Async counterpart of `Collection.search`."""
-        if meaning is None:
-            asked = query, filter, limit, offset, after, highlight
-            return await self._read(await compute(self._search, *asked))
-        window = {"filter": filter, "limit": limit, "offset": offset, "after": after}
-        options = {**window, "highlight": highlight}
-        store = self._notifier is not None
-        steps = self._hybrid(query, meaning, options, index, diversity, store=store)
-        return await self._follow(steps)
-
-    async def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
-        """Async counterpart of `Collection.count`."""
-        return await self._read(await compute(self._count, filter, equals))
-
-    async def distinct(self, field: FieldLike, filter: FilterLike | None = None) -> Values:
-        """Async counterpart of `Collection.distinct`."""
-        return await self._read(await compute(self._distinct, field, filter))
-
-    async def delete_one(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
-        """Async counterpart of `Collection.delete_one`."""
-        return await self._run(await compute(self._delete_one, filter, equals))
-
-    async def delete_many(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
-        """Async counterpart of `Collection.delete_many`."""
-        return await self._run(await compute(self._delete_many, filter, equals))
-
-    async def create_index(
-        self,
-        keys: Any,
-        *,
-        unique: bool = False,
-        where: Any = None,
-        arrays: bool = False,
-        name: str | None = None,
-    ) -> str:
-        """Async counterpart of `Collection.create_index`."""
-        options = {"unique": unique, "where": where, "arrays": arrays, "name": name}
-        return await self._run(await compute(self._create_index, keys, options))
-
-    async def create_vector_index(
-        self,
-        fields: VectorFields,
-        *,
-        dimensions: int,
-        metric: Metric = "cosine",
-        embed: Any = None,
-        model: str | None = None,
-        chunks: Any = None,
-        name: str | None = None,
-    ) -> str:
-        """Async counterpart of `Collection.create_vector_index`. `embed` may be a coroutine function; any other
-        runs in a thread.
-        """
-        options = {"dimensions": dimensions, "metric": metric, "model": model, "name": name}
-        return await self._follow(self._create_vector_index(fields, options, embed, chunks))
-
-    async def reindex(
-        self,
-        fields: VectorFields,
-        *,
-        dimensions: int,
-        metric: Metric = "cosine",
-        embed: Any = None,
-        model: str | None = None,
-        chunks: Any = None,
-        name: str | None = None,
-    ) -> str:
-        """Async counterpart of `Collection.reindex`."""
-        options = {"dimensions": dimensions, "metric": metric, "model": model, "name": name}
-        return await self._follow(
-            self._create_vector_index(fields, options, embed, chunks, again=True)
-        )
-
-    async def nearest(
-        self,
-        query: Any,
-        k: int = 10,
-        *,
-        filter: FilterLike | None = None,
-        min_score: float | None = None,
-        index: str | None = None,
-    ) -> SearchResults[Body]:
-        """Async counterpart of `Collection.nearest`."""
-        store = self._notifier is not None
-        return await self._follow(self._nearest(query, k, filter, min_score, index, store=store))
-
-    async def store_vectors(self, index: str | None = None) -> int:
-        """Async counterpart of `Collection.store_vectors`."""
-        name = None if index is None else read_index_name(index)
-        return await self._follow(store_backlog(self.name, name))
-
-    async def search_backlog(self, limit: int = 100) -> Backlog:
-        """Async counterpart of `Collection.search_backlog`."""
-        return await self._run(ListUnindexed(self.name, check_integer("limit", limit)))
-
-    async def create_text_index(
-        self, fields: TextFields, *, language: str | None = None, name: str | None = None
-    ) -> str:
-        """Async counterpart of `Collection.create_text_index`."""
-        return await self._run(self._create_text_index(fields, language, name))
-
-    async def drop_index(self, name: str) -> bool:
-        """Async counterpart of `Collection.drop_index`."""
-        return await self._run(DropIndex(self.name, read_index_name(name)))
-
-    async def indexes(self) -> Indexes:
-        """Async counterpart of `Collection.indexes`."""
-        return await self._run(ListIndexes(self.name))
-
-    async def explain(
-        self,
-        filter: FilterLike | None = None,
-        equals: Any = ...,
-        *,
-        sort: SortLike | None = None,
-        skip: int = 0,
-        limit: int | None = None,
-    ) -> Explanation:
-        """Async counterpart of `Collection.explain`."""
-        return await self._run(await compute(self._explain, filter, equals, sort, skip, limit))
-
-    async def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
-        """Async counterpart of `Collection.aggregate`."""
-        return await self._read(await compute(self._aggregate, pipeline, memory_limit))
-
     async def stream(
         self,
         filter: FilterLike | None = None,
@@ -554,19 +256,6 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         while (page := batches.next()) is not None:
             for document in batches.advance(await self._read(page)):
                 yield document
-
-    async def upgrade_documents(
-        self,
-        *,
-        dry_run: bool = False,
-        quarantine: str | None = None,
-        progress: Progress | None = None,
-    ) -> UpgradeResult:
-        """Async counterpart of `Collection.upgrade_documents`. The functions run in threads, too;
-        `progress` may be a coroutine function.
-        """
-        options = {"dry_run": dry_run, "quarantine": quarantine, "progress": progress}
-        return await self._follow(upgrade_documents(self.name, self._codec, **options))
 
     def watch(
         self,

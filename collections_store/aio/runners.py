@@ -47,7 +47,6 @@ class AsyncVersionedRunner:
         self._inner, self._codec = run, codec
 
     async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
-        """Return the operation's result."""
         run = partial(self._inner, consistency=consistency)
         return await follow(run, versioned_steps(operation, self._codec))
 
@@ -69,7 +68,6 @@ class AsyncDeclaringRunner:
         self._savepoint: Any = None  # the innermost one that was open then
 
     async def __call__(self, operation: Operation[T], consistency: Consistency = "strong") -> T:
-        """Return the operation's result."""
         is_first = operation.writes or isinstance(operation, FindPosition)
         if is_first and not self._is_stored():
             try:

@@ -23,7 +23,7 @@ from ..errors import did_you_mean, shortened
 from ..expressions.path import path_or_text
 from ..query.sort import field_pairs
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
-from .output import Exit, Failure, on_terminal, to_text
+from .output import Exit, Failure, to_text
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -235,7 +235,7 @@ def output_option(*formats: str, default: str | None = "jsonl") -> Callable[[F],
     """Return the option `--output`; without a default, a table on a terminal and JSON lines elsewhere."""
 
     def chosen(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str:
-        return value or ("table" if on_terminal() else "jsonl")
+        return value or ("table" if sys.stdout.isatty() else "jsonl")
 
     *names, last = (_FORMATS[each] for each in formats)
     return click.option(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import Path
+from ..expressions.patterns import options_of
 from .arguments import (
     Pairs,
     Target,
@@ -34,7 +35,6 @@ from .output import (
     Exit,
     Failure,
     Format,
-    binary_output,
     counted,
     emit,
     to_text,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from .. import Collection, Document, Index, Store
 
 _MISSING = object()
-_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 
 
 @click.command()
@@ -153,7 +152,7 @@ def find(
             return
         documents = _documents(found, query, sort=order, skip=skip, limit=limit, projection=parts)
         columns = None if fields is None else fields.split(",")
-        write_documents(documents, output, binary_output(), columns)
+        write_documents(documents, output, columns)
 
 
 def _documents(
@@ -184,7 +183,7 @@ def list_(target: Target, collection: str, *, skip: int, limit: int | None, outp
     """
     with target.to_read() as store:
         documents = _documents(target.collection(store, collection), skip=skip, limit=limit)
-        write_documents(documents, output, binary_output())
+        write_documents(documents, output)
 
 
 @click.command()
@@ -314,6 +313,6 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             return [_plain(each) for each in value]
         case re.Pattern():
-            options = "".join(name for name, flag in _FLAGS.items() if value.flags & flag)
+            options = options_of(value)
             return {"$regex": value.pattern} | ({"$options": options} if options else {})
     return str(value)

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
 import signal
 import sys
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn, cast
+from typing import IO, Any, Final, NoReturn
 
 import click
 
@@ -24,7 +21,7 @@ from .. import Path as FieldPath
 from .. import codec
 from ..codec import MAX_BODY
 from ..document import MAX_TTL
-from ..engine.backup.atomic_file import compressed, replacing
+from ..engine.backup.atomic_file import compressed, replacing, uncompressed
 from ..engine.database_file import open_to_read
 from ..errors import CollectionsStoreError
 from .output import Exit, Failure
@@ -123,8 +120,6 @@ def progress(size: int | None = None, noun: str = "documents") -> Iterator[Calla
         )
 
 
-_GZIP: Final = b"\x1f\x8b"
-"""Gzip's magic bytes; no JSON, CSV or short document of BSON begins with them."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 MAX_LINE: Final = 4 * MAX_BODY
 """Bytes; with escapes and spaces, JSON may be several times as long as the stored body."""
@@ -138,10 +133,6 @@ INDEXES: Final = "indexes"
 
 class BadItem(ValueError):
     """An item that is not a valid document."""
-
-
-class DamagedInput(ValueError):
-    """Truncated or damaged input: the rest cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +155,6 @@ class Record:
 
     @property
     def is_expired(self) -> bool:
-        """Return whether the document has expired."""
         return self.ends is not None and self.ends <= datetime.now(UTC)
 
 
@@ -199,25 +189,6 @@ def parse_line(text: bytes) -> Any:
     if len(text) > MAX_LINE:
         raise BadItem(f"too long: more than {MAX_LINE >> 20} MiB")
     return parse_json(text)
-
-
-def uncompressed(stream: IO[bytes]) -> BufferedReader:
-    """Return a stream of the decompressed data, or of the data itself if not gzipped."""
-    buffered = stream if isinstance(stream, BufferedReader) else BufferedReader(cast(Any, stream))
-    start = buffered.peek(len(_GZIP))[: len(_GZIP)]
-    if start and _GZIP.startswith(start):
-        buffered = BufferedReader(cast(Any, _Gzip(fileobj=buffered)))
-    return buffered
-
-
-class _Gzip(gzip.GzipFile):
-    """A gzipped stream that raises `DamagedInput`."""
-
-    def read(self, size: int | None = -1) -> bytes:
-        try:
-            return super().read(size)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise DamagedInput(f"the gzipped data is damaged: {error}") from error
 
 
 def read_items(stream: IO[bytes]) -> Iterator[Item]:

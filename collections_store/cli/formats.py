@@ -10,6 +10,8 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import partial
 from typing import IO, Any, Final, Literal, TypeAlias, get_args
 
 import click
@@ -17,15 +19,14 @@ import click
 from .. import Document, Path
 from .. import codec as json_codec
 from ..document import new_id
+from ..engine.backup.atomic_file import DamagedInput, uncompressed
 from .files import (
     MAX_ARRAY,
     MAX_LINE,
     BadItem,
-    DamagedInput,
     Item,
     parse_json,
     read_items,
-    uncompressed,
 )
 from .output import Exit, Failure, to_text
 
@@ -49,7 +50,9 @@ def read(
     """Yield the items of a stream, by the options of `import`."""
     match source:
         case "mongodb":
-            return map(_converted, read_items(stream))
+            from ..integrations.bson import document_of
+
+            return map(partial(_with_id, document_of), read_items(stream))
         case "bson":
             return _bson(stream)
         case "tinydb":
@@ -58,39 +61,28 @@ def read(
             items = _csv(stream, id_field, _read_types(types))
         case "json":
             items = read_items(stream)
-    return _with_new_ids(items) if new_ids else items
+    return map(partial(_with_id, lambda body: (new_id(), body)), items) if new_ids else items
 
 
-def _with_new_ids(items: Iterable[Item]) -> Iterator[Item]:
-    """Give each body a new id."""
-    for each in items:
-        bad = isinstance(each.value, BadItem)
-        value = each.value if bad else {"id": new_id(), "body": each.value}
-        yield Item(each.place, value, each.size)
-
-
-def _converted(item: Item) -> Item:
+def _with_id(document_of: Callable[[Any], tuple[str, Any]], item: Item) -> Item:
+    """Return an item in the form of an export; `document_of` returns the id and the body of a value."""
     if isinstance(item.value, BadItem):
         return item
-    from ..integrations.bson import document_of
-
-    value: Any
     try:
         id, body = document_of(item.value)
-        value = {"id": id, "body": body}
     except ValueError as error:
-        value = BadItem(str(error))
-    return Item(item.place, value, item.size)
+        return replace(item, value=BadItem(str(error)))
+    return replace(item, value={"id": id, "body": body})
 
 
 def _bson(stream: IO[bytes]) -> Iterator[Item]:
-    from ..integrations.bson import read_dump
+    from ..integrations.bson import document_of, read_dump
 
     number = 0
     try:
         for number, text in enumerate(read_dump(uncompressed(stream)), 1):
             value = parse_json(text.encode())
-            yield _converted(Item(f"document {number}", value, len(text)))
+            yield _with_id(document_of, Item(f"document {number}", value, len(text)))
     except ValueError as error:
         raise DamagedInput(f"after document {number}: {error}") from error
 

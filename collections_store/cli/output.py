@@ -30,7 +30,6 @@ class Exit(IntEnum):
     meaning: str
 
     def __new__(cls, code: int, meaning: str) -> Exit:
-        """Make a member with a meaning."""
         member = int.__new__(cls, code)
         member._value_, member.meaning = code, meaning
         return member
@@ -108,23 +107,20 @@ def as_line(document: Document) -> str:
 
 def emit(*lines: str) -> None:
     """Print lines on standard output, in UTF-8 whatever the terminal's encoding."""
-    _send((f"{line}\n" for line in lines), binary_output())
+    _send((f"{line}\n" for line in lines), sys.stdout.buffer)
 
 
 def write_documents(
-    documents: Iterable[Document],
-    format: Format,
-    stream: IO[bytes],
-    fields: Sequence[str] | None = None,
+    documents: Iterable[Document], format: Format, fields: Sequence[str] | None = None
 ) -> None:
-    """Write documents in order: a table at once, any other format document by document.
+    """Write documents on standard output in order: a table at once, any other format document by document.
 
     A table has a column for each of `fields`, or else for each top-level field of the documents.
     """
     if format == "table":
-        _send([_documents_table(documents, fields)], stream)
+        _send([_documents_table(documents, fields)], sys.stdout.buffer)
     else:
-        write_lines(map(as_line, documents), stream, array=format == "json")
+        write_lines(map(as_line, documents), sys.stdout.buffer, array=format == "json")
 
 
 def write_lines(lines: Iterable[str], stream: IO[bytes], *, array: bool) -> None:
@@ -134,7 +130,7 @@ def write_lines(lines: Iterable[str], stream: IO[bytes], *, array: bool) -> None
 
 def write_values(values: Iterable[Any], format: Format) -> None:
     """Write values on standard output as JSON lines, or as an array."""
-    write_lines(map(to_text, values), binary_output(), array=format == "json")
+    write_lines(map(to_text, values), sys.stdout.buffer, array=format == "json")
 
 
 def write_rows(
@@ -238,16 +234,6 @@ def _printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
-
-
-def binary_output() -> IO[bytes]:
-    """Return standard output as a stream of bytes."""
-    return sys.stdout.buffer
-
-
-def on_terminal() -> bool:
-    """Return whether standard output is a terminal."""
-    return sys.stdout.isatty()
 
 
 def counted(count: int, noun: str) -> str:

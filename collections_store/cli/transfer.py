@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -26,13 +26,13 @@ from .. import (
 )
 from ..codec import Codec
 from ..document import check_id
+from ..engine.backup.atomic_file import DamagedInput
 from . import formats
 from .arguments import Target, collection_argument, on_database, output_option, skip_errors_option
 from .catalogue import index_lines, read_indexes
 from .files import (
     STANDARD,
     BadItem,
-    DamagedInput,
     Indexes,
     Item,
     Record,
@@ -48,10 +48,8 @@ from .output import (
     Failure,
     Format,
     as_line,
-    binary_output,
     code_of,
     counted,
-    on_terminal,
     one_line,
     write_lines,
 )
@@ -112,7 +110,6 @@ class Import:
                 self._create(index)
 
     def summary(self) -> str:
-        """Return the result of the import, in words."""
         written, skipped, expired = (
             counted(count, "document") for count in (self.written, self.skipped, self.expired)
         )
@@ -407,11 +404,12 @@ def export(
     to_file = file not in {None, STANDARD}
     with target.to_read() as store, ExitStack() as stack:
         found = target.collection(store, collection)
-        stream, documents = binary_output(), iter(found.stream())
+        stream: IO[bytes] = sys.stdout.buffer
+        documents = iter(found.stream())
         if to_file:
             target.refuse(str(file))
             stream = stack.enter_context(writing(str(file)))
-        if to_file or not on_terminal():
+        if to_file or not sys.stdout.isatty():
             size = found.count() if sys.stderr.isatty() else None
             documents = _counting(documents, stack.enter_context(progress(size)))
         if output == "csv":
@@ -427,7 +425,6 @@ def export(
 def _counting(
     documents: Iterable[Document], show: Callable[[int, int], None]
 ) -> Iterator[Document]:
-    """Yield documents and show their number."""
     number = 0
     for number, document in enumerate(documents, 1):
         if number % _SHOWN_EACH == 0:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -55,10 +54,12 @@ def upgrade(
     document whose function fails is reported and does not change.
     """
     settings = _declaration(using)
-    with target.to_read() as store, ExitStack() as stack:
+    with target.to_read() as store, progress() as show:
         target.collection(store, collection)
         result = _collection(store, collection, using, settings).upgrade_documents(
-            dry_run=dry_run, quarantine=quarantine, progress=_bar(stack)
+            dry_run=dry_run,
+            quarantine=quarantine,
+            progress=lambda done, total: show(done, done, total),
         )
     _report(collection, result, dry_run=dry_run)
 
@@ -90,18 +91,6 @@ def _collection(store: Store, name: str, using: str, settings: VersionSettings) 
         return store.collection(name, **settings)
     except TypeError as error:  # an unknown option
         raise click.UsageError(f"--using: {using}: {error}") from error
-
-
-def _bar(stack: ExitStack) -> Callable[[int, int], None]:
-    """Return a function that shows the progress; the bar ends with the stack."""
-    shown: list[Callable[[int, int], None]] = []
-
-    def show(done: int, total: int) -> None:
-        if not shown:
-            shown.append(stack.enter_context(progress(total)))
-        shown[0](done, done)
-
-    return show
 
 
 def _report(collection: str, result: UpgradeResult, *, dry_run: bool) -> None:

@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ..aio.bridge import compute, counterpart, follow, nothing_written, run_uncancellably
 from ..aio.store import AsyncStore
@@ -138,15 +138,18 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
 
     _STORE, _LOCK = AsyncStore, SharedLock
 
-    save = counterpart(DialogueStore[D].save)
-    get = counterpart(DialogueStore[D].get)
-    remove = counterpart(DialogueStore[D].remove)
-    is_known = counterpart(DialogueStore[D].is_known)
-    get_dialogues_with_counterparty = counterpart(DialogueStore[D].get_dialogues_with_counterparty)
-    messages = counterpart(DialogueStore[D].messages)
-    purge = counterpart(DialogueStore[D].purge)
-    restore_quarantined = counterpart(DialogueStore[D].restore_quarantined)
-    quarantined = counterpart(DialogueStore[D].quarantined)
+    save: Final = counterpart(DialogueStore[D].save)
+    get: Final = counterpart(DialogueStore[D].get)
+    remove: Final = counterpart(DialogueStore[D].remove)
+    is_known: Final = counterpart(DialogueStore[D].is_known)
+    find: Final = counterpart(DialogueStore[D].find, prepares=True)
+    get_dialogues_with_counterparty: Final = counterpart(
+        DialogueStore[D].get_dialogues_with_counterparty
+    )
+    messages: Final = counterpart(DialogueStore[D].messages)
+    purge: Final = counterpart(DialogueStore[D].purge)
+    restore_quarantined: Final = counterpart(DialogueStore[D].restore_quarantined)
+    quarantined: Final = counterpart(DialogueStore[D].quarantined)
 
     async def restore(self, *, terminal: bool = False) -> AsyncIterator[D]:
         """Async counterpart of `DialogueStore.restore`. Iterate with `async for`."""
@@ -155,17 +158,6 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
             found, after = await self._run(self._repository.restore(after, is_terminal=terminal))
             for each in found:
                 yield each
-
-    async def find(
-        self,
-        filter: Any = None,
-        equals: Any = ...,
-        *,
-        terminal: bool = False,
-        limit: int | None = None,
-    ) -> list[D]:
-        """Async counterpart of `DialogueStore.find`."""
-        return await self._run(await compute(self._lookup.find, filter, equals, limit, terminal))
 
     async def _run(self, steps: Steps[T], *arguments: Any) -> T:
         return await run_uncancellably(follow(self._store.run, steps, *arguments))
@@ -191,20 +183,20 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
 
     _STORE, _LOCKS = AsyncStore, SharedLocks
 
-    create = counterpart(Dialogues.create)
-    update = counterpart(Dialogues.update)
-    reply = counterpart(Dialogues.reply)
-    finish = counterpart(Dialogues.finish)
-    save = counterpart(Dialogues.save)
-    reload = counterpart(Dialogues.reload)
-    remove = counterpart(Dialogues.remove)
-    get_dialogue = counterpart(Dialogues.get_dialogue)
-    get_dialogue_from_label = counterpart(Dialogues.get_dialogue_from_label)
-    get_dialogues_with_counterparty = counterpart(Dialogues.get_dialogues_with_counterparty)
-    messages = counterpart(Dialogues.messages)
-    purge = counterpart(Dialogues.purge)
-    restore_quarantined = counterpart(Dialogues.restore_quarantined)
-    quarantined = counterpart(Dialogues.quarantined)
+    create: Final = counterpart(Dialogues.create)
+    update: Final = counterpart(Dialogues.update)
+    reply: Final = counterpart(Dialogues.reply)
+    finish: Final = counterpart(Dialogues.finish)
+    save: Final = counterpart(Dialogues.save)
+    reload: Final = counterpart(Dialogues.reload)
+    remove: Final = counterpart(Dialogues.remove)
+    get_dialogue: Final = counterpart(Dialogues.get_dialogue)
+    get_dialogue_from_label: Final = counterpart(Dialogues.get_dialogue_from_label)
+    get_dialogues_with_counterparty: Final = counterpart(Dialogues.get_dialogues_with_counterparty)
+    messages: Final = counterpart(Dialogues.messages)
+    purge: Final = counterpart(Dialogues.purge)
+    restore_quarantined: Final = counterpart(Dialogues.restore_quarantined)
+    quarantined: Final = counterpart(Dialogues.quarantined)
 
     async def setup(self) -> Restored:
         """Async counterpart of `Dialogues.setup`."""

@@ -73,7 +73,6 @@ class DialogueCache(Generic[D]):
             return tuple(self._active.values())
 
     def find(self, key: str) -> D | None:
-        """Return the dialogue with a key."""
         with self._lock:
             return self._find(key)
 
@@ -94,13 +93,11 @@ class DialogueCache(Generic[D]):
         return dialogue
 
     def forget(self, *keys: str) -> None:
-        """Remove dialogues."""
         with self._lock:
             for key in keys:
                 self._forget(key)
 
     def clear(self) -> None:
-        """Remove all dialogues."""
         with self._lock:
             for each in (self._active, self._terminal, self._evicted, self._by_counterparty):
                 each.clear()
@@ -121,7 +118,6 @@ class DialogueCache(Generic[D]):
 
     @property
     def has_excess(self) -> bool:
-        """Whether `excess` returns dialogues."""
         return self._cached is not None and len(self._terminal) > self._cached
 
     def excess(self) -> list[D]:

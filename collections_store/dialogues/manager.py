@@ -269,7 +269,6 @@ class MessageManager(DialogueManager[Dialogue]):
         self.is_set_up, self._is_torn_down = False, True
 
     def is_flushed(self) -> bool:
-        """Return whether `flush` has nothing to do."""
         return not self.is_set_up or not self.cache.changed(self.is_dirty)
 
     def flush(self) -> Steps[None]:
@@ -326,7 +325,6 @@ class MessageManager(DialogueManager[Dialogue]):
     # -- messages ---------------------------------------------------------------------------------
 
     def new_label(self, counterparty: str) -> DialogueLabel:
-        """Return the label of a new dialogue."""
         address: Any = counterparty
         if not isinstance(address, str) or address in {"", self.self_address} or "\0" in address:
             raise InvalidOption(

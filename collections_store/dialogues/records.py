@@ -135,7 +135,6 @@ class DialogueNamespace:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All collections."""
         return self.active, self.terminal, self.messages, self.finished, self.quarantine
 
     def headers(self, is_terminal: bool) -> str:

@@ -249,7 +249,6 @@ class DialogueRepository(Generic[D]):
         return not self._in_doubt
 
     def forget(self) -> None:
-        """Forget the stored state."""
         self.persisted.clear()
         self._in_doubt.clear()
 
@@ -429,7 +428,6 @@ class DialogueRepository(Generic[D]):
         return list(found.values())[:limit]
 
     def with_counterparty(self, address: str) -> Steps[list[D]]:
-        """Return the dialogues with an address: active dialogues, then terminal ones."""
         address = check_string("counterparty", address)
         return self.find(COUNTERPARTY, address, None, False, True)
 
@@ -572,7 +570,6 @@ class DialogueRepository(Generic[D]):
         run(by_id.Put(self.names.quarantine, new_id(), text))
 
     def quarantined(self) -> Steps[list[Quarantined]]:
-        """Return the records in the quarantine."""
         found: list[Document] = yield Find(self.names.quarantine, Filter())
         names, reason = self.names, "not written by this library"
         return [

@@ -12,7 +12,7 @@ from typing import Final
 from ..errors import InvalidFilter
 from ..expressions.path import Path, is_index
 from ..query import conditions
-from ..query.conditions import And, Condition, Field, HasObject, Not, Or
+from ..query.conditions import And, Condition, Field, HasObject, holds_text, leaves
 from ..query.filter import Filter, conjuncts
 
 MESSAGES: Final = "messages"
@@ -35,7 +35,6 @@ class Search:
 
     @classmethod
     def of(cls, filter: Filter) -> Search:
-        """Return the parts of a filter."""
         parts = conjuncts(filter.condition)
         header = tuple(each for each in parts if not _reads_messages(each))
         messages = tuple(Filter(each) for each in map(_of_message, parts) if each is not None)
@@ -59,25 +58,15 @@ def _of_message(condition: Condition) -> Condition | None:
 
 
 def _has_only_fields(condition: Condition) -> bool:
-    match condition:
-        case And(parts) | Or(parts):
-            return all(map(_has_only_fields, parts))
-        case Not(part):
-            return _has_only_fields(part)
-    return isinstance(condition, Field) and condition.path.keys != ()
+    return all(isinstance(each, Field) and each.path.keys for each in leaves(condition))
 
 
 def _reads_messages(condition: Condition) -> bool:
-    match condition:
-        case And(parts) | Or(parts):
-            return any(map(_reads_messages, parts))
-        case Not(part):
-            return _reads_messages(part)
-        case Field(path):
-            return path.keys[:1] in {(), (MESSAGES,)}
-        case conditions.Text():
-            raise InvalidFilter("$text", "dialogues have no text index")
-        case conditions.FitsSchema() | conditions.Expression():
-            return True
-    assert isinstance(condition, conditions.Metadata)
-    return False
+    if holds_text(condition):
+        raise InvalidFilter("$text", "dialogues have no text index")
+    return any(
+        each.path.keys[:1] in {(), (MESSAGES,)}
+        if isinstance(each, Field)
+        else not isinstance(each, conditions.Metadata)
+        for each in leaves(condition)
+    )

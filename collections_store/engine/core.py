@@ -202,7 +202,6 @@ class Core:
             opened.run_job(job)
 
     def open_and_run_job(self, job: Job) -> None:
-        """Open the database, then run a claimed job."""
         try:
             with checked_by(partial(raise_if_abandoned, job)):
                 opened = self.open(write=job.operation.writes)
@@ -257,7 +256,6 @@ class Core:
         )
 
     def refuse_if_closed(self) -> None:
-        """Raise `StoreClosed` if the core cannot be used."""
         if self.closed is not None:
             raise StoreClosed(self.closed)
 

@@ -54,6 +54,8 @@ START: Final = 32
 """Bytes by which such a file is recognized."""
 _refused: Final[dict[Identity, str]] = {}
 """The files that SQLite in this process must not open, and why."""
+_valid_until: Final[dict[str, float]] = {}
+"""The time until which the last check of a caller's file holds, by path."""
 _opening = threading.RLock()
 
 
@@ -132,6 +134,14 @@ def refuse(path: str) -> None:
         raise _unavailable(path, reason)
 
 
+def refuse_at_times(path: str) -> None:
+    """Call `refuse` unless the path was checked just now."""
+    time_now = time.monotonic()
+    if time_now > _valid_until.get(path, 0.0):
+        refuse(path)
+        _valid_until[path] = time_now + CHECK_EVERY
+
+
 class DatabaseFile:
     """The file of a store."""
 
@@ -191,6 +201,7 @@ class OpenFile:
             elif log != self._log:
                 file.problem = LOG_LOST
                 _refused[file.identity or (0, 0)] = LOG_LOST
+                _valid_until.clear()
         if file.problem is None:
             self.valid_until = time.monotonic() + CHECK_EVERY
         return file.problem is None
@@ -232,6 +243,7 @@ def _after_fork() -> None:
     global _opening  # noqa: PLW0603 - a thread of the parent may hold it
     _opening = threading.RLock()
     _refused.update(dict.fromkeys(_inherited(), INHERITED))
+    _valid_until.clear()
 
 
 at_fork("files", in_child=_after_fork)

@@ -44,7 +44,7 @@ from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
 from .permits import Permit, this_thread
 from .pool import Pool, PooledConnection, translate
-from .retry import Retries
+from .retry import Retries, Turns
 
 T = TypeVar("T")
 
@@ -79,9 +79,12 @@ class Executor:
         timeout: float,
         retries: Callable[[float], Retries],
         lost: Callable[[], None],
+        turns: Turns | None = None,
     ) -> None:
         self.database, self.pool, self.catalogue = database, pool, catalogue
         self.timeout, self.retries, self._lost = timeout, retries, lost
+        self._turns = turns
+        """The turns of processes at the single writer; None without one."""
         self.retried = self.conflicts = 0
         """The attempts after an error, and the attempts that ended with a conflict of transactions."""
 
@@ -113,8 +116,10 @@ class Executor:
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 _raise_abandoned(job, error)
                 retries = retries or self.retries(started)
-                time.sleep(retries.pause(error, time.monotonic() - begun))
-                self._count_retry(error)
+                pause = retries.pause(error, time.monotonic() - begun)
+                if not self.waits_for_writer(error):
+                    time.sleep(pause)
+                    self._count_retry(error)
             except UniqueViolated as error:
                 _raise_abandoned(job, error)
                 self._explain_duplicate(operation, error, attempt)
@@ -127,6 +132,22 @@ class Executor:
         self.retried += 1
         self.conflicts += isinstance(error, TransactionConflict)
         this_thread.running.note("retry", 1)
+
+    def waits_for_writer(self, error: CollectionsStoreError) -> bool:
+        """Wait until no other process writes if the error tells that one does; return False for another error."""
+        if self._turns is None or not isinstance(error, DatabaseBusy):
+            return False
+        pooled = self.pool.acquire()
+        permits = pooled.permits
+        try:
+            self._turns.wait(pooled.connection.can_write, self.timeout)
+        finally:
+            try:
+                self.release(pooled, lost=False)
+            except BaseException:
+                self.release_after_interrupt(pooled, permits)
+                raise
+        return True
 
     def attempt(self, operation: Operation[T], job: Job | None) -> T:
         """Run an operation once."""
@@ -204,7 +225,9 @@ class Executor:
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 _raise_abandoned(job, error)
                 retries = retries or self.retries(started)
-                time.sleep(retries.pause(error))
+                pause = retries.pause(error)
+                if not self.waits_for_writer(error):
+                    time.sleep(pause)
 
     def release(self, pooled: PooledConnection, lost: bool) -> None:
         """Return a connection to the pool after unfinished work. Close a connection that is lost or tainted, or cannot
@@ -253,6 +276,9 @@ class Executor:
 def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None) -> T:
     connection = pooled.connection
     if isinstance(connection, SharedSession):
+        if operation.atomic and not operation.writes:  # nothing to commit
+            connection.prepare(write=False)
+            return execute(connection, operation)
         with pooled.sa.begin():
             connection.prepare(write=operation.writes)
             result = call(connection, operation)

@@ -15,10 +15,14 @@ Rules:
 6. The main thread waits for the jobs already queued, and then for the permit. Meanwhile a worker or caller thread
    pauses before taking the permit: a thread that writes in a loop would take the permit sooner than the main thread
    wakes.
-7. A caller waiting for the permit wakes with each release, and returns if the caller's job is done. `SimpleQueue.get`
-   would wait past the timeout while further callers take the permit.
-8. A lost connection leaves the outcome of a sent COMMIT unknown: no job of the group runs again.
-9. Jobs are reported after the permit is released: a hook may write.
+7. A release wakes one thread, the caller of the oldest job, who runs the next group. The end of a job wakes its
+   caller. Each waiting thread also polls: a signal can end the thread that was about to wake another.
+8. Where a commit waits for no disk, a thread that writes in a loop continues beside waiting threads for up to `STREAK`
+   seconds, and wakes nobody: a switch of threads takes about as long as a write. Then the caller of the oldest job has
+   its turn. A thread whose streak ended without a word is not waited for longer than `2 * STREAK`.
+9. A lost connection leaves the outcome of a sent COMMIT unknown: no job of the group runs again.
+10. Before a write, a process whose turn is over lets other processes write: see `retry.Turns`.
+11. Jobs are reported after the permit is released: a hook may write.
 """
 
 from __future__ import annotations
@@ -29,7 +33,7 @@ import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from copy import copy
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -54,11 +58,15 @@ from .executor import (
 from .jobs import Flag, Job
 from .permits import POLL_INTERVAL, Permit, TransactionPermit, this_thread
 from .pool import translate
+from .retry import Turns
 
 MAX_GROUP: Final = 256
 """More jobs wait for the next commit: no caller waits for too many jobs."""
 _PAUSE: Final = 0.001
 """Seconds in which the main thread wakes and takes the permit."""
+STREAK: Final = 0.003
+"""Seconds for which a thread may write in a loop while others wait."""
+_NOBODY: Final = (0, 0.0)
 
 
 class GroupCommit:
@@ -69,8 +77,13 @@ class GroupCommit:
         run_alone: Callable[[Operation[Any], float], Any],
         run_group: Callable[[list[Job]], None],
         timeout: float = 30.0,
+        turns: Turns | None = None,
+        *,
+        has_streaks: bool = False,
     ) -> None:
         self._run_alone, self._run_group, self._timeout = run_alone, run_group, timeout
+        self._has_streaks = has_streaks
+        self._turns = turns or Turns()
         self.waiting: deque[Job] = deque()
         """The jobs of the next groups; any thread appends one."""
         self.groups: Counter[int] = Counter()
@@ -81,10 +94,13 @@ class GroupCommit:
         self._writer: SimpleQueue[Permit] = SimpleQueue()
         """Contains the writer's permit while nobody writes. A signal that raises would leave a lock locked."""
         self._released = Flag()
+        """Wakes the threads that run groups for callers in event loops."""
         self._issued: weakref.ref[Permit] | None = None
         self._issue_permit()
         self._writing: Operation[Any] | None = None
         self._since = 0.0
+        self._streak = _NOBODY
+        """The thread that may go on beside waiting threads, and until when."""
         self._group_taken = Flag()
         self._holder: weakref.ref[TransactionPermit] | None = None
         """The transaction that holds the writer lock."""
@@ -97,13 +113,17 @@ class GroupCommit:
         permit = Permit()
         self._issued = weakref.ref(permit, self._issue_permit)
         self._writer.put(permit)
-        self._released.set()
+        self._wake_next()
 
     def run(self, operation: Operation[Any], started: float | None = None) -> Any:
         """Run an operation in this thread, or in another thread's group."""
         if started is None:
             started = time.monotonic()
-        if not self.waiting and self._holder is None and self._main_thread_waits < started:
+        if (
+            (not self.waiting or self._goes_on(started))
+            and self._holder is None
+            and self._main_thread_waits < started
+        ):
             try:
                 permit = self._writer.get_nowait()
             except Empty:
@@ -111,22 +131,86 @@ class GroupCommit:
             else:
                 try:
                     if self._holder is None:  # still, now that no transaction can begin
+                        if self._turns.until:
+                            self._turns.pause()
                         self._writing, self._since = operation, started
                         return self._run_alone(operation, started)
                 finally:
                     self._writer.put(permit)
-                    self._released.set()
+                    if self.waiting:
+                        self._pass_on(started)
         if threading.get_ident() == threading.main_thread().ident:
             return self._run_in_main_thread(operation, started)
-        job = Job(operation)
+        return self._run_queued(operation)
+
+    def _run_queued(self, operation: Operation[Any]) -> Any:
+        job, running = Job(operation), this_thread.running
+        wake: SimpleQueue[None] = SimpleQueue()
+        job.wake = wake
+        in_loop = job.created < running.next_by
         self.waiting.append(job)
+        self._end_streak()
+        is_due = self._next_job() is job  # else the caller of an older job has its turn
         while not job.done:
-            self.advance()
-        this_thread.running.note("wait", job.waited)
-        this_thread.running.note("group", job.group)
+            if not (is_due and self._lead(in_loop=in_loop)):
+                try:
+                    wake.get(timeout=self._patience())
+                except Empty:
+                    self.expire()
+                is_due = True
+        running.next_by = _next_by(job.created + job.waited)
+        running.note("wait", job.waited)
+        running.note("group", job.group)
         return job.outcome()
 
+    def _goes_on(self, started: float) -> bool:
+        """Return whether a write of this thread continues the thread's streak."""
+        thread, until = self._streak
+        return (
+            started < until
+            and thread == threading.get_ident()
+            and started < this_thread.running.next_by
+        )
+
+    def _begin_streak(self) -> None:
+        """Let this thread write in a loop while others wait. The next thread wakes, and looks after the streak's end."""
+        self._streak = threading.get_ident(), time.monotonic() + STREAK
+        self._wake_next()
+
+    def _patience(self) -> float:
+        """Return the seconds for which a thread waits before it looks whether a streak ended without a word."""
+        return 2 * STREAK if time.monotonic() < self._streak[1] + STREAK else POLL_INTERVAL
+
+    def _end_streak(self) -> None:
+        """End the streak of this thread, if any: the thread waits itself."""
+        if self._streak[0] == threading.get_ident():
+            self._streak = _NOBODY
+            self._wake_next()
+
+    def _pass_on(self, started: float) -> None:
+        """Wake the next thread after a write begun at `started`, unless the write is part of a streak."""
+        thread, until = self._streak
+        this_thread.running.next_by = _next_by(started)
+        if thread != threading.get_ident() or time.monotonic() > until:
+            self._streak = _NOBODY
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        """Wake the thread that is to run the next group."""
+        job = self._next_job()
+        if job is not None and job.wake is not None:
+            job.wake.put(None)
+        elif job is not None:
+            self._released.set()
+
+    def _next_job(self) -> Job | None:
+        try:
+            return self.waiting[0]
+        except IndexError:
+            return None
+
     def _run_in_main_thread(self, operation: Operation[Any], started: float) -> Any:
+        self._end_streak()
         if self.waiting:
             self._let_others_go_first()
         while True:
@@ -138,12 +222,16 @@ class GroupCommit:
             try:
                 holder = self._lock_holder()
                 if holder is None:
+                    if self._turns.until:
+                        self._turns.pause()
                     self._writing, self._since = operation, time.monotonic()
                     self._count_wait(self._since - started)
+                    if self._has_streaks and started < this_thread.running.next_by:
+                        self._begin_streak()
                     return self._run_alone(operation, started)
             finally:
                 self._writer.put(permit)
-                self._released.set()
+                self._pass_on(self._since)
             left = started + self._timeout - time.monotonic()
             if left < 0:
                 raise _locked(holder)
@@ -171,14 +259,39 @@ class GroupCommit:
 
     def advance(self) -> None:
         """Run a group, or wait a little for the writer or the writer lock. End jobs that waited too long."""
+        self._released.clear()
+        if not self._lead() and not self._released.wait(self._patience()):
+            self.expire()
+
+    def _lead(self, *, in_loop: bool = False) -> bool:
+        """Run a group; return False while another caller writes or has the writer lock. `in_loop`: this thread writes in a
+        loop.
+        """
+        if self._main_thread_waits > time.monotonic():
+            time.sleep(_PAUSE)
+        if self._lock_holder() is not None:
+            return False
         try:
-            holder = self.flush(POLL_INTERVAL)
+            permit = self._writer.get_nowait()
         except Empty:
-            self.expire()
-            return
-        if holder is not None:
-            self._wait_for_unlock(holder, POLL_INTERVAL)
-            self.expire()
+            return False
+        group: list[Job] = []
+        try:
+            if self._lock_holder() is None:  # still, now that no transaction can begin
+                if self._turns.until:
+                    self._turns.pause()
+                group = self._take_group()
+                self._run(group)
+        finally:
+            self._writer.put(permit)
+            if in_loop and self._has_streaks and len(group) < MAX_GROUP:
+                self._begin_streak()
+            else:
+                self._streak = _NOBODY
+                self._wake_next()
+            for job in group:
+                job.report()
+        return bool(group)
 
     def _wait_for_unlock(self, holder: TransactionPermit, timeout: float) -> None:
         self._unlocked.clear()
@@ -193,42 +306,23 @@ class GroupCommit:
                 if job.claim():
                     job.finish(error=self._busy())
 
-    def flush(self, timeout: float = POLL_INTERVAL) -> TransactionPermit | None:
-        """Wait until nobody writes, then run the waiting jobs as a group. Return the holder of the writer lock, or
-        None. Raise `Empty` after `timeout` seconds, and if another caller takes the released permit.
-        """
-        group: list[Job] = []
-        if self._main_thread_waits > time.monotonic():
-            time.sleep(_PAUSE)
-        self._released.clear()
+    def _run(self, group: list[Job]) -> None:
+        if not group:
+            return
+        self._writing, self._since = group[-1].operation, time.monotonic()
+        self.groups[len(group)] += 1
+        this_thread.running.notes.clear()
+        for job in group:
+            job.group, job.waited = len(group), self._since - job.created
+            self.waited += job.waited
         try:
-            permit = self._writer.get_nowait()
-        except Empty:
-            self._released.wait(timeout)
-            permit = self._writer.get_nowait()
-        try:
-            holder = None if self._holder is None else self._holder()
-            if holder is None and (group := self._take_group()):
-                self._writing, self._since = group[-1].operation, time.monotonic()
-                self.groups[len(group)] += 1
-                this_thread.running.notes.clear()
-                for job in group:
-                    job.group, job.waited = len(group), self._since - job.created
-                    self.waited += job.waited
-                try:
-                    self._run_group(group)
-                except BaseException as error:
-                    for job in group:
-                        if not job.done:
-                            job.finish(error=error)
-                    if not isinstance(error, Exception):
-                        raise
-            return holder
-        finally:
-            self._writer.put(permit)
-            self._released.set()
+            self._run_group(group)
+        except BaseException as error:
             for job in group:
-                job.report()
+                if not job.done:
+                    job.finish(error=error)
+            if not isinstance(error, Exception):
+                raise
 
     def _take_group(self) -> list[Job]:
         group: list[Job] = []
@@ -255,29 +349,23 @@ class GroupCommit:
                 permit = self._acquire_writer(started + self._timeout)
                 self.waited += time.monotonic() - started
             self._writer.put(permit)
-            self._released.set()
+            if self._turns.until:
+                self._turns.pause()
         except BaseException:
             self.unlock_writer(holder)
             raise
 
     def _let_others_go_first(self) -> None:
-        is_main_thread = threading.get_ident() == threading.main_thread().ident
         now = time.monotonic()
         while self._oldest() < now and time.monotonic() - now < self._timeout:
-            if not is_main_thread:
-                with suppress(Empty):
-                    self.flush()
-                continue
             self._group_taken.clear()
             if self._oldest() < now:  # again, since it may have been taken before `clear`
                 self._group_taken.wait(POLL_INTERVAL)
 
     def _oldest(self) -> float:
         """Return the time since which the next job has waited; infinity if no job waits."""
-        try:
-            return self.waiting[0].created
-        except IndexError:
-            return math.inf
+        job = self._next_job()
+        return math.inf if job is None else job.created
 
     def unlock_writer(self, holder: TransactionPermit) -> None:
         """Release the writer lock, if the holder has the lock."""
@@ -285,9 +373,16 @@ class GroupCommit:
         if known is not None and known() is holder:
             self._holder = None
         self._unlocked.set()
+        self._wake_next()
 
     def _lock_holder(self) -> TransactionPermit | None:
         return None if self._holder is None else self._holder()
+
+
+def _next_by(started: float) -> float:
+    """Return until when a thread begins its next write that writes in a loop, after a write begun at `started`."""
+    now = time.monotonic()
+    return now + 2 * (now - started)
 
 
 def _locked(holder: TransactionPermit) -> DatabaseBusy:
@@ -316,6 +411,8 @@ def run_group(
             break
         except DatabaseBusy as error:
             together = _still_waiting(together, error, executor.timeout)
+            if together:
+                executor.waits_for_writer(error)
     for job in alone:
         if hand_over is None:
             executor.run_job(job)

@@ -71,7 +71,9 @@ def _look(core: Core, opened: OpenDatabase | None, timeout: float) -> DatabaseSt
         file = None if opened is None else opened.file
         options = _bounded(core.options, database, timeout)
         return run_apart(database.urls.reading_url(url), options, work, file)
-    pooled = open_shared_connection(core.engine, core.catalogue)
+    pooled = open_shared_connection(
+        core.engine, core.database.urls.file_of(core.url), core.catalogue
+    )
     try:
         with translated(database, core.engine), pooled.sa.begin():
             return work(pooled)

@@ -93,6 +93,7 @@ class Job:
         "run",
         "settled",
         "waited",
+        "wake",
     )  # fmt: skip
 
     mailbox: Mailbox | None
@@ -119,6 +120,8 @@ class Job:
         self.group, self.waited = 1, 0.0
         """The number of jobs in the group, and the seconds before the group began."""
         self.before_finish: Callable[[], None] | None = None
+        self.wake: SimpleQueue[None] | None = None
+        """Wakes the thread that waits for the job, to run a group or to return; None: no thread waits for this job."""
         self.future: Any = None if mailbox is None else mailbox.loop.create_future()
         self.settled: asyncio.Future[None] | None = None
         """Set by a task that gave up, and waits for the end of the job."""
@@ -143,7 +146,6 @@ class Job:
         self._claim.append(None)
 
     def abandon(self) -> None:
-        """Stop the running job."""
         self.abandoned = True
         with self._guard:
             if self._interrupt is not None:
@@ -166,6 +168,8 @@ class Job:
         self.done = True
         if self.mailbox is not None:
             self.mailbox.post(self)
+        elif self.wake is not None:
+            self.wake.put(None)
 
     def report(self) -> None:
         """Report the operation, once, after its locks are released."""

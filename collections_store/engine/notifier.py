@@ -55,7 +55,6 @@ class ChangeNotifier:
                 self._thread = Background("changes", POLL_INTERVAL, self._poll)
 
     def remove(self, collection: str, wake: Wake) -> None:
-        """Remove a listener, if present."""
         with _guard:
             others = [each for each in self._listeners.pop(collection, ()) if each != wake]
             if others:
@@ -84,7 +83,6 @@ class ChangeNotifier:
             self.notify(each)
 
     def join(self, timeout: float) -> None:
-        """Wait for the end of the thread."""
         thread = self._thread
         if thread is not None:
             thread.join(timeout)

@@ -46,7 +46,7 @@ from .pool import (
     open_shared_connection,
 )
 from .replicas import ANSWER, ReadSession, Replicas
-from .retry import Retries
+from .retry import Retries, Turns
 from .transactions import TransactionManager
 from .workers import pause_at_forks
 
@@ -148,14 +148,16 @@ class OpenDatabase:
 
         size = connection_limit(url, options, database)
         main = pool(size, busy_timeout)
-        if self._is_private:
-            writing = main
-        else:
-            writing = pool(1, busy_timeout if self._single_writer else ROW_LOCK_TIMEOUT)
+        lock_timeout = 0.0 if self.file is not None else ROW_LOCK_TIMEOUT  # of a file: `turns`
+        writing = main if self._is_private else pool(1, lock_timeout)
         self._pools = [main, writing]
-        self.executor, writer = self._new_executor(main), self._new_executor(writing)
+        turns = Turns() if self.file is not None else None
+        self.executor, writer = self._new_executor(main), self._new_executor(writing, turns)
         run = partial(run_group, writer, self._hand_over)
-        self.write_queue = GroupCommit(writer.run, run, busy_timeout)
+        has_streaks = self._is_private or options.durability != "full"
+        self.write_queue = GroupCommit(
+            writer.run, run, busy_timeout, turns, has_streaks=has_streaks
+        )
         self.writer = self.write_queue if self._single_writer else None
         begins = writer if self._single_writer else self.executor
         self.transactions = TransactionManager(
@@ -170,8 +172,11 @@ class OpenDatabase:
     def _borrow(self, engine: sa.Engine) -> None:
         if not self._is_private:
             protect(engine)
-        engine = engine.execution_options(**self.database.transactions.shared_options)
-        opener = partial(open_shared_connection, engine, self._catalogue)
+        options = self.database.transactions.shared_options
+        if options:  # with options, an engine makes slower connections
+            engine = engine.execution_options(**options)
+        path = self.database.urls.file_of(engine.url)
+        opener = partial(open_shared_connection, engine, path, self._catalogue)
         pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)
         self._pools = [pool]
         self.executor = self._new_executor(pool)
@@ -180,7 +185,6 @@ class OpenDatabase:
         )
 
     def figures(self) -> Figures:
-        """Return the present figures."""
         queue = self.write_queue
         return Figures(
             retries=sum(each.retried for each in self._executors),
@@ -191,13 +195,14 @@ class OpenDatabase:
             replica_lag=None if self._replicas is None else self._replicas.lag(),
         )
 
-    def _new_executor(self, pool: Pool) -> Executor:
+    def _new_executor(self, pool: Pool, turns: Turns | None = None) -> Executor:
         executor = Executor(
             self.database,
             pool,
             self._catalogue,
             timeout=self._options.busy_timeout,
             retries=partial(Retries.of, self._options, self.database),
+            turns=turns,
             lost=self._discard_idle,
         )
         self._executors.append(executor)

@@ -44,13 +44,15 @@ OWN: Final = (
 class Running:
     """The state of the operation that a thread executes."""
 
-    __slots__ = ("catalogue", "is_reporting", "notes")
+    __slots__ = ("catalogue", "is_reporting", "next_by", "notes")
 
     def __init__(self) -> None:
         self.catalogue: object = None
         """The catalogue of the operation's store; None if the thread executes no operation."""
         self.is_reporting = False
         """Whether a hook runs: its own operations are not reported."""
+        self.next_by = 0.0
+        """Until when the thread begins its next write if it writes in a loop; see `GroupCommit`."""
         self.notes: deque[tuple[float, Note, float]] = deque(maxlen=1000)
 
     def note(self, what: Note, amount: float) -> None:

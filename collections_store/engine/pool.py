@@ -46,7 +46,7 @@ from ..operations.echo import EchoingDriver
 from ..operations.session import DriverSession, SharedSession
 from ..options import Options
 from ..sql.dialects.protocols import Database
-from .database_file import DatabaseFile, OpenFile, leak, opening, refuse
+from .database_file import DatabaseFile, OpenFile, leak, opening, refuse_at_times
 from .jobs import Flag
 from .permits import Permit, this_thread
 
@@ -230,12 +230,13 @@ def _check_file(known: weakref.ref[PooledConnection], file: OpenFile) -> None:
         pooled.check_file(file)
 
 
-def open_shared_connection(engine: sa.Engine, catalogue: Catalogue) -> PooledConnection:
-    """Borrow a connection from the caller's engine."""
+def open_shared_connection(
+    engine: sa.Engine, path: str | None, catalogue: Catalogue
+) -> PooledConnection:
+    """Borrow a connection to the file at a path, or without a file, from the caller's engine."""
     database = catalogue.statements.database
-    path = database.urls.file_of(engine.url)
     if path is not None:
-        refuse(path)
+        refuse_at_times(path)
     try:
         connection = engine.connect()
     except database.errors.types() as error:

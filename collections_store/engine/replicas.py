@@ -200,11 +200,9 @@ class CurrentPool(Pool):
         raise DatabaseUnavailable("the replica is behind")
 
     def release(self, pooled: PooledConnection) -> None:
-        """Return a connection to the pool."""
         self._replica.release(pooled)
 
     def discard(self, pooled: PooledConnection) -> None:
-        """Return a connection not to be used again."""
         self._replica.discard(pooled)
 
 

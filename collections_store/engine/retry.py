@@ -10,12 +10,14 @@ Rules:
    store, the error of a read-only server is final.
 4. Pauses are random: after equal pauses, attempts in conflict would meet again. The longer an attempt took, and the
    more attempts failed, the longer the pauses may be.
+5. Processes take turns at the single writer of an SQLite file: see `Turns`.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 from typing import Final, Self
 
 from ..errors import (
@@ -30,6 +32,46 @@ from ..sql.dialects.support import reconnects_for
 
 LONGEST_PAUSE: Final = 4.0
 """Seconds between two attempts of a long operation, at most."""
+
+
+LOOK_EVERY: Final = 0.0004
+"""Seconds between two looks while another process writes, on average, at least."""
+TURN: Final = 0.0005
+"""Seconds for which a process that had to wait writes, before the process lets others write."""
+LONGEST_WAIT: Final = 0.25
+"""Seconds of looks, after which the caller's timeout is checked."""
+
+
+class Turns:
+    """The turns of a process at the single writer of an SQLite file, beside other processes.
+
+    SQLite has no queue of writers. Its own steps between two attempts grow to 0.1 s, and the process that wrote last
+    tries again sooner: a few processes write, and others starve. Here a waiting process looks often, at random times. A process that had to wait writes for `TURN` seconds, and then pauses for longer than the
+    others between two looks.
+    Nothing is stored: a killed process holds nobody up, and programs without turns may write, too.
+    """
+
+    __slots__ = ("until",)
+
+    def __init__(self) -> None:
+        self.until = 0.0
+        """The end of this process's turn; 0 while no other process writes."""
+
+    def wait(self, can_write: Callable[[], bool], timeout: float = LONGEST_WAIT) -> None:
+        """Wait until `can_write` returns True, for up to `timeout` seconds and `LONGEST_WAIT`; then the turn begins."""
+        begun = now = time.monotonic()
+        while now < begun + min(timeout, LONGEST_WAIT):
+            time.sleep(max(LOOK_EVERY, (now - begun) / 50) * random.uniform(0.5, 1.5))
+            if can_write():
+                break
+            now = time.monotonic()
+        self.until = time.monotonic() + TURN
+
+    def pause(self) -> None:
+        """Let other processes write if the turn has ended. Call this before a write if `until` is not 0."""
+        if time.monotonic() >= self.until:
+            self.until = 0.0
+            time.sleep(1.5 * LOOK_EVERY)
 
 
 class Retries:

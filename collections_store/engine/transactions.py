@@ -155,11 +155,9 @@ class OpenTransaction:
                     self._end_if_closing()
 
     def savepoint(self, job: Job | None = None) -> Any:
-        """Set a savepoint."""
         return self.step(None, job, lambda pooled, _: pooled.connection.begin_savepoint())
 
     def release(self, savepoint: Any, job: Job | None = None) -> None:
-        """Keep the changes since a savepoint."""
         self.step(None, job, lambda pooled, _: pooled.connection.release_savepoint(savepoint))
 
     def rollback_to(self, savepoint: Any) -> None:
@@ -357,7 +355,6 @@ class TransactionManager:
             self._permits.release(permit)
 
     def close(self) -> None:
-        """End the open transactions."""
         with self._guard:
             left = list(self._open)
         for transaction in left:

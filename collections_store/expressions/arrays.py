@@ -27,6 +27,7 @@ from .evaluation import (
     string,
 )
 from .numbers import operands_or_elements
+from .path import walk
 from .values import MISSING
 
 _SET_KEYS: Final = 16
@@ -111,20 +112,14 @@ def sort_values(scope: Scope, values: list[Any], by: Any) -> list[Any]:
         return sorted(values, key=key, reverse=by < 0)
     found = list(values)
     for path, direction in reversed(by.items()):
-        keys = path.split(".")
+        keys = tuple(path.split("."))
         found.sort(key=lambda each: key(_field(each, keys)), reverse=direction < 0)
     return found
 
 
-def _field(value: Any, keys: list[str]) -> Any:
-    for key in keys:
-        if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
-            value = value[int(key)]
-        elif isinstance(value, dict) and key in value:
-            value = value[key]
-        else:
-            return None
-    return value
+def _field(element: Any, keys: tuple[str, ...]) -> Any:
+    found, rest = walk(element, keys)
+    return None if rest or found is MISSING else found
 
 
 # -- sets --------------------------------------------------------------------------------------

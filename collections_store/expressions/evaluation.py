@@ -42,6 +42,7 @@ EVERY: Final = 32
 NO_VARIABLES: Final[Mapping[str, Any]] = {}
 _SHARED: Final = 4
 """Arrays and objects with fewer elements are counted each time, even if values share them."""
+_CONTAINERS: Final = frozenset({list, dict})
 _EXACT_PART: Final = 64
 """Charges below this part of the limit are not replaced by the exact size."""
 
@@ -74,7 +75,7 @@ def truthy(value: Any) -> bool:
 
 def number(value: Any) -> Any:
     """Return a number unchanged."""
-    if not is_number(value):
+    if type(value) is not int and not is_number(value):
         raise OperandError(f"requires a number, got {named(value)}", value)
     return value
 
@@ -89,7 +90,6 @@ def integer(value: Any, low: int = MIN_INTEGER, high: int = MAX_INTEGER) -> int:
 
 def _required(kind: type[T], name: str) -> Callable[[Any], T]:
     def check(value: Any) -> T:
-        """Return a value of the type unchanged."""
         if not isinstance(value, kind):
             raise OperandError(f"requires {name}, got {named(value)}", value)
         return value
@@ -169,6 +169,7 @@ class Scope:
     row: Document | Anonymous
     limit: int
     held: int
+    variables: dict[str, Any]
 
     def __init__(
         self,
@@ -178,8 +179,8 @@ class Scope:
         ordered: bool = True,
         memory_limit: int = MEMORY_LIMIT,
     ) -> None:
-        self.row, self.ordered = row, ordered
-        self.variables: dict[str, Any] = {"ROOT": row.body, "CURRENT": row.body, **variables}
+        body, self.row, self.ordered = row.body, row, ordered
+        self.variables = {"ROOT": body, "CURRENT": body, "REMOVE": MISSING, **variables}
         self.held, self.limit, self._most = 0, memory_limit, memory_limit
         self._unsettled = memory_limit // _EXACT_PART
 
@@ -242,11 +243,18 @@ def size_of(value: Any, enough: int, seen: set[int] | None = None) -> int:
     `seen` has the ids of arrays and objects already counted, while these exist: shared values count once. Raise
     `OperandError` for a value nested deeper than a body may be.
     """
+    kind = type(value)
+    if kind is not dict and kind is not list:  # this and the next sooner, for most are flat
+        return getsizeof(value)
+    if len(value) < _SHARED:
+        parts = value.values() if kind is dict else value
+        if _CONTAINERS.isdisjoint(map(type, parts)):
+            return sum(map(getsizeof, parts), getsizeof(value))
     total, level = 0, [value]
     for _ in range(MAX_DEPTH + 3):
         total += sum(map(getsizeof, level))
         below: list[Any] = []
-        has_parts = not {list, dict}.isdisjoint(map(type, level))  # without, a tenth of the time
+        has_parts = not _CONTAINERS.isdisjoint(map(type, level))  # without, a tenth of the time
         for each in level if has_parts else ():
             if isinstance(each, list | dict):
                 if seen is not None and len(each) >= _SHARED:

@@ -94,7 +94,7 @@ def _copied(value: Any) -> Any:
 
 @value_class(eq=True)
 class Reference(Node):
-    """The path `keys` in a variable: `$a.b` is in `CURRENT`, `$$each.b` in `each`."""
+    """The path `keys` in a variable: `$a.b` is in `CURRENT`, `$$each.b` in `each`; `$$REMOVE` has no value."""
 
     variable: str
     keys: tuple[str, ...] = ()
@@ -120,14 +120,6 @@ def _follow(value: Any, keys: tuple[str, ...], scope: Scope) -> Any:
         else:
             return MISSING
     return value
-
-
-@value_class(eq=True)
-class NoValue(Node):
-    """No value (`$$REMOVE`)."""
-
-    def evaluate(self, scope: Scope) -> Any:  # noqa: ARG002
-        return MISSING
 
 
 @value_class(eq=True)
@@ -411,7 +403,7 @@ class Convert(Node):
 
 
 def nodes_of(expression: Any) -> Iterator[Any]:
-    """Yield the nodes of an expression, itself first."""
+    """Yield the nodes of an expression, itself first; of a condition, also the conditions."""
     if isinstance(expression, tuple):
         for each in expression:
             yield from nodes_of(each)

@@ -13,6 +13,7 @@ from .evaluation import OperandError, is_null, number, result
 from .values import is_number
 
 _EXACT: Final = Context(prec=800)
+_NOTHING: Final = Fraction(0)
 
 
 class Total:
@@ -28,10 +29,9 @@ class Total:
     def __init__(self) -> None:
         self._integers, self._floats, self.count = 0, False, 0
         self._partials: list[float] = []
-        self._fractions = Fraction(0)
+        self._fractions = _NOTHING
 
     def add(self, value: Any, times: int = 1) -> None:
-        """Add a number `times` times."""
         self.count += times
         if isinstance(value, int):
             self._integers += value * times
@@ -42,6 +42,11 @@ class Total:
             self._fractions += Fraction(value) * times
         else:
             self._partials = partials
+
+    def add_integers(self, total: int, count: int) -> None:
+        """Add the sum of `count` integers."""
+        self._integers += total
+        self.count += count
 
     def total(self) -> float:
         """Return the sum; a float if any number was a float."""

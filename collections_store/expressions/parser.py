@@ -62,7 +62,6 @@ class ExpressionParser:
         self._refuse(place, f"nested deeper than {MAX_NESTING} levels")
 
     def variables(self, given: Any, place: str) -> tuple[tuple[str, Node], ...]:
-        """Parse a document of variables and their values."""
         if not isinstance(given, dict):
             self._refuse(place, f"must be a document of variables, got {shortened(given)}")
         names = [self._variable(name, f"{place}.{name}") for name in given]
@@ -101,7 +100,7 @@ class ExpressionParser:
         check_keys(keys, place, self._error)
         if variable not in self._variables | SYSTEM_VARIABLES:
             self._refuse(place, f"there is no variable {shortened(variable)}")
-        return nodes.NoValue() if variable == "REMOVE" else Reference(variable, tuple(keys))
+        return Reference(variable, tuple(keys))
 
     def _object(self, what: dict[str, Any], place: str) -> Node:
         first = next(iter(what), "")
@@ -296,9 +295,10 @@ class ExpressionParser:
 
 def check_keys(keys: Sequence[str], place: str, error: ErrorMaker) -> None:
     """Raise the error of keys that are no path in a pipeline."""
-    if any(not key or key.startswith("$") or "\0" in key for key in keys):
-        problem = "must be a path without empty keys and keys that begin with $"
-        raise error(place, f"{problem}, got {shortened('.'.join(keys))}")
+    for key in keys:
+        if not key or key.startswith("$") or "\0" in key:
+            problem = "must be a path without empty keys and keys that begin with $"
+            raise error(place, f"{problem}, got {shortened('.'.join(keys))}")
     if len(keys) > MAX_KEYS:
         raise error(place, f"a path has at most {MAX_KEYS} keys")
 

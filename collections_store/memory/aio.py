@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from inspect import isawaitable
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from ..aio.bridge import compute, counterpart, run_uncancellably
 from ..aio.collection import AsyncChangeStream, AsyncCollection, read_here
@@ -53,23 +53,23 @@ class AsyncMemory(Namespace):
         super().__init__(host, procedures)
         self._follow = AsyncCollection(host.run, host._codec, procedures.collection)._follow
 
-    get = counterpart(Memory.get)
-    fetch = counterpart(Memory.fetch)
-    put = counterpart(Memory.put)
-    delete = counterpart(Memory.delete)
-    pop = counterpart(Memory.pop)
-    increment = counterpart(Memory.increment)
-    keys = counterpart(Memory.keys)
-    items = counterpart(Memory.items)
-    count = counterpart(Memory.count)
-    find = counterpart(Memory.find)
-    clear = counterpart(Memory.clear)
-    put_many = counterpart(Memory.put_many)
-    touch = counterpart(Memory.touch)
-    expire = counterpart(Memory.expire)
-    ttl = counterpart(Memory.ttl)
-    end = counterpart(Memory.end)
-    configure = counterpart(Memory.configure)
+    get: Final = counterpart(Memory.get)
+    fetch: Final = counterpart(Memory.fetch)
+    put: Final = counterpart(Memory.put)
+    delete: Final = counterpart(Memory.delete)
+    pop: Final = counterpart(Memory.pop)
+    increment: Final = counterpart(Memory.increment)
+    keys: Final = counterpart(Memory.keys)
+    items: Final = counterpart(Memory.items)
+    count: Final = counterpart(Memory.count)
+    find: Final = counterpart(Memory.find)
+    clear: Final = counterpart(Memory.clear)
+    put_many: Final = counterpart(Memory.put_many)
+    touch: Final = counterpart(Memory.touch)
+    expire: Final = counterpart(Memory.expire)
+    ttl: Final = counterpart(Memory.ttl)
+    end: Final = counterpart(Memory.end)
+    configure: Final = counterpart(Memory.configure)
 
     async def __aenter__(self) -> Self:
         self._procedures.check_ends()
@@ -125,7 +125,7 @@ class AsyncMemory(Namespace):
         return changed
 
 
-class AsyncSkillMemory(BaseSkillMemory[AsyncMemoryHost]):
+class AsyncSkillMemory(BaseSkillMemory):
     """Async counterpart of `SkillMemory`: `AsyncStore(...).skill_memory()`.
 
     >>> async def main():
@@ -138,13 +138,12 @@ class AsyncSkillMemory(BaseSkillMemory[AsyncMemoryHost]):
     ['Ada']
     """
 
+    _host: AsyncMemoryHost
+
     async def load(self, session: str, skill: str) -> list[Any]:
         """Async counterpart of `SkillMemory.load`."""
         found = await self._host.run(self._loading(session, skill))
         return await compute(self._loaded, found)
 
-    async def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
-        """Async counterpart of `SkillMemory.save`."""
-        return await self._host.run(await compute(self._saving, session, skill, memories))
-
-    end_session = counterpart(SkillMemory.end_session)
+    save: Final = counterpart(SkillMemory.save, prepares=True)
+    end_session: Final = counterpart(SkillMemory.end_session)

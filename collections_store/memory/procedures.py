@@ -252,7 +252,6 @@ class Procedures:
             yield Configure(self.collection, wanted)
 
     def watch(self, prefix: str, after: str | None, timeout: float | None) -> ChangeReader:
-        """Return the reader of this namespace's changes."""
         wanted = partial(ChangeFilter.parse, self.space.keys(prefix), None, self.codec)
         options: dict[str, Any] = {"after": after, "timeout": timeout, "convert": self._change}
         return ChangeReader(self.collection, wanted, **options)
@@ -314,7 +313,6 @@ class Procedures:
 
     @property
     def path(self) -> str:
-        """The names of collection and namespaces."""
         return "/".join((self.collection, *self.space.names))
 
     def _change(self, change: Change) -> Change:

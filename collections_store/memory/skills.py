@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ..codec import Codec, decode
 from ..document import SKILL_MEMORY, Document, check_id, check_name, read_ttl
@@ -45,15 +45,6 @@ PRIVATE: Final = "PRIVATE"
 PUBLIC: Final = "PUBLIC"
 _DIGITS: Final = 40
 _PARTS: Final = ("name", "value", "session_id", "scope")
-
-
-class CodecHost(Protocol):
-    """A store or a transaction, sync or async."""
-
-    _codec: Codec
-
-
-H = TypeVar("H", bound=CodecHost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +92,20 @@ class Response:
         return [id for id in own if id not in self.bodies]
 
 
-class BaseSkillMemory(Generic[H]):
-    """Base of `SkillMemory` and `AsyncSkillMemory`."""
+class BaseSkillMemory:
+    """Base of `SkillMemory` and `AsyncSkillMemory`, on a sync or async store or transaction."""
 
     def __init__(
         self,
-        host: H,
+        host: Any,
         collection: str = SKILL_MEMORY,
         *,
         policy: Policy = "creator",
         model: Model | None = None,
         ttl: Ttl = None,
     ) -> None:
-        self._host: H = host
-        self._collection, self._codec = check_name(collection), host._codec
+        self._host, self._codec = host, host._codec
+        self._collection = check_name(collection)
         self._policy: Policy = check_choice("policy", policy, get_args(Policy))
         self._model = None if model is None else check_function("model", model)
         self._ttl = read_ttl(ttl)
@@ -123,7 +114,6 @@ class BaseSkillMemory(Generic[H]):
         return f"{type(self).__name__}({self._collection!r}, policy={self._policy!r})"
 
     def _loading(self, session: Any, skill: Any) -> Find:
-        """Return the operation to read the memories for a skill."""
         visible = [{"scope": PUBLIC}, {"creator": _checked("skill", skill)}]
         filter = {**_all_of(_checked("session", session)), "$or": visible}
         return Find(self._collection, Filter.parse(filter))
@@ -138,13 +128,11 @@ class BaseSkillMemory(Generic[H]):
         return memories
 
     def _saving(self, session: Any, skill: Any, memories: Any) -> Operation[int]:
-        """Return the operation to apply a skill's response."""
         named = _checked("session", session), _checked("skill", skill)
         response = Response.read(*named, memories, self._codec)
         return Work((self._collection,), lambda run: self._apply(run, response))
 
     def _ending(self, session: Any) -> Operation[int]:
-        """Return the operation to delete a session."""
         named = _checked("session", session)
 
         def end(run: Run) -> int:
@@ -188,7 +176,7 @@ class BaseSkillMemory(Generic[H]):
             run(RemoveMany(self._collection, removed))
 
 
-class SkillMemory(BaseSkillMemory[MemoryHost]):
+class SkillMemory(BaseSkillMemory):
     """The memories of sessions' skills: `store.skill_memory()`.
 
     A memory has a name, a value, optionally a session_id, and a scope. A PRIVATE memory (also with scope None)
@@ -207,6 +195,8 @@ class SkillMemory(BaseSkillMemory[MemoryHost]):
     ...     [each["value"] for each in skills.load("session 1", "weather")]
     ['Ada']
     """
+
+    _host: MemoryHost
 
     def load(self, session: str, skill: str) -> list[Any]:
         """Return a skill's PRIVATE memories and all PUBLIC memories of the session, in the order of their creation.

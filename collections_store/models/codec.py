@@ -72,7 +72,6 @@ class ModelCodec(Codec):
 
     @property
     def has_model(self) -> bool:
-        """True."""
         return True
 
     def check_fields(self, parsed: object, what: str = "filter") -> None:

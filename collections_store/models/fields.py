@@ -6,7 +6,7 @@ type cannot equal, is an error at once.
 
 from __future__ import annotations
 
-import collections.abc
+from collections import abc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -21,16 +21,8 @@ from ..query.filter import ComparableField, Filter
 from .codec import Library, adapter_of
 from .declared import MAX_CACHED, DeclaredField, alternatives, declared_fields, name_of
 
-_ARRAYS = (
-    *(list, tuple, set, frozenset),
-    *(
-        collections.abc.Sequence,
-        collections.abc.Set,
-        collections.abc.Collection,
-        collections.abc.Iterable,
-    ),
-)
-_OBJECTS = dict, collections.abc.Mapping, collections.abc.MutableMapping
+_ARRAYS = list, tuple, set, frozenset, abc.Sequence, abc.Set, abc.Collection, abc.Iterable
+_OBJECTS = dict, abc.Mapping, abc.MutableMapping
 
 
 class ModelField(ComparableField):

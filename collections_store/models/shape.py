@@ -162,7 +162,6 @@ class Shape:
             yield from self._alternatives(others)
 
     def _elements(self, schema: Schema) -> Iterator[Schema]:
-        """Yield the schemas of the elements of an array."""
         if "array" not in schema.get("type", ()):
             return
         others = schema.get("items", "prefixItems" not in schema)
@@ -193,7 +192,6 @@ def _keys(path: UpdatePath) -> Keys:
 
 
 def _fields_in(value: Any, above: Keys = ()) -> Iterator[Keys]:
-    """Yield the paths of the fields in a value."""
     if isinstance(value, list):
         for each in value:
             yield from _fields_in(each, (*above, _ANY))

@@ -35,17 +35,12 @@ class Step:
         try:
             hints = get_type_hints(function)
             first = next(iter(signature(function).parameters), "")
-        except (
-            TypeError,
-            ValueError,
-            NameError,
-        ):  # a builtin, or names that do not exist at run time
-            return cls(function)
+        except (TypeError, ValueError, NameError):
+            return cls(function)  # a builtin, or names that do not exist at run time
         return cls(function, _codec_of(hints.get(first)), _codec_of(hints.get("return")))
 
     @property
     def name(self) -> str:
-        """The function's name, for messages."""
         return getattr(self.function, "__name__", None) or type(self.function).__name__
 
     def run(self, body: dict[str, Any], found: int, wanted: int, id: str | None) -> dict[str, Any]:

@@ -41,18 +41,15 @@ class VersionedCodec(Codec):
 
     @classmethod
     def of(cls, inner: Codec, upgrades: Upgrades) -> Self:
-        """Return the codec around another codec."""
         prefix = f'{{"{SCHEMA_VERSION}":{upgrades.version}'
         parts = inner.max_bytes, inner.nul, inner.default
         return cls(*parts, inner=inner, upgrades=upgrades, prefix=prefix)
 
     @property
     def has_model(self) -> bool:
-        """Whether the inner codec has a model."""
         return self.inner.has_model
 
     def check_fields(self, parsed: object, what: str = "filter") -> None:
-        """Let the inner codec check."""
         self.inner.check_fields(parsed, what)
 
     def encode_body(self, body: Any) -> str:

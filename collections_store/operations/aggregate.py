@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import itemgetter
 from typing import Any, Final
 
-from .. import codec
-from ..aggregation.group import row_of
+from ..aggregation.group import NO_TOTALS, CountedRow, GroupedFields, row_of
 from ..aggregation.pipeline import Leading, Pipeline, run
 from ..aggregation.rows import Context, Row, StageMemory, placed
+from ..aggregation.stages import Keys
 from ..document import Anonymous, Document
-from ..errors import InvalidPipeline, shortened
+from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT
-from ..expressions.values import MISSING
 from ..query.filter import Filter
 from ..query.sort import NATURAL
 from ..sql.select import MAX_VALUE
@@ -34,16 +34,24 @@ MAX_VALUES: Final = 50_000
 
 @value_class
 class Aggregate(Operation[list[Any]]):
-    """Run a pipeline over the documents of a collection, all read in one transaction."""
+    """Run a pipeline over the documents of a collection, all read in one statement or one transaction."""
 
     collection: str
     pipeline: Pipeline
     memory_limit: int = MEMORY_LIMIT
+    atomic = True
 
     def __call__(self, session: Session) -> list[Any]:
         """Let the database do the first stages if possible, and run the rest."""
-        with placed(self.pipeline.computing()):
-            return self._result(session)
+        try:
+            grouped = self._grouped(session)
+            if grouped is not None:
+                return grouped
+            with session.transaction(write=False):
+                return self._result(session)
+        except InvalidOperand:
+            with placed(self.pipeline.computing()):
+                raise
 
     def _result(self, session: Session) -> list[Any]:
         leading = self.pipeline.leading()
@@ -54,9 +62,6 @@ class Aggregate(Operation[list[Any]]):
         if leading.sort is not None and leading.limit is not None and _is_small(leading):
             found = self._sorted(session, leading, leading.limit)
             return self._run(session, leading.rest, found)
-        grouped = self._grouped(session)
-        if grouped is not None:
-            return grouped
         filter, rest = self.pipeline.filtered()
         return self._run(session, rest, self._matching(session, filter))
 
@@ -93,23 +98,36 @@ class Aggregate(Operation[list[Any]]):
         return result
 
     def _grouped(self, session: Session) -> list[Any] | None:
-        """Let the database group the different values, with their counts; None if the database cannot."""
+        """Let the database group the different values, with their counts, and add up the integers; None if the database
+        cannot.
+        """
         filter, rest = self.pipeline.filtered()
-        paths = rest.fields()
-        if paths is None or not all(map(session.database.ordering.can_order, paths)):
+        fields = rest.fields()
+        if fields is None:
             return None
-        query = session.collection(self.collection).group(filter, paths)
+        paths = fields.values + fields.sums
+        if not all(map(session.database.ordering.can_order, paths)):
+            return None
+        if any(self.pipeline.collections()):  # `$lookup` reads at the same moment
+            with session.transaction(write=False):
+                return self._by_group(session, filter, rest, fields)
+        return self._by_group(session, filter, rest, fields)
+
+    def _by_group(
+        self, session: Session, filter: Filter, rest: Pipeline, fields: GroupedFields
+    ) -> list[Any] | None:
+        query = session.collection(self.collection).group(filter, *fields)
         if query.residual:
             return None
         try:
-            rows = session.select(query, filter, skip=0, limit=MAX_VALUES)
+            rows = session.select(query, filter, limit=MAX_VALUES)
         except Inexact:
             return None
-        if len(rows) == MAX_VALUES or any(map(_is_truncated, rows)):
+        if len(rows) == MAX_VALUES or _any_truncated(rows, len(fields.values)):
             return None
-        counted = (
-            (row_of(paths, map(_decoded, texts)), times) for _, times, *texts in rows if times
-        )
+        rows.sort(key=itemgetter(0))
+        paths = fields.values + fields.sums
+        counted = (_counted(row, fields, paths) for row in rows if row[1])
         return self._limited(rest.run_counted(counted, self._context(session)))
 
     def _context(self, session: Session) -> Context:
@@ -143,12 +161,24 @@ def _is_small(leading: Leading) -> bool:
     return leading.limit is not None and leading.skip + leading.limit <= MAX_SORTED
 
 
-def _is_truncated(row: Any) -> bool:
-    return any(text is not None and len(text) > MAX_VALUE for text in row[2:])
+def _any_truncated(rows: list[Any], values: int) -> bool:
+    """Return whether `Statements.group` truncated one of the first `values` of a row."""
+    for row in rows:
+        for text in row[2 : 2 + values]:
+            if text is not None and len(text) > MAX_VALUE:
+                return True
+    return False
 
 
-def _decoded(text: str | None) -> Any:
-    return MISSING if text is None else codec.decode(text)
+def _counted(row: Any, fields: GroupedFields, paths: tuple[Keys, ...]) -> CountedRow:
+    """Return a row of `Statements.group`."""
+    end = 2 + len(paths)
+    totals = dict(NO_TOTALS)
+    for number, keys in enumerate(fields.sums):
+        total, count = row[end + 2 * number : end + 2 * number + 2]
+        if count:
+            totals[keys] = int(total), count
+    return row_of(paths, row[2:end]), row[1], totals
 
 
 def check_memory(limit: Any) -> int:

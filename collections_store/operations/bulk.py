@@ -18,12 +18,12 @@ from ..results import (
 from ..sql.dialects.protocols import UniqueViolated
 from .by_id import AtomicWrite, Insert, Purge, Put, id_taken
 from .catalogue import CollectionAbsent
-from .connection import Row, as_lists
+from .connection import Row
 from .indexes import duplicate_of
 from .operation import Operation, Steps, Written, follow
 from .read import BATCH_CHARACTERS
 from .session import Session
-from .write import MAX_ATTEMPTS, NeedsTransaction, Writer, lifetime
+from .write import MAX_ATTEMPTS, Lifetime, NeedsTransaction, Writer, lifetime, named
 
 Mode: TypeAlias = Literal["replace", "insert", "ignore", "if_version"]
 MAX_SINGLE: Final = 3
@@ -51,7 +51,7 @@ class PutBatch(Operation[PutManyResult]):
     ttl: int | None = None
     strict: bool = False
     method: str = field(default="put_many", repr=False)
-    _written: dict[str, str] = field(default_factory=dict, repr=False)
+    _written: list[Given] = field(default_factory=list, repr=False)
     writes = True
     begins = True
     creates_collection = True
@@ -72,11 +72,10 @@ class PutBatch(Operation[PutManyResult]):
         """Write all documents by one statement; return also the unwritten documents: usually none, but all if an
         expired document is in the way.
         """
-        self._remember(self.given)
+        self._written[:] = self.given
         life = lifetime(self.ttl, writer.statements.options.ttl)
-        lists = {"id": [each.id for each in self.given], "body": [each.text for each in self.given]}
         sql = writer.statements.by_id.put_whole_lists
-        versions = dict(session.committed_rows(sql, {**lists, **life}))
+        versions = dict(session.committed_rows(sql, _lists(self.given, life)))
         new = list(versions.values()).count(1)
         result = PutManyResult(new, len(versions) - new)
         if len(versions) == len(self.given):
@@ -100,7 +99,7 @@ class PutBatch(Operation[PutManyResult]):
         )
 
     def written(self, _: Session) -> Written:
-        return self._written.items()
+        return ((each.id, each.text) for each in self._written)
 
     def one_by_one(self) -> Iterator[PutBatch]:
         """Yield a batch for each of the documents."""
@@ -113,15 +112,15 @@ class PutBatch(Operation[PutManyResult]):
         """Write documents at the same moment; return also the documents that another writer inserted meanwhile."""
         life = lifetime(self.ttl, writer.statements.options.ttl)
         ids, sql = [each.id for each in given], writer.statements.by_id
-        if session.rows(sql.has_expired, {"now": life["now"]}):
-            writer.purge(ids, life["now"])
+        if session.rows(sql.has_expired, {"now": life[0]}):
+            writer.purge(ids, life[0])
         if self.mode == "replace" and writer.may_overwrite_blindly:
             return self._overwrite(session, writer, given, life), ()
         chosen = sql.bodies if writer.keeps_before else sql.versions
-        rows = session.lock(sql, chosen, ids, life["now"])
+        rows = session.lock(sql, chosen, ids, life[0])
         there = {row[0]: row[1:] for row in rows}
         accepted, refused = self._accepted(given, there)
-        self._remember(accepted)
+        self._written[:] = accepted
         inserted: set[str] = set()
         replaced = 0
         for is_old, run in _old_and_new(accepted, there, in_order=writer.statements.has_unique):
@@ -129,7 +128,7 @@ class PutBatch(Operation[PutManyResult]):
                 inserted |= _insert(session, writer, run, life)
                 continue
             replaced += len(run)
-            if session.changed_many(sql.put_batch, _rows(run), life) != len(run):
+            if _replaced(session, writer, run, life) != len(run):
                 raise TransactionConflict("others deleted some of the documents at the same time")
         for each in accepted:
             version, before = there.get(each.id, (0, None))
@@ -142,20 +141,16 @@ class PutBatch(Operation[PutManyResult]):
         return result, missed
 
     def _overwrite(
-        self, session: Session, writer: Writer, given: Sequence[Given], life: dict[str, Any]
+        self, session: Session, writer: Writer, given: Sequence[Given], life: Lifetime
     ) -> PutManyResult:
         """Write documents without reading first; new documents get positions after the last old position."""
-        self._remember(given)
+        self._written[:] = given
         sql = writer.statements.by_id
         [(last,)] = session.rows(sql.last_position)
-        if session.changed_many(sql.put_batch, _rows(given), life) != len(given):
+        if _replaced(session, writer, given, life) != len(given):
             raise TransactionConflict("others write in this transaction too")
         [(new,)] = session.rows(sql.count_after, {"seq": last})
         return PutManyResult(new, len(given) - new)
-
-    def _remember(self, given: Iterable[Given]) -> None:
-        self._written.clear()
-        self._written.update((each.id, each.text) for each in given)
 
     def _accepted(
         self, given: Sequence[Given], there: dict[str, Row]
@@ -188,18 +183,32 @@ def _old_and_new(
     return ((kind, list(run)) for kind, run in groupby(ordered, is_old))
 
 
-def _insert(session: Session, writer: Writer, given: list[Given], life: dict[str, Any]) -> set[str]:
+def _insert(session: Session, writer: Writer, given: Sequence[Given], life: Lifetime) -> set[str]:
     """Insert documents in the database's fastest way; returns the ids of the inserted documents."""
-    sql, rows = writer.statements.by_id, _rows(given)
+    sql = writer.statements.by_id
     if session.database.takes_lists:
-        return {id for (id,) in session.rows(sql.insert_lists, {**as_lists(rows), **life})}
-    if session.changed_many(sql.insert_batch, rows, life) != len(given):
+        return {id for (id,) in session.rows(sql.insert_lists, _lists(given, life))}
+    if session.changed_each(sql.insert, _rows(session, given, life)) != len(given):
         raise TransactionConflict("others write in this transaction too")
     return {each.id for each in given}
 
 
-def _rows(given: Iterable[Given]) -> list[dict[str, Any]]:
-    return [{"id": each.id, "body": each.text} for each in given]
+def _replaced(session: Session, writer: Writer, given: Sequence[Given], life: Lifetime) -> int:
+    """Upsert documents in the database's fastest way; returns how many are written."""
+    sql = writer.statements.by_id
+    if session.database.takes_lists:
+        return session.changed(sql.replace_lists, _lists(given, life))
+    return session.changed_each(sql.put_each, _rows(session, given, life))
+
+
+def _rows(session: Session, given: Sequence[Given], life: Lifetime) -> list[Any]:
+    row, (time, _, ttl) = session.database.compiler.row, life
+    return [row(each.id, each.text, time, ttl) for each in given]
+
+
+def _lists(given: Sequence[Given | Put], life: Lifetime) -> dict[str, Any]:
+    lists = {"id": [each.id for each in given], "body": [each.text for each in given]}
+    return {**lists, **named(life)}
 
 
 def batches(given: Iterable[Given]) -> Iterator[tuple[Given, ...]]:
@@ -257,10 +266,9 @@ class PutListed(AtomicWrite[list[int | None]]):
         if statements.feed is not None:
             raise NeedsTransaction(f"collection {self.collection}: each change is recorded")
         life = lifetime(self.puts[0].ttl, statements.options.ttl)
-        ids, texts = [each.id for each in self.puts], [each.text for each in self.puts]
-        rows = session.rows(statements.by_id.put_lists, {"id": ids, "body": texts, **life})
+        rows = session.rows(statements.by_id.put_lists, _lists(self.puts, life))
         versions: dict[str, int] = dict(rows)
-        return [versions.get(id) for id in ids]
+        return [versions.get(each.id) for each in self.puts]
 
 
 Part: TypeAlias = tuple[int, Any]

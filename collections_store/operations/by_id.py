@@ -22,7 +22,7 @@ from ..expressions.classes import value_class
 from .connection import Row
 from .operation import Operation, Written
 from .session import Session
-from .write import Beside, Writer, lifetime
+from .write import Beside, Writer
 
 T = TypeVar("T")
 _UNLIMITED: Final = codec.Codec(2**40)
@@ -161,10 +161,9 @@ class Put(BodyWrite):
     def __call__(self, session: Session) -> int:
         statements = session.collection(self.collection)
         if statements.feed is None:  # usual: one statement, without a Writer
-            life = lifetime(self.ttl, statements.options.ttl)
-            rows = session.rows(statements.by_id.put, {"id": self.id, "body": self.text, **life})
-            if rows:
-                return int(rows[0][0])
+            version = session.put(statements, self.id, self.text, self.ttl)
+            if version is not None:
+                return version
         writer = Writer(session, self.collection)
         return writer.atomically(lambda: writer.put(self.id, self.text, self.ttl))
 

@@ -121,7 +121,6 @@ class Catalogue:
         return hits, misses
 
     def note_tables(self) -> None:
-        """Note that the store's own tables exist."""
         self.exists = True
         if self.of_replicas is not None:
             self.of_replicas.exists = True

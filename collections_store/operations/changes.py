@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
 
@@ -17,7 +17,14 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import value_class
-from ..query.change import Change, ChangeFilter, ChangePosition, read_token
+from ..query.change import (
+    Change,
+    ChangeFilter,
+    ChangePosition,
+    new_change,
+    read_token,
+    tokens_of,
+)
 from ..results import Invalid
 from ..sql.feed import PRUNED, FeedStatements
 from .connection import Row
@@ -111,50 +118,42 @@ class ReadChanges(Operation[Changes]):
         decided = undecided[0] if undecided else len(changes)
         if rows and not decided:
             raise self._lost(self._position(rows[undecided[-1]]))
+        matches = self.wanted.matches
         wanted = [
-            self._returned(each, row)
+            each if self.codec.is_plain else self._returned(each, row)
             for each, row in zip(changes[:decided], rows, strict=False)
-            if self.wanted.matches(each, ordered=ordered)
+            if matches(each, ordered=ordered)
         ]
         position = self._position(rows[decided - 1]) if rows else self.position
         more = len(rows) == self.limit or decided < len(rows)
-        characters = sum(len(text or "") for row in rows for text in row[5:])
+        characters = sum([len(row[5] or "") + len(row[6] or "") for row in rows])
         return Changes(tuple(wanted), position, more, characters)
 
     def _readable(self, rows: Sequence[Row]) -> list[Change]:
         """Return the changes before the first damaged record; raises `DatabaseError` if the first record is."""
         changes: list[Change] = []
+        token_of = tokens_of(self.position.key, self.collection)
         for row in rows:
             try:
-                changes.append(self._change(row))
+                changes.append(self._change(row, token_of))
             except ValueError as error:
                 if changes:
                     break
-                token = self._position(row).to_token(self.collection)
                 raise DatabaseError(
                     f"collection {self.collection}: the recorded change of document {shortened(row[2])} is damaged, "
-                    f"it is not JSON: {error}: read the document, and watch with after={token!r}"
+                    f"it is not JSON: {error}: read the document, and watch with after={token_of(row[0])!r}"
                 ) from error
         return changes
 
-    def _change(self, row: Row) -> Change:
-        _, kind, id, version, time, before, after = row
-        return Change(
-            kind,
-            id,
-            version,
-            moment(time),
-            body=self._current(id, after),
-            before=self._current(id, before),
-            has_body=after is not None,
-            has_before=before is not None,
-            token=self._position(row).to_token(self.collection),
-        )
+    def _change(self, row: Row, token_of: Callable[[int], str]) -> Change:
+        seq, kind, id, version, time, before, after = row
+        body = None if after is None else self._current(id, after)
+        old = None if before is None else self._current(id, before)
+        bodies = body, old, after is not None, before is not None
+        return new_change(kind, id, version, moment(time), *bodies, token_of(seq))
 
-    def _current(self, id: str, text: str | None) -> Any:
+    def _current(self, id: str, text: str) -> Any:
         """Return a recorded body as plain JSON for the filter: in the declared schema version, if possible."""
-        if text is None:
-            return None
         body = decode(text)
         try:
             return self.codec.current(Document(id, body))
@@ -163,8 +162,6 @@ class ReadChanges(Operation[Changes]):
 
     def _returned(self, change: Change, row: Row) -> Change:
         """Return a change with the bodies decoded by the codec."""
-        if self.codec.is_plain:
-            return change
         body, before = self._body(change.body, row[6]), self._body(change.before, row[5])
         return replace(change, body=body, before=before)
 

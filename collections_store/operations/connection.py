@@ -12,20 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from ..document import now
-from ..errors import DatabaseUnavailable
+from ..errors import DatabaseBusy, DatabaseUnavailable
 from ..options import Isolation
 from ..query.filter import Filter
 from ..sql.by_id import IdStatements
 from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database
-from ..sql.select import Query
+from ..sql.select import Query, Statements
 from .local_settings import LocalSettings, RemoteSettings
 
 Row: TypeAlias = Any
-Parameters: TypeAlias = Mapping[str, Any]
-NONE: Final[Parameters] = {}
+Parameters: TypeAlias = Mapping[str, Any] | tuple[Any, ...]
+"""By name, or by position for the statements of `StatementCompiler.row`."""
+NONE: Final[Mapping[str, Any]] = {}
 
 
 class Inexact(Exception):
@@ -48,6 +50,8 @@ class Connection:
     is_lost: bool = False
     """Whether the connection broke in maintenance after a commit, whose errors nobody receives."""
     _local: LocalSettings | None = None
+    _versions: list[int] | None = None
+    """The versions that statements report; None: the connection executes no such statement."""
 
     def __init__(
         self,
@@ -58,11 +62,13 @@ class Connection:
         is_pooled: bool = False,
     ) -> None:
         self.driver, self.database = driver, database
+        self._begin_text = lru_cache(database.transactions.begin)
         self._execute = self._begin = driver.execute
         if settings:
             kind = RemoteSettings if database.is_remote else LocalSettings
             self._local = local = kind(driver, database, settings, is_pooled=is_pooled)
             self._execute, self._begin = local.execute, local.begin
+        self._versions = database.compiler.reported_versions(driver)
         self.before_commit: list[Callable[[], None]] = []
         """Called before each COMMIT; a function that raises prevents the commit."""
         self._depth = 0
@@ -86,8 +92,8 @@ class Connection:
             with self.transaction(write=False):
                 if not self.sees_one_moment or self.finds(query.arrays, filter):
                     raise Inexact
-                return self.rows(query.sql, query.parameters(filter, **window))
-        rows = self.rows(query.sql, query.parameters(filter, **window))
+                return self.rows(query.sql, query.parameters(filter, window))
+        rows = self.rows(query.sql, query.parameters(filter, window))
         if not query.guard:
             return rows
         if rows[0][0]:
@@ -127,15 +133,30 @@ class Connection:
             raise self.database.errors.of_damage(error) from error
         return count
 
-    def changed_many(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
+    def put(self, statements: Statements, id: str, text: str, ttl: int | None) -> int | None:
+        """Upsert a document; return the version, None where an expired document is in the way. `ttl` as in `lifetime`."""
+        ttl = (statements.options.ttl if ttl is None else ttl) or None
+        row, reported = self.database.compiler.row(id, text, now(), ttl), self._versions
+        if reported is None:
+            rows = self.rows(statements.by_id.put, row)
+            return int(rows[0][0]) if rows else None
+        reported.clear()
+        if not self.changed(statements.by_id.put_reporting, row):
+            return None
+        return reported[0] if reported else 1
+
+    def changed_many(
+        self, sql: str, rows: Sequence[Mapping[str, Any]], same: Mapping[str, Any] = NONE
+    ) -> int:
         """Execute a statement for each row of parameters, with the parameters that are the `same` for all rows, in a
         single call: as lists where the database takes lists. Return the number of changed rows.
         """
         if self.database.takes_lists:
             return self.changed(sql, {**as_lists(rows), **same})
-        return self._executed_many(sql, [{**row, **same} for row in rows])
+        return self.changed_each(sql, [{**row, **same} for row in rows])
 
-    def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
+    def changed_each(self, sql: str, rows: list[Any]) -> int:
+        """Execute a statement for each of several parameters, and return the number of changed rows."""
         cursor = self.driver.cursor()
         try:
             cursor.executemany(sql, rows)
@@ -165,6 +186,15 @@ class Connection:
             return False
         return True
 
+    def can_write(self) -> bool:
+        """Return False while another process has the single writer. No transaction may be open."""
+        try:
+            self._begin(self.database.transactions.begin(write=True, isolation="read committed"))
+        except self.database.errors.types() as error:
+            return not isinstance(self.database.errors.translate(error), DatabaseBusy)
+        self.command(ROLLBACK)
+        return True
+
     def has_input(self) -> bool:
         """Return whether the database has sent anything since the last statement, as at the end of the session."""
         return self.database.connections.has_input(self.driver)
@@ -173,7 +203,7 @@ class Connection:
         """Begin the transaction of an operation."""
         self.committing, self.sees_one_moment = False, snapshot
         isolation = "repeatable read" if snapshot else "read committed"
-        self._begin(self.database.transactions.begin(write=write, isolation=isolation))
+        self._begin(self._begin_text(write=write, isolation=isolation))
 
     def begin_group(self) -> None:
         """Begin a transaction of independent statements."""
@@ -183,7 +213,7 @@ class Connection:
     def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
         """Begin a transaction of the user's."""
         self.committing, self.sees_one_moment, self._depth = False, True, 0
-        self._begin(self.database.transactions.begin(write=write, isolation=isolation))
+        self._begin(self._begin_text(write=write, isolation=isolation))
 
     def commit(self) -> None:
         """Commit the transaction, unless a function of `before_commit` raises."""
@@ -202,7 +232,7 @@ class Connection:
     def maintain(self, work: Callable[[], object]) -> None:
         """Call a function in a transaction after a commit; a failure does not concern the committed transaction."""
         try:
-            self._begin(self.database.transactions.begin(write=True, isolation="read committed"))
+            self._begin(self._begin_text(write=True, isolation="read committed"))
             work()
             self.command(COMMIT)
         except self.database.errors.types() as error:
@@ -321,7 +351,7 @@ def _undo(undo: Callable[[], None], error: BaseException) -> None:
             raise
 
 
-def as_lists(rows: Sequence[Parameters]) -> dict[str, list[Any]]:
+def as_lists(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """Return the values of rows, which have the same names, as lists."""
     return {name: [row[name] for row in rows] for name in rows[0]}
 

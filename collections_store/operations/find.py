@@ -7,7 +7,6 @@ all ids are sorted first, and the documents are read as needed: the sort keys ta
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import field
 from functools import partial
 from itertools import islice
@@ -17,6 +16,7 @@ from ..codec import Codec, Decode, decode
 from ..document import (
     Document,
     check_id,
+    documents_of,
     first_after,
     is_plain_id,
     metadatum,
@@ -43,7 +43,7 @@ from ..query.sort import NATURAL, Sort
 from ..results import Page
 from ..sql.clauses import can_index
 from ..sql.select import Query, Statements
-from .by_id import as_document
+from .by_id import as_document, raise_unless_skipped
 from .connection import Inexact
 from .operation import Operation
 from .read import (
@@ -53,7 +53,6 @@ from .read import (
     NO_LIMIT,
     NaturalBatches,
     SortedReader,
-    documents_of,
     matching,
     next_limit,
     popped,
@@ -81,19 +80,21 @@ class Find(Operation[list[Document]]):
 
     def __call__(self, session: Session) -> list[Document]:
         statements = session.collection(self.collection)
-        sort, planned = self.sort, None
-        if sort is None:
-            sort, planned = statements.planned(self.filter)
-        if not sort.fields:
-            query = planned or statements.select(self.filter)
+        if self.sort is None:
+            sort, query = statements.planned(self.filter)
+        else:
+            sort, query = self.sort, statements.exact(self.filter, self.sort)
+        if query is not None:  # else, and after `Inexact`, `SortedReader` reads
             limit = NO_LIMIT if self.limit is None else self.limit
-            with suppress(Inexact):
-                if not query.residual:
-                    rows = session.select(query, self.filter, skip=self.skip, limit=limit)
-                    if self.projection is None:
-                        return documents_of(rows, self.collection, self.decode)
-                    documents = (as_document(row[1:], self.collection) for row in popped(rows))
-                    return list(returned(session, self, documents))
+            try:
+                rows = session.select(query, self.filter, skip=self.skip, limit=limit)
+            except Inexact:  # `suppress` would take longer than the rest of this
+                pass
+            else:
+                if self.projection is None:
+                    return documents_of(rows, self.decode, self.collection, raise_unless_skipped)
+                documents = (as_document(row[1:], self.collection) for row in popped(rows))
+                return list(returned(session, self, documents))
         reader = SortedReader(session, self.collection, self.filter, sort)
         found = reader.window(self.skip, self.limit)
         return list(returned(session, self, (document for _, document in found)))
@@ -121,7 +122,7 @@ class FindIdRange(Operation[list[Document]]):
         limit = NO_LIMIT if self.limit is None else self.limit
         given = {"now": now(), first: self.first, end: self.end, "skip": self.skip, "limit": limit}
         rows = session.rows(sql, given)
-        return documents_of(rows, self.collection, self.decode)
+        return documents_of(rows, self.decode, self.collection, raise_unless_skipped)
 
 
 @value_class
@@ -139,7 +140,7 @@ class FindByIds(Operation[list[Document]]):
         statement = session.collection(self.collection).by_id.documents
         listed = session.database.compiler.list_parameter(self.ids)
         rows = session.rows(statement, {"ids": listed, "now": now()})
-        return documents_of(rows, self.collection, self.decode)
+        return documents_of(rows, self.decode, self.collection, raise_unless_skipped)
 
 
 @value_class
@@ -300,7 +301,8 @@ class Distinct(Operation[list[Any]]):
 
 def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
     """Return `skip` and `limit`, integers from 0 on; raises `InvalidFilter`."""
-    if limit is None and type(skip) is int and 0 <= skip < NO_LIMIT:
+    plain = limit is None or (type(limit) is int and 0 <= limit < NO_LIMIT)
+    if plain and type(skip) is int and 0 <= skip < NO_LIMIT:
         return skip, limit  # sooner
     for name, value in (("skip", skip), ("limit", 0 if limit is None else limit)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < NO_LIMIT:
@@ -504,7 +506,7 @@ class Explain(Operation[Explanation]):
     def _has_arrays(self, session: Session, query: Query) -> bool:
         if query.arrays is not None:
             return session.finds(query.arrays, self.filter)
-        rows = session.rows(query.sql, query.parameters(self.filter, skip=0, limit=0))
+        rows = session.rows(query.sql, query.parameters(self.filter, {"skip": 0, "limit": 0}))
         return bool(rows[0][0])
 
     def _explained(
@@ -518,7 +520,7 @@ class Explain(Operation[Explanation]):
     ) -> Explanation:
         statements = session.collection(self.collection)
         database, limit = session.database, NO_LIMIT if self.limit is None else self.limit
-        parameters = query.parameters(self.filter, skip=self.skip, limit=limit)
+        parameters = query.parameters(self.filter, {"skip": self.skip, "limit": limit})
         rows = session.rows(database.compiler.explain + query.sql, parameters)
         plan: Plan = database.compiler.plan(rows, statements.table)
         walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}

@@ -105,7 +105,6 @@ class Work(Operation[Any]):
 
     @property
     def collections(self) -> tuple[str, ...]:
-        """All collections."""
         return self.names
 
     def __call__(self, session: Session) -> Any:

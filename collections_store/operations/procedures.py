@@ -69,6 +69,8 @@ SPOOL_MEMORY: Final = 8 * 2**20
 """Bytes of a spool in memory; a larger spool is a temporary file."""
 CHUNK: Final = 2**21
 """Bytes of the caller's values in a chunk; a single value may be larger."""
+_GIVEN: Final = 200
+"""Bytes of a document to write, beside its id and text."""
 BULK_BATCH: Final = 500
 """Write requests of a batch."""
 MAX_EXCLUDED: Final = 3
@@ -97,16 +99,18 @@ class CallFunction:
 
 class Chunks(Generic[T]):
     """An iterable of the caller's, read and converted in chunks: up to `most` values, and about `CHUNK` bytes of values
-    that are not in memory yet.
+    that are not in memory yet; `size` returns the bytes of a converted value.
 
     An iterable may change yielded values, such as a body that is filled repeatedly. Each value is converted before the
     next is read; a list, a tuple or a dict changes nothing.
     """
 
-    def __init__(self, values: Any, most: int, convert: Callable[[int, Any], T]) -> None:
+    def __init__(
+        self, values: Any, most: int, convert: Callable[[int, Any], T], size: Callable[[T], int]
+    ) -> None:
         self._in_memory = type(values) in {list, tuple, dict}
         self._values = values.items() if isinstance(values, Mapping) else values
-        self._most, self._convert = most, convert
+        self._most, self._convert, self._size = most, convert, size
         self._iterator: Iterator[tuple[int, Any]] | None = None
         self._ended = False
 
@@ -128,14 +132,15 @@ class Chunks(Generic[T]):
         return chunk
 
     def _read(self, chunk: list[T]) -> tuple[list[tuple[int, Any]], int]:
-        """Add values to a chunk until the chunk is full. Return no more values, and the bytes of a full chunk.
-
-        A converted value takes a tenth of the time to look at: most are an id and a text.
-        """
-        room = CHUNK
-        while room > 0 and len(chunk) < self._most and (found := self._next(1)):
-            chunk.append(self._convert(*found[0]))
-            room = room_left(chunk[-1:], room)
+        """Add values to a chunk until the chunk is full. Return no more values, and the bytes of a full chunk."""
+        room, convert, size = CHUNK, self._convert, self._size
+        for position, value in islice(self._positions(), self._most - len(chunk)):
+            converted = convert(position, value)
+            chunk.append(converted)
+            room -= size(converted)
+            if room <= 0:
+                return [], CHUNK
+        self._ended = len(chunk) < self._most
         return [], CHUNK
 
     def _read_small(self, chunk: list[T]) -> tuple[list[tuple[int, Any]], int]:
@@ -152,11 +157,14 @@ class Chunks(Generic[T]):
 
     def _next(self, count: int) -> list[tuple[int, Any]]:
         """Return the next values with their positions."""
-        if self._iterator is None:
-            self._iterator = enumerate(self._values)
-        found = list(islice(self._iterator, count))
+        found = list(islice(self._positions(), count))
         self._ended = len(found) < count
         return found
+
+    def _positions(self) -> Iterator[tuple[int, Any]]:
+        if self._iterator is None:
+            self._iterator = enumerate(self._values)
+        return self._iterator
 
 
 class Spool(Generic[T]):
@@ -168,7 +176,6 @@ class Spool(Generic[T]):
         self._count = 0
 
     def append(self, value: T) -> None:
-        """Add a value."""
         self._count += 1
         if self._count == 1:
             self._first.append(value)
@@ -188,7 +195,6 @@ class Spool(Generic[T]):
                 yield pickle.load(self._file)
 
     def close(self) -> None:
-        """Delete the values."""
         if self._file is not None:
             self._file.close()
 
@@ -227,7 +233,7 @@ class Writing:
         refused: list[Refusal] = []
         has_ids = ids is None or isinstance(bodies, Mapping)
         given = partial(self._given, refused, ids, has_ids)
-        chunks = Chunks(bodies, MAX_ROWS, given)
+        chunks = Chunks(bodies, MAX_ROWS, given, _size_of_given)
         if self.atomic:
             return (yield from self._write_atomically(chunks))
         return (yield from self._write_chunks(chunks, refused))
@@ -301,8 +307,11 @@ class Writing:
         if ids is not None:
             ids.append(value[0])
         try:
-            id, body, version = self._parts(value)
-            text = encoded(self.codec, body, has_id=has_ids)
+            if type(value) is tuple and len(value) == 2 and self.mode != "if_version":
+                id, body, version = *value, None  # the usual, sooner
+            else:
+                id, body, version = self._parts(value)
+            text = self.codec.encode_body(body) if has_ids else encoded(self.codec, body)
             return Given(position, check_id(id), text, version)
         except CollectionsStoreError as error:
             first = value[0] if isinstance(value, tuple | list) and value else None
@@ -315,20 +324,29 @@ class Writing:
 
     def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
         """Return id, body and version; raises `InvalidId`, and `InvalidOption` of a version."""
-        parts = given if isinstance(given, tuple | list) else ()
-        if self.mode == "if_version" and len(parts) == 3:
+        parts = given if isinstance(given, (tuple, list)) else ()
+        if self.mode != "if_version":
+            if len(parts) == 2:
+                return parts[0], parts[1], None
+        elif len(parts) == 3:
             return parts[0], parts[1], check_version(parts[2])
-        if self.mode != "if_version" and len(parts) == 2:
-            return parts[0], parts[1], None
         triples = "triples of an id, a body and a version (None: no document)"
         wanted = triples if self.mode == "if_version" else "pairs of an id and a body"
         raise InvalidId(given, f"give {wanted}")
 
 
-def encoded(codec: Codec, body: Any, *, has_id: bool) -> str:
-    """Return the text of a body; raise `InvalidBody`, also for a field `_id` that stands for an id argument."""
+def _size_of_given(given: Given | None) -> int:
+    return _GIVEN if given is None else _GIVEN + len(given.id) + len(given.text)
+
+
+def _size_of(value: Any) -> int:
+    return CHUNK - room_left((value,), CHUNK)
+
+
+def encoded(codec: Codec, body: Any) -> str:
+    """Return the text of a body without an id; raise `InvalidBody`, also for a field `_id` that stands for the id."""
     text = codec.encode_body(body)
-    if not has_id and '"_id"' in text:
+    if '"_id"' in text:
         plain = decode(text)
         if isinstance(plain, dict) and "_id" in plain:
             problem = f"the id is a string beside the body, got {shortened(plain['_id'])} in it"
@@ -354,7 +372,7 @@ def bulk_write(
             id = request.id if isinstance(request, InsertOne) else None
             return position, Refusal(position, id, error)
 
-    chunks = Chunks(requests, BULK_BATCH, parsed)
+    chunks = Chunks(requests, BULK_BATCH, parsed, _size_of)
     if atomic:
         read: list[list[ReadRequest]] = []  # all, before anything is locked
         while chunks.has_more():

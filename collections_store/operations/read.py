@@ -7,8 +7,9 @@ SQL's order of a window of rows is exact if no matching document has an array on
 window in both orders. Truncated strings (an index has only the beginning) must differ from their neighbours in the
 beginning, also from the neighbours just outside the window.
 
-Three methods, each a fallback of the previous:
+Four methods, each a fallback of the previous:
 
+0. The window of SQL's order, unchecked: the filter leaves only values that SQL orders exactly (`Statements.exact`).
 1. The window of SQL's order, if exact (`SortedReader.window`, `.page`).
 2. If documents have arrays on the path: SQL orders the documents without arrays, Python sorts the rest, and
    `heapq.merge` merges both.
@@ -27,7 +28,7 @@ from itertools import chain, islice
 from typing import Any, Final, Protocol, TypeAlias
 
 from ..codec import Decode, decode, spell
-from ..document import Document, new_document, with_other_body
+from ..document import Document, documents_of, with_other_body
 from ..expressions.classes import value_class
 from ..expressions.path import Path
 from ..query.conditions import holds_text
@@ -79,21 +80,6 @@ def popped(rows: list[Any]) -> Iterator[Any]:
     rows.reverse()
     while rows:
         yield rows.pop()
-
-
-def documents_of(rows: list[Any], collection: str, decode: Decode) -> list[Document]:
-    """Return the documents of rows, and empty the list: a body and its text do not take memory at once."""
-    documents = []
-    rows.reverse()
-    while rows:  # a call for each row would take longer
-        _, id, text, version, created, updated, expires = rows.pop()
-        try:
-            body = decode(text)
-        except ValueError as error:
-            raise_unless_skipped(collection, id, error)
-            continue
-        documents.append(new_document(id, body, version, created, updated, expires))
-    return documents
 
 
 def returned(
@@ -157,7 +143,10 @@ class ReadBatch(Operation[Batch]):
         positions = [row[0] for row in rows]
         if self.decode is not decode and not query.residual and self.projection is None:
             return Batch(
-                documents_of(rows, self.collection, self.decode), positions, after, characters
+                documents_of(rows, self.decode, self.collection, raise_unless_skipped),
+                positions,
+                after,
+                characters,
             )
         documents: Iterable[Document] = (as_document(row[1:], self.collection) for row in rows)
         if query.residual:
@@ -305,12 +294,13 @@ class SortedReader:
         """Return the window of SQL's order; None if not exact."""
         if not self._in_sql or (query := self._indexed(None)).residual:
             return None
+        checked = self._statements.exact(self._filter, self._sort) is None
         window = {"skip": skip, "limit": NO_LIMIT if limit is None else min(limit + 1, NO_LIMIT)}
         try:
-            found = self._exact(query, window)
+            found = self._exact(query, window, checked=checked)
         except (Inexact, Unorderable):
             return None
-        if skip and found and any(self._truncated(self._keys(found[0]))):
+        if checked and skip and found and any(self._truncated(self._keys(found[0]))):
             return None  # it may tie with the last one that was skipped
         return found[:limit]
 
@@ -354,14 +344,21 @@ class SortedReader:
         return heapq.nsmallest(limit, found, key=self._comparable)
 
     def _exact(
-        self, query: Query, window: dict[str, Any], after: Position | None = None
+        self,
+        query: Query,
+        window: dict[str, Any],
+        after: Position | None = None,
+        *,
+        checked: bool = True,
     ) -> list[Positioned]:
-        """Return the rows of SQL, with the neighbour past the window; raises `Inexact` and `Unorderable`."""
+        """Return the rows of SQL, with the neighbour past the window; raises `Inexact` and, if the order is `checked`,
+        `Unorderable`.
+        """
         rows = self._connection.select(query, self._filter, **window)
         positions = [row[0] for row in rows]
-        documents = documents_of(rows, self._collection, decode)
+        documents = documents_of(rows, decode, self._collection, raise_unless_skipped)
         found = list(zip(positions, documents, strict=True))
-        if any(self._in_body):
+        if checked and any(self._in_body):
             keys = map(self._keys, found)
             self._check(keys if after is None else chain([after.keys], keys))
         return found

@@ -158,7 +158,7 @@ class OperationBuilder:
         raise InvalidOption("requests", problem)
 
     def _insert_one(self, body: Any, id: Any, ttl: Any, beside: Any = None) -> Insert:
-        text = encoded(self._codec, body, has_id=id is not None)
+        text = encoded(self._codec, body) if id is None else self._codec.encode_body(body)
         id = new_id() if id is None else check_id(id)
         other = None if beside is None else (self.name, check_id(beside))
         return Insert(self.name, id, text, read_ttl(ttl), unique=True, beside=other)
@@ -375,7 +375,8 @@ class OperationBuilder:
         from .aggregate import Aggregate, check_memory
 
         parsed = Pipeline.parse(pipeline, self._codec)
-        self._codec.check_fields(parsed.filtered()[0], "pipeline")
+        if not self._codec.is_plain:
+            self._codec.check_fields(parsed.filtered()[0], "pipeline")
         return Aggregate(self.name, parsed, check_memory(memory_limit))
 
     def _stream(self, filter: Any, equals: Any, sort: Any, projection: Any) -> Batches:

@@ -102,8 +102,13 @@ class FindWords(Operation[SearchPage]):
                 return [
                     row for _, row in zip(range(self.skip + self.limit + 1), found, strict=False)
                 ][self.skip :]
-        window = {"skip": self.skip, "limit": self.limit + 1, **parameters, **(position or {})}
-        return self._rows(session.rows(query.sql, query.parameters(self.filter, **window)))
+        window: dict[str, Any] = {
+            "skip": self.skip,
+            "limit": self.limit + 1,
+            **parameters,
+            **(position or {}),
+        }
+        return self._rows(session.rows(query.sql, query.parameters(self.filter, window)))
 
     def _best(
         self, session: Session, statements: Statements, parameters: dict[str, str]
@@ -127,8 +132,8 @@ class FindWords(Operation[SearchPage]):
         batch, ordered = max(self.limit, MIN_BATCH), session.database.ordered_keys
         while True:
             query = statements.search(self.filter, after=position is not None)
-            window = {"skip": 0, "limit": batch, **parameters, **(position or {})}
-            rows = self._rows(session.rows(query.sql, query.parameters(self.filter, **window)))
+            window: dict[str, Any] = {"skip": 0, "limit": batch, **parameters, **(position or {})}
+            rows = self._rows(session.rows(query.sql, query.parameters(self.filter, window)))
             rest = query.rest(self.filter)
             yield from (row for row in rows if matches(rest, row.document, ordered=ordered))
             if len(rows) < batch:

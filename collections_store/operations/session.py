@@ -26,12 +26,18 @@ class Session(Connection):
 
     catalogue: Catalogue
     store: CatalogueStatements
-    recorder: Recorder
+    _recorder: Recorder | None = None
 
     def use(self, catalogue: Catalogue) -> None:
-        """Read a catalogue from now on, and record nothing yet."""
+        """Read a catalogue from now on."""
         self.catalogue, self.store = catalogue, catalogue.statements
-        self.recorder = Recorder(self.store)
+
+    @property
+    def recorder(self) -> Recorder:
+        """The recorder of changes; the first use creates the recorder, which most sessions do without."""
+        if self._recorder is None:
+            self._recorder = Recorder(self.store)
+        return self._recorder
 
     def collection(self, name: str) -> Statements:
         """Return the statements of a collection's table; raises `CollectionAbsent`."""
@@ -50,11 +56,14 @@ class Session(Connection):
 
     def record_pending(self) -> None:
         """Record the pending changes now, in this transaction."""
-        self.recorder.record(self)
+        if self._recorder is not None:
+            self._recorder.record(self)
 
     def publish_recorded(self) -> None:
         """Notify watchers of the committed changes, and prune the feeds."""
-        recorded, self.recorder.recorded = self.recorder.recorded, {}
+        if self._recorder is None:
+            return
+        recorded, self._recorder.recorded = self._recorder.recorded, {}
         if recorded:
             self.catalogue.changed(recorded)
             for feed in prunable(recorded.values()):
@@ -67,14 +76,15 @@ class Session(Connection):
 
     def commit(self) -> None:
         """Record the pending changes, commit, and publish the changes."""
-        if self.recorder.pending:
+        if self._recorder is not None and self._recorder.pending:
             self.record_pending()
         super().commit()
-        if self.recorder.recorded:
+        if self._recorder is not None and self._recorder.recorded:
             self.publish_recorded()
 
     def rollback(self) -> None:
-        self.recorder.clear()
+        if self._recorder is not None:
+            self._recorder.clear()
         super().rollback()
 
     def reset(self) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,26 +21,34 @@ class SharedConnection(Connection):
         self.database = database
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
-        with self._own_errors():
-            return list(self.sa.exec_driver_sql(sql, dict(parameters) or None))
+        try:
+            found: Any = self.sa.exec_driver_sql(sql, parameters or None)
+            rows: list[Row] = found.fetchall()
+        except Exception as error:
+            self._raise_own(error)
+            raise
+        return rows
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
-        with self._own_errors():
-            return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
-
-    def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
-        with self._own_errors():
-            return self.sa.exec_driver_sql(sql, rows).rowcount
-
-    @contextmanager
-    def _own_errors(self) -> Iterator[None]:
         try:
-            yield
-        except self.database.errors.types() as error:
+            return self.sa.exec_driver_sql(sql, parameters or None).rowcount
+        except Exception as error:
+            self._raise_own(error)
+            raise
+
+    def changed_each(self, sql: str, rows: list[Any]) -> int:
+        try:
+            return self.sa.exec_driver_sql(sql, rows).rowcount
+        except Exception as error:
+            self._raise_own(error)
+            raise
+
+    def _raise_own(self, error: Exception) -> None:
+        """Raise the error of one of our SQL functions, or the driver's error for a damaged database."""
+        if isinstance(error, self.database.errors.types()):
             if not self.sa.closed and not self.sa.invalidated:
                 raise_own(self.database, self.sa.connection.dbapi_connection, error)
-            raise
-        except UnicodeDecodeError as error:
+        elif isinstance(error, UnicodeDecodeError):
             raise self.database.errors.of_damage(error) from error
 
     def command(self, sql: str) -> None:
@@ -54,13 +62,13 @@ class SharedConnection(Connection):
             url = self.sa.engine.url
             self.database.connections.configure(pooled.driver_connection, url, is_pooled=None)
             pooled.info["collections_store"] = True
-        sql = self.database.transactions.join(pooled.driver_connection, write=write)
-        if sql:
-            self.command(sql)
+        if write:
+            sql = self.database.transactions.join(pooled.driver_connection)
+            if sql is not None:
+                self.command(sql)
 
     @property
     def driver(self) -> Any:
-        """The driver's connection."""
         return self.sa.connection.driver_connection
 
     def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:

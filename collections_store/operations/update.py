@@ -38,7 +38,7 @@ from ..results import DeleteResult, UpdateResult
 from ..sql.select import Query
 from ..update import PipelineResult, Update
 from ..update.apply import seed, seed_id
-from ..update.operators import checked_sum
+from ..update.operators import checked
 from ..update.parser import parse_path
 from .by_id import AtomicWrite, GetDocument, id_taken, written_body
 from .find import Find
@@ -52,7 +52,7 @@ from .read import (
     returned,
 )
 from .session import Session
-from .write import MAX_ATTEMPTS, Writer, lifetime
+from .write import MAX_ATTEMPTS, Writer, lifetime, named
 
 EVERYTHING: Final = Filter()
 Answer: TypeAlias = Literal["result", "before", "after"]
@@ -71,8 +71,6 @@ class Replacement:
 
 def current(codec: Codec, collection: str, document: Document) -> Document:
     """Return a stored document with the body that an update changes; raise `InvalidBody`."""
-    if codec.is_plain:
-        return document
     try:
         body = codec.current(document)
     except InvalidBody as error:
@@ -99,6 +97,8 @@ class Modification:
         if not self.codec.is_plain:
             self._check(body, document.body)
         text = self.codec.encode_updated(body)
+        if self.codec.is_plain and ordered and isinstance(self.update, Update):
+            return text  # `apply` has compared each value
         stored = body if self.codec.is_plain else decode(text)
         return None if identical(stored, document.body, ordered=ordered) else text
 
@@ -186,7 +186,8 @@ class ModifyOne(_Update):
                     continue
                 result = UpdateResult(0, 0, inserted, version=1)
             else:
-                document = current(self.modification.codec, self.collection, found)
+                codec = self.modification.codec
+                document = found if codec.is_plain else current(codec, self.collection, found)
                 text = self.modification.changed_text(document, self.filter, ordered=ordered)
                 if self.answer != "result":
                     self._check_answer(session, found, found, text)
@@ -294,7 +295,8 @@ class ModifyMany(_Update):
         """Yield the changed documents, with the texts of the new bodies."""
         ordered = session.database.ordered_keys
         for document in documents:
-            ours = current(self.modification.codec, self.collection, document)
+            codec = self.modification.codec
+            ours = document if codec.is_plain else current(codec, self.collection, document)
             text = self.modification.changed_text(ours, self.filter, ordered=ordered)
             if text is not None:
                 yield document, text
@@ -365,7 +367,7 @@ class Increment(AtomicWrite[Any]):
             sql = writer.statements.by_id.increment(self.path.keys)
             life = lifetime(None, writer.statements.options.ttl)
             limits = {"by": self.by, "size": self.codec.max_bytes - GROWTH}
-            row = {"id": self.id, "body": self._new_text(), **life, **limits}
+            row = {"id": self.id, "body": self._new_text(), **named(life), **limits}
             rows = session.rows(sql, row)
             if rows:
                 return decode(rows[0][0])
@@ -422,7 +424,7 @@ class Increment(AtomicWrite[Any]):
     def _first(self) -> Any:
         """Return the new number at a path without a number."""
         try:
-            return checked_sum(self.initial, self.by)
+            return checked(self.initial + self.by)
         except OperandError as error:
             raise UpdateRefused(self.id, str(self.path), error.problem) from None
 

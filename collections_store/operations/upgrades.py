@@ -72,7 +72,6 @@ class _Tally:
             self.failures.append(UpgradeFailure(id, error))
 
     def result(self) -> UpgradeResult:
-        """Return the result of the call."""
         lists = tuple(self.failures), tuple(self.samples)
         return UpgradeResult(self.upgraded, self.failed, self.quarantined, *lists)
 
@@ -89,7 +88,6 @@ class Upgrading:
     tally: _Tally = field(default_factory=_Tally)
 
     def run(self) -> Steps[UpgradeResult]:
-        """Upgrade all documents; return the result."""
         version = self.codec.upgrades.version
         if not self.dry_run:
             yield DeclareVersion(self.collection, version)

@@ -22,7 +22,7 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from ..codec import Decode, decode
-from ..document import Document, now
+from ..document import Document, documents_of, now
 from ..errors import DatabaseError, InvalidSearch, ReadOnlyDatabase, cut
 from ..expressions.classes import value_class
 from ..options import CollectionOptions
@@ -43,11 +43,11 @@ from ..search.vectors import (
     pack,
 )
 from ..sql.vectors import MAX_DEAD, VectorStatements
-from .by_id import body_of
+from .by_id import body_of, raise_unless_skipped
 from .collections import existing, read_entry
 from .indexes import CreateIndex, DropIndex
 from .operation import Operation, Steps
-from .read import documents_of, matching
+from .read import matching
 from .session import Session
 
 RETRIED_AFTER: Final = 60
@@ -385,7 +385,7 @@ class Nearest(VectorOperation[list[SearchResult[Any]]]):
     ) -> list[SearchResult[Any]]:
         rows = rows_of(session, statements.found, (each.position for each in matches))
         positions = {row[1]: row[0] for row in rows}
-        documents = documents_of(rows, self.collection, self.decode)
+        documents = documents_of(rows, self.decode, self.collection, raise_unless_skipped)
         by_position: dict[int, Document[Any]] = {positions[each.id]: each for each in documents}
         parts: dict[int, tuple[Any, ...]] = {each: (place,) for each, place in places.items()}
         numbers = [each.number for each in matches if each.number not in parts]

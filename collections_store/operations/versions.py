@@ -61,7 +61,6 @@ class OfVersion(Operation[Any]):
 
     @property
     def collection(self) -> str:
-        """The collection of the operation."""
         return self.operation.collection
 
     def __call__(self, session: Session) -> Any:
@@ -233,7 +232,6 @@ class Quarantine(Operation[bool]):
 
     @property
     def collections(self) -> tuple[str, ...]:
-        """Both collections."""
         return self.collection, self.target
 
     def __call__(self, session: Session) -> bool:

@@ -16,6 +16,7 @@ from .recorder import PendingChange
 from .session import Session
 
 T = TypeVar("T")
+Lifetime: TypeAlias = tuple[int, int | None, int | None]
 Rewritten: TypeAlias = tuple[Document, str]
 """A document, and the text of the new body."""
 Beside: TypeAlias = tuple[str, str]
@@ -68,10 +69,11 @@ class Writer:
         for _ in range(MAX_ATTEMPTS):
             before = self._before(id)
             # with bodies before: an upsert would overwrite what was inserted since, unrecorded
-            sql = self._sql.insert if self.keeps_before and before is None else self._sql.put
-            rows = self._connection.rows(sql, self._row(id, text, ttl))
-            if rows:
-                version = int(rows[0][0])
+            if self.keeps_before and before is None:
+                version = self._inserted(id, text, ttl, None) or None
+            else:
+                version = self._connection.put(self.statements, id, text, ttl)
+            if version is not None:
                 self.record("insert" if version == 1 else "update", id, version, before, text)
                 return version
             self.purge([id])
@@ -79,20 +81,23 @@ class Writer:
 
     def insert(self, id: str, text: str, ttl: int | None, beside: Beside | None = None) -> bool:
         """Insert a body under a free id, and only if the document `beside` exists."""
-        sql, row = self._sql.insert, self._row(id, text, ttl)
         if beside is not None and self._connection.database.is_remote:
             return self._insert_beside(id, text, ttl, *beside)
-        if beside is not None:
-            sql = self._sql.insert_if_exists(self._connection.collection(beside[0]).table)
-            row["other"] = beside[1]
         for _ in range(MAX_ATTEMPTS):
-            if self._connection.rows(sql, row):
+            if self._inserted(id, text, ttl, beside):
                 self.record("insert", id, 1, None, text)
                 return True
             if not self.purge([id]):
                 return False
-            row = {**row, **self._row(id, text, ttl)}
         raise _expires_repeatedly(id)
+
+    def _inserted(self, id: str, text: str, ttl: int | None, beside: Beside | None) -> int:
+        if beside is None:
+            time, _, ttl = lifetime(ttl, self.statements.options.ttl)
+            row = self._connection.database.compiler.row(id, text, time, ttl)
+            return self._connection.changed(self._sql.insert, row)
+        sql = self._sql.insert_if_exists(self._connection.collection(beside[0]).table)
+        return self._connection.changed(sql, {**self._named(id, text, ttl), "other": beside[1]})
 
     def _insert_beside(
         self, id: str, text: str, ttl: int | None, collection: str, other: str
@@ -108,7 +113,7 @@ class Writer:
         missing.
         """
         before = self._before(id)
-        row = {**self._row(id, text, ttl), "expected": expected}
+        row = {**self._named(id, text, ttl), "expected": expected}
         rows = self._connection.rows(self._sql.replace, row)
         if not rows:
             return None
@@ -207,8 +212,8 @@ class Writer:
         }
         self._connection.record(PendingChange(self._collection, self._feed, row))
 
-    def _row(self, id: str, text: str, ttl: int | None) -> dict[str, Any]:
-        return {"id": id, "body": text, **lifetime(ttl, self.statements.options.ttl)}
+    def _named(self, id: str, text: str, ttl: int | None) -> dict[str, Any]:
+        return {"id": id, "body": text, **named(lifetime(ttl, self.statements.options.ttl))}
 
     def _before(self, id: str) -> str | None:
         """Return the body to record as the old body, and lock the document."""
@@ -218,12 +223,17 @@ class Writer:
         return rows[0][1] if rows else None
 
 
-def lifetime(ttl: int | None, default: int | None) -> dict[str, Any]:
-    """Return the time parameters of a statement that writes a document: now, the time to live, and the expiry. `ttl`:
+def lifetime(ttl: int | None, default: int | None) -> Lifetime:
+    """Return the time parameters of a statement that writes a document: now, the expiry, and the time to live. `ttl`:
     None is the collection's `default`. The document never expires if `ttl` is 0, or None without a default.
     """
     time, ttl = now(), (default if ttl is None else ttl) or None
-    return {"now": time, "expires": None if ttl is None else time + ttl, "ttl": ttl}
+    return time, None if ttl is None else time + ttl, ttl
+
+
+def named(life: Lifetime) -> dict[str, int | None]:
+    """Return the parameters of `lifetime` by name."""
+    return {"now": life[0], "expires": life[1], "ttl": life[2]}
 
 
 def _expires_repeatedly(id: str) -> TransactionConflict:

@@ -26,9 +26,13 @@ MAX_CHANGES: Final = 10**9
 _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
 _KEYS: Final = (
-    "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
+    "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
     "versions", "distributed", "text", "vector_indexes",
 )  # fmt: skip
+"""The stored keys besides `format`: the fields of `CollectionOptions`, by `_NAMES`."""
+_NAMES: Final = {**{key: key for key in _KEYS}, "ways": "array_guards"}
+_OMITTED: Final = frozenset({"copy_of", "versions", "distributed", "text", "vector_indexes"})
+"""Keys that are not stored with their default, so that older versions know all stored keys."""
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
 """Keys that a copy of the collection does not take over; for a feed and an index see `_LOCAL_NAMES`."""
 _LOCAL_NAMES: Final = ("physical", "key")
@@ -48,12 +52,10 @@ class Feed:
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stored form."""
         return {**{name: getattr(self, name) for name in _FEED_KEYS}, **self.unknown}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        """Read the stored form."""
         known = {name: stored[name] for name in _FEED_KEYS if name in stored}
         return cls(**known, unknown=unknown_keys(stored, _FEED_KEYS))
 
@@ -92,58 +94,35 @@ class CollectionOptions:
 
     def to_text(self) -> str:
         """Return the stored form, JSON."""
-        stored = {
-            **self.unknown,
-            "format": self._format(),
-            "cursor_key": self.cursor_key or secrets.token_hex(16),
-            "body_index": self.body_index,
-            "indexes": [index.to_json() for index in self.indexes],
-            "ways": self.array_guards,
-            "counter": self.counter,
-            "ttl": self.ttl,
-            "sliding": self.sliding,
-            "feed": None if self.feed is None else self.feed.to_json(),
-            "jsonb": self.jsonb,
-        }
-        if self.copy_of:
-            stored["copy_of"] = self.copy_of
-        if self.versions:
-            stored["versions"] = self.versions
-        if self.distributed:
-            stored["distributed"] = True
+        values = {key: getattr(self, name) for key, name in _NAMES.items()}
+        stored = {key: each for key, each in values.items() if each or key not in _OMITTED}
+        stored["cursor_key"] = self.cursor_key or secrets.token_hex(16)
+        stored["indexes"] = [index.to_json() for index in self.indexes]
+        stored["feed"] = None if self.feed is None else self.feed.to_json()
         if self.text is not None:
             stored["text"] = self.text.to_json()
         if self.vector_indexes:
             stored["vector_indexes"] = [index.to_json() for index in self.vector_indexes]
-        return _CODEC.encode(_lists(stored))
-
-    def _format(self) -> int:
-        if self.text is not None or self.vector_indexes:
-            return FORMAT
-        return 2 if self.distributed else 1
+        is_new = self.text is not None or self.vector_indexes
+        form = FORMAT if is_new else 2 if self.distributed else 1
+        return _CODEC.encode(_lists({**self.unknown, "format": form, **stored}))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
         """Read the stored form; raises `SchemaTooNew`."""
         stored = codec.decode(text)
         check_format("the catalogue's entry of a collection", stored.get("format"), FORMAT)
-        return cls(
-            stored.get("cursor_key", ""),  # none where a version before 0003 created the collection
-            stored.get("body_index", True),
-            tuple(map(Index.from_json, stored.get("indexes", ()))),
-            tuple((tuple(prefix), physical) for prefix, physical in stored.get("ways", ())),
-            stored.get("counter", 1),
-            stored.get("ttl"),
-            stored.get("sliding", False),
-            Feed.from_json(stored["feed"]) if stored.get("feed") else None,
-            stored.get("jsonb", False),
-            stored.get("copy_of", ""),
-            tuple((version, physical) for version, physical in stored.get("versions", ())),
-            stored.get("distributed", False),
-            TextIndex.from_json(stored["text"]) if stored.get("text") else None,
-            tuple(map(VectorIndex.from_json, stored.get("vector_indexes", ()))),
-            unknown_keys(stored, _KEYS),
-        )
+        read = {name: stored[key] for key, name in _NAMES.items() if key in stored}
+        read["cursor_key"] = stored.get("cursor_key", "")  # none of a version before 0003
+        read["indexes"] = tuple(map(Index.from_json, stored.get("indexes", ())))
+        read["array_guards"] = tuple((tuple(keys), name) for keys, name in stored.get("ways", ()))
+        read["feed"] = Feed.from_json(stored["feed"]) if stored.get("feed") else None
+        read["versions"] = tuple((version, name) for version, name in stored.get("versions", ()))
+        if stored.get("text"):
+            read["text"] = TextIndex.from_json(stored["text"])
+        vectors = stored.get("vector_indexes", ())
+        read["vector_indexes"] = tuple(map(VectorIndex.from_json, vectors))
+        return cls(**read, unknown=unknown_keys(stored, ("format", *_KEYS)))
 
     def to_portable(self) -> dict[str, Any]:
         """Return the stored form, without the local parts of this store: names of tables, keys, a copy's state."""

@@ -207,11 +207,9 @@ class Options:
         return cls(**options)
 
     def names(self) -> Names:
-        """Return the names of the tables."""
         return Names(self.prefix, self.schema)
 
     def codec(self) -> Codec:
-        """Return the codec of bodies."""
         return Codec(max_bytes=self.max_body, nul=self.nul, default=self.default)
 
     def of_replicas(self, url: sa.URL) -> Self:
@@ -220,7 +218,6 @@ class Options:
         return replace(self, read_only=True, pooler=pooler)
 
     def default_consistency(self) -> Consistency:
-        """Return the consistency of a collection's reads."""
         return "strong" if self.replicas is None else self.consistency or "session"
 
     def check_for_engine(self) -> None:

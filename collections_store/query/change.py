@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeAlias, get_args
 
 from ..codec import Codec
 from ..document import Body_co, Document
 from ..errors import InvalidFilter, InvalidOption, InvalidToken, shortened
-from ..expressions.nodes import Meta
-from .conditions import Expression, Field, FitsSchema, Metadata, Text
-from .filter import Filter
+from ..expressions.nodes import Meta, nodes_of
+from .conditions import Expression, Field, FitsSchema, Metadata, Text, leaves
+from .filter import EVERYTHING, Filter
 from .matcher import matches as filter_matches
 
 ChangeKind: TypeAlias = Literal["insert", "update", "remove", "expire"]
@@ -51,6 +51,37 @@ class Change(Generic[Body_co]):
     token: str = field(default="", repr=False)
 
 
+class _Unfrozen(Generic[Body_co]):
+    """The slots of a `Change`, without the freezing."""
+
+    __slots__ = (
+        *("kind", "id", "version", "time", "body", "before", "has_body", "has_before", "token"),
+    )
+
+
+_allocate: Final = object.__new__
+
+
+def new_change(  # noqa: PLR0917 - keywords take longer
+    kind: ChangeKind,
+    id: str,
+    version: int,
+    time: datetime,
+    body: Any,
+    before: Any,
+    has_body: bool,
+    has_before: bool,
+    token: str,
+) -> Change:
+    """Return `Change(...)` in a third of the time, as `new_document` does."""
+    change: Any = _allocate(_Unfrozen)
+    change.kind, change.id, change.version, change.time = kind, id, version, time
+    change.body, change.before = body, before
+    change.has_body, change.has_before, change.token = has_body, has_before, token
+    change.__class__ = Change
+    return change  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeFilter:
     """A filter on changes: their kinds, and the documents they change."""
@@ -58,17 +89,20 @@ class ChangeFilter:
     filter: Filter = Filter()  # noqa: RUF009 - it is frozen
     kinds: frozenset[ChangeKind] = KINDS
     _needs_bodies: bool = field(init=False, compare=False, repr=False)
+    _takes_all: bool = field(init=False, compare=False, repr=False)
+    """Whether only the kinds decide."""
 
     def __post_init__(self) -> None:
-        parts = _parts(self.filter.condition)
-        needs = any(isinstance(each, Field | FitsSchema | Expression) for each in parts)
+        object.__setattr__(self, "_takes_all", self.filter.condition == EVERYTHING)
+        leaf = Field | FitsSchema | Expression
+        needs = any(isinstance(each, leaf) for each in leaves(self.filter.condition))
         object.__setattr__(self, "_needs_bodies", needs)
 
     @classmethod
     def parse(cls, filter: Any, kinds: Any, codec: Codec) -> ChangeFilter:
         """Read the arguments of a caller; raises `InvalidFilter` and `InvalidOption`."""
         parsed = Filter.parse(filter, codec=codec)
-        for part in _parts(parsed.condition):
+        for part in nodes_of(parsed.condition):
             if isinstance(part, Text):
                 raise InvalidFilter("$text", "changes are in no text index")
             if isinstance(part, Metadata | Meta) and part.field not in {"id", "version"}:
@@ -107,8 +141,8 @@ class ChangeFilter:
 
     def matches(self, change: Change, *, ordered: bool) -> bool:
         """Return whether a change matches: the document after the change or, of a removed document, before."""
-        if change.kind not in self.kinds:
-            return False
+        if self._takes_all or change.kind not in self.kinds:
+            return change.kind in self.kinds
         body = change.before if change.kind in REMOVALS else change.body
         return filter_matches(
             self.filter, Document(change.id, body, change.version), ordered=ordered
@@ -124,9 +158,18 @@ class ChangePosition:
 
     def to_token(self, collection: str) -> str:
         """Return the token."""
-        key, number = bytes.fromhex(self.key), self.number.to_bytes(8, "big")
-        token = _FORMAT + key + _digest(collection.encode()) + number
-        return urlsafe_b64encode(token + _digest(token)).decode()
+        return tokens_of(self.key, collection)(self.number)
+
+
+def tokens_of(key: str, collection: str) -> Callable[[int], str]:
+    """Return the function that returns the tokens of a collection's positions."""
+    beginning = _FORMAT + bytes.fromhex(key) + _digest(collection.encode())
+
+    def token(number: int) -> str:
+        text = beginning + number.to_bytes(8, "big")
+        return urlsafe_b64encode(text + _digest(text)).decode()
+
+    return token
 
 
 def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
@@ -147,13 +190,3 @@ def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
 
 def _digest(part: bytes) -> bytes:
     return hashlib.sha256(part).digest()[:4]
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    yield value
-    if isinstance(value, tuple | list):
-        for each in value:
-            yield from _parts(each)
-    elif is_dataclass(value):
-        for each in fields(value):
-            yield from _parts(getattr(value, each.name))

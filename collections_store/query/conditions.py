@@ -8,7 +8,7 @@ has `Parameter`s instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
@@ -18,7 +18,7 @@ from ..document import METADATA, MetadataField
 from ..errors import cut, shortened
 from ..expressions.classes import value_class
 from ..expressions.evaluation import key_of
-from ..expressions.path import Path, field_name, path_repr
+from ..expressions.path import Path, field_name, parsed, path_repr
 from ..expressions.patterns import Pattern
 
 Kind: TypeAlias = Literal[
@@ -86,7 +86,6 @@ class Value:
 
     @classmethod
     def of_regex(cls, pattern: Pattern) -> Value:
-        """Return a pattern."""
         kind: Kind = "regex"
         found = pattern.characters
         if found and 0 < len(found.sets) <= _MAX_CHARACTERS:
@@ -328,12 +327,19 @@ def holds_text(condition: Condition) -> bool:
 
 
 def _holds_expression(condition: Condition) -> bool:
+    return any(isinstance(each, Expression) for each in leaves(condition))
+
+
+def leaves(condition: Condition) -> Iterator[Condition]:
+    """Yield the conditions under AND, OR and NOT."""
     match condition:
         case And(inner) | Or(inner):
-            return any(map(_holds_expression, inner))
+            for each in inner:
+                yield from leaves(each)
         case Not(inner):
-            return _holds_expression(inner)
-    return isinstance(condition, Expression)
+            yield from leaves(inner)
+        case _:
+            yield condition
 
 
 PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex", "cased regex"})
@@ -404,6 +410,35 @@ def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Tar
 
 def _as_path(dotted: str) -> str:
     return cut(path_repr(dotted.split(".")))
+
+
+# -- plain documents ---------------------------------------------------------------------------
+
+SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_NOT_PLAIN: Final = {"", "$", "_"}
+"""How keys begin that may name something else than a field."""
+_COMPARISONS: Final[Mapping[str, Comparison]] = {name: name for name in get_args(Comparison)}
+
+
+def plain_condition(document: dict[Any, Any], codec: Codec) -> Condition | None:
+    """Return the condition of a document of fields, each with a scalar, or a comparison with one; None for any other
+    document. The same as `FilterParser.document`, in a third of the time. Raises `InvalidBody`.
+    """
+    conditions = []
+    for name, wanted in document.items():
+        if type(name) is not str or name[:1] in _NOT_PLAIN:
+            return None
+        if type(wanted) in SCALARS:
+            conditions.append(Field(parsed(name), Equals(Value.of(wanted, codec))))
+            continue
+        if type(wanted) is not dict or len(wanted) != 1:
+            return None
+        [(operator, operand)] = wanted.items()
+        if operator not in _COMPARISONS or operand is None or type(operand) not in SCALARS:
+            return None
+        test = Compare(_COMPARISONS[operator], Value.of(operand, codec))
+        conditions.append(Field(parsed(name), test))
+    return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
 
 
 # -- shapes ------------------------------------------------------------------------------------
@@ -478,5 +513,4 @@ def _visit(node: Any, found: list[Operand]) -> None:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Return the names of the parts of a node's class."""
     return tuple(each.name for each in fields(kind) if each.init)

@@ -127,14 +127,24 @@ _NAMES_1: Final[dict[type, tuple[str, tuple[str, ...]]]] = {
 }
 
 
+_PLAIN_1: Final = re.compile(r"\^?[A-Za-z0-9 _/@,;=-]{1,1000}")
+"""The patterns that were printed as plain."""
+
+
 def _printed_1(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_printed_1, value))}{',' * (len(value) == 1)})"
     if isinstance(value, Path):
         return f"Path({', '.join(map(repr, value.keys))})"
     if isinstance(value, conditions.Value) and isinstance(value.value, Pattern):
-        text = f"/{value.value.pattern}/{int(value.value.flags)}"
-        return f"Value(kind={value.kind!r}, text={text!r})"
+        pattern = value.value
+        kind = (
+            "regex"
+            if pattern.options or not _PLAIN_1.fullmatch(pattern.pattern)
+            else ("prefix regex" if pattern.pattern.startswith("^") else "plain regex")
+        )
+        text = f"/{pattern.pattern}/{int(pattern.flags)}"
+        return f"Value(kind={kind!r}, text={text!r})"
     if type(value) not in _NAMES_1:
         return repr(value)  # a string, a number, True or False
     name, labels = _NAMES_1[type(value)]

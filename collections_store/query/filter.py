@@ -13,10 +13,11 @@ from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
 from ..codec import Codec, decode
-from ..errors import InvalidFilter, shortened
+from ..errors import InvalidBody, InvalidFilter, shortened
 from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
 from ..expressions.patterns import Pattern, escaped
 from .conditions import (
+    SCALARS,
     And,
     Bits,
     Compare,
@@ -43,14 +44,27 @@ from .conditions import (
     Value,
     expressions_last,
     holds_text,
+    plain_condition,
     scalars_of,
     shape_of,
     with_operands,
 )
-from .parser import SCALARS, TEXT_TOP, FilterParser, check_equals, check_levels, holds_operators
+from .conditions import (
+    leaves as leaves,
+)
+from .parser import TEXT_TOP, FilterParser, check_equals, check_levels, holds_operators
 
 EVERYTHING = And(())
 _CODEC = Codec()
+
+
+class _Unfrozen:
+    """The slots of a `Filter`, without the freezing."""
+
+    __slots__ = ("_levels", "_shape", "condition")
+
+
+_allocate = object.__new__
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -88,6 +102,17 @@ class Filter:
         `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or `Path`) that `equals` a
         value.
         """
+        given = {what: equals} if type(what) is str and type(equals) in SCALARS else what
+        if type(given) is dict and (given is not what or equals is ...):
+            try:
+                condition = plain_condition(given, codec)
+            except InvalidBody:
+                condition = None  # the parser names the position
+            if condition is not None:
+                made: Any = _allocate(_Unfrozen)  # as `new_document`
+                made.condition, made._shape, made._levels = condition, None, 0
+                made.__class__ = cls
+                return made  # type: ignore[no-any-return]
         if equals is ... and (type(what) is dict or isinstance(what, Mapping)):
             return cls(FilterParser(codec).document(what))
         what = what if type(what) is str else field_name(what)
@@ -190,18 +215,6 @@ def disjuncts(condition: Condition) -> tuple[Condition, ...]:
     if isinstance(condition, Or) and not condition.single:
         return condition.conditions
     return (condition,)
-
-
-def leaves(condition: Condition) -> Iterator[Condition]:
-    """Yield the conditions under AND, OR and NOT."""
-    match condition:
-        case And(inner) | Or(inner):
-            for each in inner:
-                yield from leaves(each)
-        case Not(inner):
-            yield from leaves(inner)
-        case _:
-            yield condition
 
 
 def paths_in(condition: Condition) -> Iterator[Path]:
@@ -470,7 +483,6 @@ def _operator(test: Test) -> dict[str, Any]:
 
 
 def _listed_values(test: Test) -> Iterator[Any]:
-    """Yield the values of a list operator."""
     match test:
         case OneOf(lists):
             for one in lists:

@@ -52,7 +52,6 @@ class Schema:
         return read, (self._validator.schema,)
 
     def fits(self, value: Any) -> bool:
-        """Return whether a JSON value fits."""
         return bool(self._validator.is_valid(value))
 
 

@@ -26,6 +26,7 @@ from . import json_schema
 from .conditions import (
     LISTS,
     MAX_INLINE_VALUES,
+    SCALARS,
     TIMES,
     And,
     Bits,
@@ -57,6 +58,7 @@ from .conditions import (
     Value,
     expressions_last,
     holds_text,
+    leaves,
     read_target,
 )
 
@@ -67,7 +69,6 @@ OPERATORS: Final = frozenset({
     "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$not", "$exists", "$type", "$regex", "$options",
     "$mod", "$all", "$elemMatch", "$size", "$jsonSchema", *get_args(BitsOperator),
 })  # fmt: skip
-SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
 _TOP_LEVEL: Final = _LOGICAL | {"$expr", "$jsonSchema", "$text", "$where"}
 _NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}
@@ -453,20 +454,16 @@ def _no_operators(value: Any, position: str, number: int) -> Any:
 
 def _check_within(condition: Condition, position: str) -> None:
     """Raise `InvalidFilter` for a condition that does not apply to elements of an array."""
-    match condition:
-        case And(inner) | Or(inner):
-            for each in inner:
-                _check_within(each, position)
-        case Not(inner):
-            _check_within(inner, position)
-        case Text():
-            raise InvalidFilter(f"{position}.$text", TEXT_TOP)
-        case Expression():
-            raise InvalidFilter(f"{position}.$expr", _TOP)
-        case Metadata(name):
-            raise InvalidFilter(f"{position}.${name}", _NOT_IN_ARRAYS.format(f"${name}"))
-        case Field(Path(keys=())):
-            raise InvalidFilter(f"{position}.$body", _NOT_IN_ARRAYS.format("$body"))
+    for each in leaves(condition):
+        match each:
+            case Text():
+                raise InvalidFilter(f"{position}.$text", TEXT_TOP)
+            case Expression():
+                raise InvalidFilter(f"{position}.$expr", _TOP)
+            case Metadata(name):
+                raise InvalidFilter(f"{position}.${name}", _NOT_IN_ARRAYS.format(f"${name}"))
+            case Field(Path(keys=())):
+                raise InvalidFilter(f"{position}.$body", _NOT_IN_ARRAYS.format("$body"))
 
 
 # -- operands ----------------------------------------------------------------------------------

@@ -86,7 +86,6 @@ class Slice:
     limit: int
 
     def of(self, array: list[object]) -> list[object]:
-        """Return the elements."""
         if self.skip is None:
             return array[self.limit :] if self.limit < 0 else array[: self.limit]
         start = max(0, len(array) + self.skip) if self.skip < 0 else self.skip

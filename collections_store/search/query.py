@@ -1,7 +1,7 @@
 """The query language: words, "phrases", prefixes*, OR, -exclusions, field:word.
 
-Every string is read: what is no syntax separates words. A query is a conjunction of alternatives, without the excluded
-terms. The parser knows the fields of the index, because "12:30" names no field.
+The parser accepts every string with a word: characters without a meaning separate words. A query is a conjunction of
+alternatives, without the excluded terms. The parser needs the fields of the index, because "12:30" names no field.
 """
 
 from __future__ import annotations

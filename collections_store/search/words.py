@@ -1,14 +1,14 @@
-"""Words: which characters a word has, and which words are equal.
+"""Words: the characters of a word, and equal words.
 
-Every database and Python find the same words, by the same tables. The tables are those of SQLite's tokenizer `unicode61`
-(`remove_diacritics 2`, marks belong to words), which no version of SQLite has changed since 2018, and more symbols: the
-emoji, and the punctuation and symbols of Unicode 14. So SQLite needs no function of ours, and any program can write.
+Every database and Python find the same words, by the same tables. The tables are the tables of SQLite's tokenizer
+`unicode61` (`remove_diacritics 2`, marks belong to words), equal in SQLite 3.40 and 3.51, with more separators: the emoji,
+and the punctuation and symbols of Unicode 14. So SQLite needs no function of the library, and any program can write.
 
 1. A separator ends a word: spaces, punctuation, symbols, controls. Any other character belongs to a word.
-2. A capital becomes the small letter, and a Latin letter loses its diacritics. Characters become single characters: "ß"
+2. A capital becomes the small letter, and a Latin letter loses the diacritics. Characters become single characters: "ß"
    does not become "ss".
-3. Then the marks over Latin letters are removed: "e" and U+0301 are "e". A word of these marks alone is empty. Nothing
-   finds it, but it stands between other words.
+3. Then the marks over Latin letters are removed: "e" and U+0301 are "e". A word of such marks alone is empty. No query
+   finds an empty word, but the word separates the words of a phrase.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WORDS_VERSION: Final = 1
 MAX_WORD: Final = 100
 """Characters of a word in a query. Longer words of documents match by a prefix."""
 BOUNDARY: Final = "\ufdd0"
-"""A word between the strings of an array: no phrase goes from one string to the next. Unicode gives it no meaning."""
+"""A word between the strings of an array, so that no phrase spans two strings: a noncharacter of Unicode."""
 
 
 def words_of(text: str) -> list[str]:

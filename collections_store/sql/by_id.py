@@ -23,6 +23,7 @@ from .elements import (
     Keys,
     ListOf,
     PositionIn,
+    ReportedVersion,
     TextFits,
     ValueText,
 )
@@ -162,10 +163,16 @@ class IdStatements:
 
     # -- inserting and upserting ------------------------------------------------------------------
 
-    put = Statement(lambda s: s.or_update(s.row()).returning(s.c.version))
-    """Upsert `:id`; returns the version, or nothing where an expired row is in the way."""
-    put_batch = Statement(lambda s: s.or_update(s.lists() if s.database.takes_lists else s.row()))
-    """Upsert each `:id` and `:body`, in their order; returns nothing."""
+    put = Statement(lambda s: s.or_update(s.row()).returning(s.c.version), is_row=True)
+    """Upsert a row; returns the version, or nothing where an expired row is in the way."""
+    put_reporting = Statement(
+        lambda s: s.or_update(s.row(), ReportedVersion(s.c.version + ONE)), is_row=True
+    )
+    """Upsert a row, and report the version of a row that was there; changes nothing where an expired row is in the way."""
+    put_each = Statement(lambda s: s.or_update(s.row()), is_row=True)
+    """Upsert a row; returns nothing."""
+    replace_lists = Statement(lambda s: s.or_update(s.lists()))
+    """Upsert the lists `:id` and `:body`; returns nothing."""
     put_lists = Statement(lambda s: s.or_update(s.lists()).returning(s.c.id, s.c.version))
     """Upsert the lists `:id` and `:body`; returns id and version of those where no expired row is in the way."""
 
@@ -182,10 +189,8 @@ class IdStatements:
         insert = self._from_lists(rows, self._new_values(), none_expired)
         return self.or_update(insert).returning(self.c.id, self.c.version)
 
-    insert = Statement(lambda s: s.or_nothing(s.row()).returning(s.c.version))
-    """Insert `:id` where it is absent; returns the version, or nothing."""
-    insert_batch = Statement(lambda s: s.or_nothing(s.row()))
-    """Insert each `:id` and `:body` where it is absent; returns nothing."""
+    insert = Statement(lambda s: s.or_nothing(s.row()), is_row=True)
+    """Insert a row where its id is absent; returns nothing."""
     insert_lists = Statement(lambda s: s.or_nothing(s.lists()).returning(s.c.id))
     """Insert the lists `:id` and `:body`; returns the ids of those that were absent."""
 
@@ -197,7 +202,7 @@ class IdStatements:
         exists = values.select_from(other).where(is_other, is_live(other))
         locked = exists.with_for_update(read=True, key_share=True, of=other)
         insert = self.database.compiler.insert(self.table).from_select(list(columns), locked)
-        return compiled(self.or_nothing(insert).returning(self.c.version), self.database)
+        return compiled(self.or_nothing(insert), self.database)
 
     @Statement
     def insert_copies(self) -> Any:
@@ -242,11 +247,11 @@ class IdStatements:
     def or_nothing(self, insert: Any) -> Any:
         return insert.on_conflict_do_nothing(index_elements=[self.c.id])
 
-    def or_update(self, insert: Any) -> Any:
+    def or_update(self, insert: Any, version: Any = None) -> Any:
         """`excluded` has the time, too: Citus takes no parameters where an INSERT with a SELECT has a conflict."""
         updated = ("body", "updated_at", "expires_at", "ttl")
         values = {
-            "version": self.c.version + ONE,
+            "version": self.c.version + ONE if version is None else version,
             **{each: insert.excluded[each] for each in updated},
         }
         return insert.on_conflict_do_update(

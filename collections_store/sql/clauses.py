@@ -29,11 +29,13 @@ from ..query.conditions import (
     Equals,
     Exists,
     Field,
+    Matches,
     Metadata,
     Not,
     OneOf,
     Or,
     Parameter,
+    Test,
     Text,
     Value,
     scalars_of,
@@ -99,7 +101,7 @@ class Where:
 
     A row matches if it is `live` and all `tests` hold. The matcher decides the conditions at the positions `residual`.
     The clauses are right if no matching document has an array at one of the `prefixes`. All rows are the same in the
-    parts `constant`.
+    parts `constant`. SQL orders all rows exactly by the fields `ordered`.
     """
 
     live: sa.ColumnElement[bool]
@@ -108,6 +110,7 @@ class Where:
     residual: tuple[int, ...]
     prefixes: Prefixes = frozenset()
     constant: frozenset[Part] = frozenset()
+    ordered: Prefixes = frozenset()
 
     @property
     def clauses(self) -> tuple[sa.ColumnElement[bool], ...]:
@@ -163,15 +166,23 @@ class Conditions:
         if not indexed:
             return Where(*clauses)
         prefixes = frozenset(prefix for each in chosen for prefix in _prefixes(each))
-        return Where(*clauses, prefixes, frozenset(self._constant(chosen)))
+        tested = list(_fields(chosen))
+        constant = (
+            (each.path.keys, part)
+            for each in tested
+            for part in self._form.constant_parts(each.test)
+        )
+        ordered = (each.path.keys for each in tested if self._orders_all(each.test))
+        return Where(*clauses, prefixes, frozenset(constant), frozenset(ordered))
 
-    def _constant(self, conditions: Iterable[Condition]) -> Iterator[Part]:
-        for each in conditions:
-            match each:
-                case And(inner):
-                    yield from self._constant(inner)
-                case Field(path, test):
-                    yield from ((path.keys, part) for part in self._form.constant_parts(test))
+    def _orders_all(self, test: Test) -> bool:
+        """Return whether SQL orders all values passing a test exactly."""
+        match test:
+            case Equals():
+                return True
+            case Compare(_, given) | Matches(given):
+                return given.kind in self._form.ordered
+        return False
 
     def _groups(
         self, every: Sequence[Condition], chosen: Sequence[Condition]
@@ -227,10 +238,14 @@ class Conditions:
     def _indexed_parameters(
         self, field: Field, name: str
     ) -> tuple[list[sa.BindParameter[Any]], tuple[Binding, ...]]:
-        width = sum(self._form.widths.get(slot.kind, 1) for slot in values_of(field))
-        names = tuple(f"{name}_{number}" for number in range(width))
-        binding = Binding(names, _positions(field), self._indexed_values)
-        return [_untyped(each) for each in names], (binding,)
+        kinds = [slot.kind for slot in values_of(field)]
+        if self._form.as_they_are.issuperset(kinds):
+            binding = Binding.as_they_are(_positions(field))
+        else:
+            width = sum(self._form.widths.get(kind, 1) for kind in kinds)
+            names = tuple(f"{name}_{number}" for number in range(width))
+            binding = Binding(names, _positions(field), self._indexed_values)
+        return [_untyped(each) for each in binding.names], (binding,)
 
     def _indexed_values(self, values: list[Value]) -> list[Any]:
         return [each for value in values for each in self._form.values(value)]
@@ -336,6 +351,16 @@ def _positions(condition: Condition) -> tuple[int, ...]:
 
 def _prefixes(condition: Condition) -> Iterator[Keys]:
     return (prefix for path in paths_in(condition) for prefix in path_prefixes(path.keys))
+
+
+def _fields(conditions: Iterable[Condition]) -> Iterator[Field]:
+    """Yield the conditions on fields that all hold."""
+    for each in conditions:
+        match each:
+            case And(inner):
+                yield from _fields(inner)
+            case Field():
+                yield each
 
 
 def _untyped(name: str) -> sa.BindParameter[Any]:

@@ -75,6 +75,12 @@ class TextFits(_Predicate):
     """The text of a body has at most as many bytes as a parameter. White space may count too."""
 
 
+class ReportedVersion(_Element):
+    """A version, reported while a statement computes the version by a database of `StatementCompiler.reported_versions`."""
+
+    type = sa.BigInteger()
+
+
 class PositionIn(_Element):
     """The position of a string in a text, from 1 on; 0 if the text does not contain the string."""
 
@@ -119,6 +125,18 @@ class TypeAt(_AtPath):
 
 class ValueText(_AtPath):
     """The value at the end of a path as JSON text; null if the value is missing."""
+
+
+class Addend(_Element):
+    """The integer of a `TypeAt` and a `ValueText`, if the database adds it without rounding or overflow, however many
+    there are; null for any other value.
+    """
+
+
+class NumberText(_Element):
+    """The `ValueText` of a `TypeAt` and a `ValueText`, if the value is a number but no `Addend`; null for any other
+    value.
+    """
 
 
 class HasInteger(_AtPath, _Predicate):

@@ -37,23 +37,18 @@ class Body(sa.types.TypeDecorator[Any]):
         self.jsonb = jsonb
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
-        """Return the column's type."""
         return dialect.type_descriptor(named(dialect.name).ddl.body_type)
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:  # noqa: ARG002
-        """Encode, with the default codec."""
         return codec.Codec().encode
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:  # noqa: ARG002
-        """Decode."""
         return lambda text: None if text is None else codec.decode(text)
 
     def bind_expression(self, bindparam: sa.BindParameter[Any]) -> sa.ColumnElement[Any]:
-        """Bind text."""
         return self.from_text(bindparam)
 
     def column_expression(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-        """Select text."""
         return self.text(column, self)
 
     def from_text(self, text: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
@@ -74,11 +69,9 @@ class UtcMicroseconds(sa.types.TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> int | None:  # noqa: ARG002
-        """Encode."""
         return None if value is None else microseconds(value)
 
     def process_result_value(self, value: int | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
-        """Decode."""
         return None if value is None else moment(value)
 
 

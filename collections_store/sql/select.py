@@ -11,8 +11,9 @@ and result see the same moment, because the guard is part of the statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import lru_cache, partial, update_wrapper
+from itertools import chain
 from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 import sqlalchemy as sa
@@ -20,7 +21,7 @@ import sqlalchemy as sa
 from ..document import now
 from ..errors import InvalidSearch
 from ..expressions.classes import value_class
-from ..expressions.path import path_prefixes
+from ..expressions.path import Path, path_prefixes
 from ..options import CollectionOptions, Feed, Names
 from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
@@ -37,7 +38,7 @@ from ..query.text_index import NO_TEXT_INDEX
 from .by_id import IdStatements
 from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
-from .elements import ArrayAt, IsNot, Keys, ValueText
+from .elements import Addend, ArrayAt, IsNot, Keys, NumberText, TypeAt, ValueText
 from .feed import FeedStatements
 from .schema import (
     body_text,
@@ -65,6 +66,7 @@ VECTORS_CACHED: Final = 8
 TEMPLATES_CACHED: Final = 16
 MAX_VALUE: Final = 1000
 """Characters of JSON that `Statements.group` returns of a value."""
+_EVERY_ROW: Final[sa.ColumnElement[Any]] = sa.literal_column(str(2**62))
 MAX_TESTS: Final = 400
 """Conditions times positions at which arrays are looked for. With more, the exact form is used and Python sorts:
 SQLite's expressions end at a depth of 1,000."""
@@ -88,18 +90,24 @@ class Query:
     residual: tuple[int, ...] = ()
     guard: Literal["", "row", "column", "apart"] = ""
     arrays: Query | None = None
+    _as_they_are: tuple[tuple[str, int], ...] = field(init=False, compare=False, repr=False)
+    """The parameters that are values of the filter, with the positions of the values."""
 
-    def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
-        """Return the statement's parameters for the values of `filter`."""
-        parameters = {"now": now(), **others}
+    def __post_init__(self) -> None:
+        pairs = (zip(*each[:2], strict=True) for each in self.bindings if each.convert is None)
+        object.__setattr__(self, "_as_they_are", tuple(dict(chain.from_iterable(pairs)).items()))
+
+    def parameters(self, filter: Filter, others: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the statement's parameters: `others`, with the values of `filter` added."""
+        parameters = {} if others is None else others
+        parameters.setdefault("now", now())
         if self.bindings:
             values = values_of(filter.condition)
+            for name, position in self._as_they_are:
+                parameters[name] = values[position].value
             for names, positions, convert in self.bindings:
-                if convert is None:
-                    for name, position in zip(names, positions, strict=True):
-                        parameters[name] = values[position].value
-                else:
-                    found = convert(list(map(values.__getitem__, positions)))
+                if convert is not None:
+                    found = convert([values[position] for position in positions])
                     parameters.update(zip(names, found, strict=True))
         return parameters
 
@@ -198,6 +206,20 @@ class Statements:
         where = self._where(shape, implied, indexed, partial(order.is_bounded, level=level))
         statement = self._in_order(where, order, level)
         return self._guarded(shape, where, statement, order.prefixes)
+
+    @PerShape
+    def exact(self, shape: Condition, implied: Implied, sort: Sort) -> Query | None:
+        """Return the `select` whose rows and order are right unless the array guard is set; None: Python decides a part
+        of the filter, or whether the order of the found rows is right.
+        """
+        paths = {each.target.keys for each in sort.fields if isinstance(each.target, Path)}
+        if paths and not paths <= self._where(shape, implied, True).ordered:
+            return None
+        if not self._can_order(shape, sort):
+            return None
+        compiled: Any = self.select
+        query: Query = compiled.__wrapped__(shape, implied, sort)
+        return None if query.residual else query
 
     def _compile_id_range(self, direction: int) -> tuple[str, str, str]:
         """Return the SQL and the names of both parameters of a range of ids: from the first parameter to before the
@@ -349,27 +371,40 @@ class Statements:
         return self._arrays(shape, path_prefixes(keys))
 
     @PerShape
-    def group(self, shape: Condition, implied: Implied, paths: tuple[Keys, ...]) -> Query:
-        """Select the distinct combinations of the values at `paths`, after `:skip`, `:limit` at most. A row has the
+    def group(
+        self,
+        shape: Condition,
+        implied: Implied,
+        paths: tuple[Keys, ...],
+        sums: tuple[Keys, ...] = (),
+    ) -> Query:
+        """Select the distinct combinations of the values at `paths`, `:limit` at most, in no order. A row has the
         position of the combination's first row, the number of rows, and the values as JSON text, null for a missing
-        value. The positions order the combinations. A value of more than `MAX_VALUE` characters is truncated to
-        `MAX_VALUE` + 1. Without paths the result is a single combination, even of no rows.
+        value. A value of more than `MAX_VALUE` characters is truncated to `MAX_VALUE` + 1. Without paths the result is
+        a single combination, even of no rows.
+
+        The numbers at `sums` are columns, too: each `NumberText` is part of the combination. At the end come the sum and
+        the number of the `Addend`s.
         """
-        where = self._where(shape, implied, True)
-        values = [ValueText(self.table.c.body, keys) for keys in paths]
-        first, rows = sa.func.min(self.table.c.seq), sa.func.count(self.table.c.seq)
+        where, body = self._where(shape, implied, True), self.table.c.body
+        texts = [ValueText(body, keys) for keys in (*paths, *sums)]
+        columns = [self.table.c.seq, *texts, *(TypeAt(body, keys) for keys in sums)]
+        rows = sa.select(*(each.label(f"c{number}") for number, each in enumerate(columns)))
+        clauses = list(where.clauses)
+        if self.database.groups_whole_rows:
+            found = rows.where(*clauses).limit(_EVERY_ROW).offset(ZERO).subquery("computed")
+            columns, clauses = list(found.c), []
+        seq, values, types = columns[0], columns[1 : len(texts) + 1], columns[len(texts) + 1 :]
+        numbers = list(zip(types, values[len(paths) :], strict=True))
+        values[len(paths) :] = [NumberText(*each) for each in numbers]
         length: Any = sa.literal_column(str(MAX_VALUE + 1))
-        texts = [sa.func.substr(value, ONE, length) for value in values]
-        groups: sa.Select[*tuple[Any, ...]] = sa.select(first, rows, *texts)
-        statement = (
-            groups.where(*where.clauses)
-            .group_by(*values)
-            .order_by(first)
-            .limit(integer("limit"))
-            .offset(integer("skip"))
-        )
-        prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys)[:-1])
-        return self._guarded(shape, where, statement, prefixes)
+        shown: list[Any] = [sa.func.substr(each, ONE, length) for each in values[: len(paths)]]
+        shown += values[len(paths) :]
+        added = (f(Addend(*each)) for each in numbers for f in (sa.func.sum, sa.func.count))
+        groups = sa.select(sa.func.min(seq), sa.func.count(seq), *shown, *added).where(*clauses)
+        statement = groups.group_by(*values).limit(integer("limit")).offset(ZERO)
+        prefixes = (prefix for keys in (*paths, *sums) for prefix in path_prefixes(keys)[:-1])
+        return self._guarded(shape, where, statement, frozenset(prefixes))
 
     statistics = Statement(
         lambda s: sa.select(
@@ -381,20 +416,23 @@ class Statements:
 
     def can_order(self, filter: Filter, sort: Sort) -> bool:
         """Return whether SQL sorts, without too many tests."""
+        return self._can_order(filter.condition, sort)
+
+    def _can_order(self, condition: Condition, sort: Sort) -> bool:
         order = self.order(sort)
-        tests = len(order.prefixes) * (1 + len(conjuncts(filter.condition)))
+        tests = len(order.prefixes) * (1 + len(conjuncts(condition)))
         return order.can_render and tests <= MAX_TESTS
 
     def planned(self, filter: Filter) -> tuple[Sort, Query | None]:
-        """Return the order of the index that serves a filter; without such an index, natural order and the `select` in
-        natural order.
+        """Return the order of the index that serves a filter, or without such an index natural order, and the query
+        that is `exact` in this order.
         """
         return self._planned(filter.shape, self.implied(filter) if self.partial else ())
 
     def _plan(self, shape: Condition, implied: Implied) -> tuple[Sort, Query | None]:
         order = plan_order(shape, self._usable(implied)) or NATURAL
-        compiled: Any = self.select
-        return order, None if order else compiled.__wrapped__(shape, implied)
+        compiled: Any = self.exact
+        return order, compiled.__wrapped__(shape, implied, order)
 
     def has_index(self, filter: Filter, sort: Sort) -> bool:
         """Return whether an index returns matching documents in the order of a sort, by id and natural order included."""

@@ -17,9 +17,12 @@ TEMPLATE: Final = f"<{secrets.token_hex(8)}>"
 """The table of templates; every dialect quotes such a name. It is random, for paths of users are in templates."""
 
 
-def compiled(statement: Any, database: Database) -> str:
-    """Return the statement's text for the database's driver."""
-    return str(statement.compile(dialect=database.compiler.dialect))
+def compiled(statement: Any, database: Database, *, is_row: bool = False) -> str:
+    """Return the statement's text for the database's driver. `is_row`: the parameters are those of
+    `StatementCompiler.row`.
+    """
+    compiler = database.compiler
+    return str(statement.compile(dialect=compiler.row_dialect if is_row else compiler.dialect))
 
 
 def on_table(template: str, table: sa.Table, database: Database) -> str:
@@ -34,9 +37,12 @@ class Statement:
     """
 
     def __init__(
-        self, build: Callable[[Any], sa.Executable | sa.schema.ExecutableDDLElement]
+        self,
+        build: Callable[[Any], sa.Executable | sa.schema.ExecutableDDLElement],
+        *,
+        is_row: bool = False,
     ) -> None:
-        self._build = build
+        self._build, self._is_row = build, is_row
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -44,7 +50,7 @@ class Statement:
     def __get__(self, statements: Any, owner: type) -> str:
         template = getattr(statements, "template", None)
         if template is None:
-            text = compiled(self._build(statements), statements.database)
+            text = compiled(self._build(statements), statements.database, is_row=self._is_row)
         else:
             text = on_table(getattr(template, self._name), statements.table, statements.database)
         statements.__dict__[self._name] = text  # found there from now on

@@ -161,10 +161,6 @@ class Application(UpdateContext):
         """Return the error of a position in the body."""
         return UpdateRefused(self.document.id, ".".join(keys), problem)
 
-    def skips(self, change: FieldChange) -> bool:
-        """Return whether a change is not applied: `$setOnInsert` is only where an upsert inserts."""
-        return change.operator == "$setOnInsert" and not self.inserting
-
 
 def changed(node: Node, value: Any, keys: Keys, the: Application) -> Any:
     """Return the new value at `keys`; `MISSING`, before or after, is no value."""
@@ -190,7 +186,8 @@ def _in_object(children: dict[str, Node], body: Any, keys: Keys, the: Applicatio
     result = body
     for key, child in children.items():
         old = body.get(key, MISSING)
-        new = changed(child, old, (*keys, key), the)
+        apply: Any = _applied if type(child) is FieldChange else changed  # the usual, sooner
+        new = apply(child, old, (*keys, key), the)
         if new is old:
             continue
         if result is body:
@@ -276,7 +273,7 @@ def _check_leads_nowhere(node: Node, value: Any, keys: Keys, the: Application) -
     for leaf in _leaves(node):
         if isinstance(leaf, Each):
             raise the.refuse(keys, f"{shortened(value)} has no arrays in it")
-        if the.skips(leaf) or leaf.operator == "$unset":
+        if leaf.operator == "$unset" or (leaf.operator == "$setOnInsert" and not the.inserting):
             continue
         if leaf.operator == "$rename" and leaf.operand and _source(leaf.operand, the) is MISSING:
             continue
@@ -289,7 +286,7 @@ def _check_leads_nowhere(node: Node, value: Any, keys: Keys, the: Application) -
 def _applied(change: FieldChange, value: Any, keys: Keys, the: Application) -> Any:
     """Return the new value; the old value, if both have the same JSON."""
     operator, operand = change.operator, change.operand
-    if the.skips(change):
+    if operator == "$setOnInsert" and not the.inserting:
         return value
     if operator == "$rename" and operand is not None:
         found = _source(operand, the)

@@ -75,5 +75,4 @@ def _is_part(value: Any, stored: Any) -> bool:
 
 
 def _is_name(key: str) -> bool:
-    """Return whether a part of an update's path can be this key."""
     return key != "" and "." not in key and not key.startswith("$")

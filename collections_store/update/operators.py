@@ -66,15 +66,11 @@ def multiply(wanted: Value, value: Any) -> Any:
     """Return the product; a missing value becomes 0 of the operand's type."""
     if value is MISSING:
         return type(wanted.value)(0)
-    return _checked(number(value) * wanted.value)
+    return checked(number(value) * wanted.value)
 
 
-def checked_sum(left: Any, right: Any) -> Any:
-    """Return a sum within the limits of JSON."""
-    return _checked(left + right)
-
-
-def _checked(found: Any) -> Any:
+def checked(found: Any) -> Any:
+    """Return a computed number unless it is beyond the limits of JSON."""
     if isinstance(found, int) and not MIN_INTEGER <= found <= MAX_INTEGER:
         raise OperandError(f"gives {found}, an integer beyond 64 bit")
     if not math.isfinite(found):
@@ -284,7 +280,7 @@ OPERATORS: Final[Mapping[str, UpdateOperator]] = {
     "$unset": UpdateOperator(lambda *_: MISSING, lambda *_: None),  # an element becomes null
     "$inc": UpdateOperator(
         lambda wanted, value, _: (
-            wanted.value if value is MISSING else checked_sum(number(value), wanted.value)
+            wanted.value if value is MISSING else checked(number(value) + wanted.value)
         ),
         _parse_number,
     ),

@@ -280,7 +280,7 @@ def _names(filter: Mapping[str | Path, Any], position: str) -> Iterator[str]:
 
 def check_names(changes: tuple[FieldChange, ...], filters: tuple[ArrayFilter, ...]) -> None:
     """Raise `InvalidUpdate` unless each `$[name]` has a filter, and each filter is used."""
-    unused = {each.name for each in filters}
+    unused = {each.name for each in filters} if filters else set()
     names = frozenset(unused)
     for change in changes:
         for piece in change.path:

@@ -21,13 +21,34 @@ _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 # Charts follow the reader's colour scheme; the default is light.
 _STYLE = """<style>
 .ground { fill: #fff } .text { fill: #212121 } .quiet { fill: #616161 } .grid { stroke: #e0e0e0 } .floor { stroke: #616161 }
-.ours { fill: #00897b } .other { fill: #c58a3a }
+.ours { fill: #00897b } .bare { fill: #90a4ae } .other { fill: #c58a3a }
 @media (prefers-color-scheme: dark) {
 .ground { fill: #1e2129 } .text { fill: #eceff1 } .quiet { fill: #b0bec5 } .grid { stroke: #3a3f4b } .floor { stroke: #b0bec5 }
 }
 </style>"""
 _SIZE = re.compile(r"(?P<verb>.+): (?P<size>[\d,]+) \(floor: (?P<floor>[\d,]+)\)")
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
+GLANCES = {
+    "one-document": ("One document on SQLite", "SQLite, normal, operations", ("put", "get")),
+    "queries": (
+        "Queries on SQLite",
+        "SQLite, normal, operations",
+        (
+            "find of 20",
+            "page of 20, filtered and sorted",
+            "count by an index",
+            "update_one by an index",
+        ),
+    ),
+    "postgresql": (
+        "PostgreSQL",
+        "PostgreSQL, operations",
+        ("put", "get", "find of 20", "page of 20, filtered and sorted", "count by an index"),
+    ),
+}
+"""The pictures at the top of the page: a file, a title, a group and its methods."""
+LONGEST = 4
+"""Times the longest bar of this library and of the driver, at which other bars are cut."""
 
 
 def write(folder: Path, results: Sequence[Result]) -> None:
@@ -38,6 +59,9 @@ def write(folder: Path, results: Sequence[Result]) -> None:
         if some:
             picture = curves(group, some) if sizes_of(some) else bars(group, some)
             (folder / f"{file_name(group)}.svg").write_text(picture, encoding="utf-8")
+    for name, (title, group, methods) in GLANCES.items():
+        picture = glance(title, [each for each in results if each.group == group], methods)
+        (folder / f"glance-{name}.svg").write_text(picture, encoding="utf-8")
     page = folder.with_suffix(".md")
     if page.exists():
         text = page.read_text(encoding="utf-8")
@@ -105,6 +129,38 @@ def bars(title: str, results: Sequence[Result]) -> str:
             _text(right + 5, y + 12, f"{each.ratio:.2f}", "text"),
         ]
     return _svg(height, lines)
+
+
+def glance(title: str, results: Sequence[Result], methods: Sequence[str]) -> str:
+    """Return bars of the times of a call, on a linear axis: the bare driver, this library and others."""
+    rows: list[tuple[str, str, float]] = []
+    for method in methods:
+        found = [each for each in results if each.what == f"{method} (harsh floor)"]
+        own = [each for each in found if each.who == "ours"]
+        rows += [(method, "the bare driver", each.floor) for each in own]
+        rows += [
+            (method, each.who, each.took) for each in sorted(found, key=lambda each: each.took)
+        ]
+    top = max((took for _, who, took in rows if who in {"ours", "the bare driver"}), default=1.0)
+    top = min(top * LONGEST, max((took for _, _, took in rows), default=1.0))
+    lines: list[str] = []
+    y, before = 40, ""
+    for method, who, took in rows:
+        if method != before:
+            y += 10 if before else 0
+            lines.append(_text(10, y + 12, method, "text"))
+        before = method
+        wide = (WIDTH - LEFT - RIGHT) * min(took / top, 1.0)
+        kind = {"ours": "ours", "the bare driver": "bare"}.get(who, "other")
+        cut = " (cut)" if took > top else ""
+        lines += [
+            _text(LEFT - 8, y + 12, "collections_store" if who == "ours" else who, "text", "end"),
+            f'<rect x="{LEFT}" y="{y}" width="{wide:.1f}" height="{BAR}" class="{kind}"/>',
+            _text(LEFT + wide + 5, y + 12, f"{took:,.0f} µs{cut}", "text"),
+        ]
+        y += BAR + GAP
+    height = y + 10
+    return _svg(height, _frame(height, f"{title}: time of a call (shorter is faster)") + lines)
 
 
 def sizes_of(results: Sequence[Result]) -> dict[str, dict[int, float]]:

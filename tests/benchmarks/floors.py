@@ -73,9 +73,8 @@ class SqliteFloor:
 
     def put(self, id: str, body: Any) -> Any:
         now = (time.time_ns() // 1000,) * self.times
-        return self.connection.execute(
-            self.put_sql, (id, orjson.dumps(body).decode(), *now)
-        ).fetchall()
+        cursor = self.connection.execute(self.put_sql, (id, orjson.dumps(body).decode(), *now))
+        return None if self.harsh else cursor.fetchall()
 
     def put_many(self, documents: Iterable[tuple[str, Any]]) -> None:
         sql = self.put_sql.partition(" RETURNING")[0]

@@ -37,7 +37,7 @@ from collections_store.memory import AsyncMemory
 
 SHARE = 0.2
 """The share of the loop's thread in the CPU time of a call, at most. Small calls need more: a switch takes as long."""
-ENOUGH = 0.005
+ENOUGH = 0.003
 """Seconds of CPU time that a large call takes at least."""
 CLASSES = (
     AsyncStore,
@@ -90,6 +90,16 @@ async def change(here: Here) -> Any:
     return await here.large.change("edited", lambda body: {**body, "field2": "changed"})
 
 
+async def search(here: Here) -> Any:
+    await here.many.create_text_index("name")
+    return await here.many.search("number", filter=IN, limit=1000, highlight=True)
+
+
+async def nearest(here: Here) -> Any:
+    await here.many.create_vector_index("at", dimensions=1)
+    return await here.many.nearest([1.0], filter=IN)
+
+
 async def stream(here: Here) -> list[Any]:
     return [document async for document in here.many.stream(IN, sort="n")]
 
@@ -132,6 +142,7 @@ async def within_transaction(here: Here) -> None:
 async def run_transaction(here: Here) -> Any:
     async def write(tx: AsyncTransaction) -> None:
         await tx["large"].put("b", LARGE)
+        await tx["large"].get("b")
 
     return await here.store.run_transaction(write)
 
@@ -139,6 +150,7 @@ async def run_transaction(here: Here) -> Any:
 async def savepoint(here: Here) -> None:
     async with here.store.transaction() as tx, tx.transaction() as part:
         await part["large"].put("b", LARGE)
+        await part["large"].get("b")
 
 
 async def backup(here: Here) -> None:
@@ -229,6 +241,8 @@ CALLS: dict[str, Call] = {
     "AsyncCollection.find": lambda here: here.many.find(IN),
     "AsyncCollection.find_one": lambda here: here.many.find_one(IN),
     "AsyncCollection.page": lambda here: here.many.page(IN, limit=1000),
+    "AsyncCollection.search": search,
+    "AsyncCollection.nearest": nearest,
     "AsyncCollection.count": lambda here: here.many.count(IN),
     "AsyncCollection.id_prefixes": lambda here: here.many.id_prefixes("0"),
     "AsyncCollection.distinct": lambda here: here.many.distinct("name", IN),
@@ -272,7 +286,8 @@ SMALL = {
     "AsyncStore": "aclose attach bind collection collections create_collection drop get_collection health "
     "get_sync_collection memory model rename run skill_memory stats",
     "AsyncTransaction": "collection collections create_collection drop get_collection memory rename skill_memory",
-    "AsyncCollection": "create_index drop_index exists increment indexes purge_expired remove touch with_options",
+    "AsyncCollection": "create_index create_text_index create_vector_index drop_index exists increment indexes purge_expired "
+    "reindex remove search_backlog store_vectors touch with_options",
     "AsyncChangeStream": "aclose",
     "AsyncMemory": "clear configure count end expire increment keys namespace request session touch ttl",
     "AsyncDialogues": "get_dialogue get_dialogue_from_label get_dialogues_with_counterparty purge quarantined "

@@ -22,7 +22,7 @@ def test_filters_that_differ_in_values_share_a_statement() -> None:
         for number in range(40):
             filter = {"n": {"$gte": number, "$lt": number + 5}, "kind": f"kind {number}"}
             assert store["things"].find(filter) == []
-        cache = cache_info(statements.select)
+        cache = cache_info(statements.exact)
         assert (cache.currsize, cache.misses, cache.hits) == (1, 1, 39)
 
 
@@ -32,7 +32,7 @@ def test_the_cache_of_statements_is_bounded() -> None:
         statements = store.run(FindTable("things"))
         for number in range(SHAPES_CACHED + 50):
             assert store["things"].find({f"field {number}": 1}) == []
-        assert cache_info(statements.select).currsize == SHAPES_CACHED
+        assert cache_info(statements.exact).currsize == SHAPES_CACHED
 
 
 def test_shapes_contain_no_values() -> None:

@@ -72,10 +72,22 @@ WRITES: dict[str, tuple[Callable[[Any], Any], ...]] = {
 }
 READS = {
     *("aggregate", "count", "distinct", "document", "exists", "explain", "find", "find_one"),
-    *("get", "get_many", "id_prefixes", "indexes", "list", "page", "stream", "watch"),
+    *("get", "get_many", "id_prefixes", "indexes", "list", "page", "search", "stream"),
+    *("nearest", "search_backlog"),
+    "watch",
 }
 HARMLESS = {
-    *("delete_many", "delete_one", "drop_index", "find_one_and_delete", "purge_expired"),
+    *(
+        "create_text_index",
+        "create_vector_index",
+        "reindex",
+        "store_vectors",
+        "delete_many",
+        "delete_one",
+        "drop_index",
+        "find_one_and_delete",
+        "purge_expired",
+    ),
     *("remove", "remove_many", "touch", "with_options"),
 }
 """Methods that no unique index can reject."""

@@ -203,9 +203,10 @@ def writing_all_the_time(things: Collection) -> Iterator[list[int]]:
             thread.join()
 
 
-@pytest.fixture
-def things(tmp_path: Path) -> Iterator[Collection]:
-    with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=5) as store:
+@pytest.fixture(params=["full", "normal"])
+def things(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Collection]:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with Store(url, busy_timeout=5, durability=request.param) as store:
         store["things"].put("a", {"n": 0})
         yield store["things"]
 

@@ -98,6 +98,16 @@ def test_acknowledged_writes_survive_sigkill(
         store["things"].put("after", 1)
 
 
+def test_processes_that_write_all_the_time_take_turns_and_a_killed_one_holds_nobody_up(
+    shared_backend: Backend,
+) -> None:
+    processes = [start("put_and_print", shared_backend) for _ in range(4)]
+    while processes:
+        for process in processes:
+            assert all(process.stdout.readline() for _ in range(100))
+        processes.pop().send_signal(signal.SIGKILL)
+
+
 def test_a_lock_that_is_held_too_long_is_an_error(shared_backend: Backend) -> None:
     process = start("hold_lock", shared_backend, 3)
     process.stdout.readline()

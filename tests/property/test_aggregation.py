@@ -16,7 +16,9 @@ from collections_store import CollectionsStoreError, Store
 from collections_store.aggregation.pipeline import Pipeline
 
 FIELDS = st.sampled_from(["a", "b", "a.b", "a.a", "é", "a.0"])
-NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([0.1, 0.2, 1.0, 2**53, 1e300, 2**62]))
+ENDS = [-(10**8), 1 - 10**8, 10**9 - 1, 10**9, 10**18 - 1, 10**18, 2**62, 2**63 - 1]
+"""The ends of the integers that a database adds up."""
+NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([-0.0, 0.1, 0.2, 1.0, 2**53, 1e300, *ENDS]))
 NUMBERED = st.dictionaries(
     st.sampled_from(["a", "b"]),
     st.one_of(NUMBERS, NUMBERS, st.sampled_from(["x", None, True, [1], {"b": 1}, {"b": 1.0}])),

@@ -55,6 +55,12 @@ INDEXES: st.SearchStrategy[list[Any]] = st.lists(
 )
 
 
+RANGES: st.SearchStrategy[Any] = st.tuples(
+    st.sampled_from(FIELDS), st.sampled_from(["$eq", "$gt", "$gte", "$lt", "$lte", "$regex"]), PLAIN
+).map(lambda each: {each[0]: {each[1]: "^x" if each[1] == "$regex" else each[2]}})
+"""Filters by which an index may have all values of a field in an exact order."""
+
+
 PROJECTIONS: st.SearchStrategy[Any] = st.one_of(
     st.lists(st.sampled_from(["b", "a.b", "é", 'q"']), min_size=1, max_size=2, unique=True),
     st.dictionaries(st.sampled_from(["a.b", "b", "é", "a.a"]), st.just(0), min_size=1, max_size=2),
@@ -69,7 +75,7 @@ def questions(draw: st.DrawFn) -> Question:
     bodies = draw(
         st.one_of(BODIES, BODIES, st.lists(WILD, max_size=10), st.lists(VALUES, max_size=8))
     )
-    filter = draw(st.one_of(st.just({}), st.just({}), documents_of(PLAIN, deep=False)))
+    filter = draw(st.one_of(st.just({}), RANGES, documents_of(PLAIN, deep=False)))
     fields = draw(SORTS)
     named = {Sort.parse(name).fields[0].target: (name, way) for name, way in fields}
     return (

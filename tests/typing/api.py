@@ -1,5 +1,6 @@
 """The types of the public API; mypy is the test."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any, Unpack, assert_type
@@ -89,6 +90,7 @@ async def awaited(store: AsyncStore) -> None:
     assert_type(store.get_sync_collection("things"), Collection)
     assert_type(await things.put("a", {"x": 1}), int)
     assert_type(await things.document("a"), Document | None)
+    assert_type(await asyncio.gather(things.put("a", 1), things.exists("a")), tuple[int, bool])
     assert_type(await things.find({"a.b": 1}), list[Document])
     assert_type(things.stream(), AsyncIterator[Document])
     assert_type(await things.update("a", {"$set": {"x": 1}}), UpdateResult)

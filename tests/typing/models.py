@@ -117,6 +117,7 @@ async def asynchronous(store: AsyncStore) -> None:
     assert_type(await people.get("ada"), Person | None)
     assert_type(await people.find(), list[Document[Person]])
     assert_type(await people.page(), Page[Person])
+    assert_type(await people.find_one_and_delete({}), Document[Person] | None)
     assert_type(people.edit("ada"), AbstractAsyncContextManager[Person])
     assert_type([each.body async for each in people.stream()], list[Person])
     assert_type(await store["things"].get("a"), Any)

@@ -5,15 +5,12 @@ An archive is read twice: the first pass checks the whole archive, and nothing o
 
 from __future__ import annotations
 
-import gzip
 import secrets
-import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn, TypeAlias, cast
+from typing import IO, Any, Final, NoReturn, TypeAlias
 
 from ...codec import Codec, decode, is_larger
 from ...document import MAX_TTL, check_id, check_name, now
@@ -30,6 +27,7 @@ from ...operations.copying import StoredCollection, StoredRow
 from ...operations.read import BATCH_CHARACTERS
 from ...results import CopiedCollection
 from ..database_file import open_to_read
+from .atomic_file import DamagedInput, uncompressed
 
 Sections: TypeAlias = "Generator[tuple[StoredCollection, Iterator[list[StoredRow]]]]"
 
@@ -62,7 +60,6 @@ class ArchiveTarget:
     _written: int = 0
 
     def begin(self, entries: list[StoredCollection]) -> None:  # noqa: ARG002
-        """Write the header."""
         header = {"format": FORMAT, "version": VERSION, "id": secrets.token_hex(16)}
         self._write({**header, "created_at": now()})
 
@@ -132,15 +129,12 @@ class ArchiveSource:
                 raise CollectionNotFound(name, found)
 
     def entries(self) -> list[StoredCollection]:
-        """Return the collections."""
         return self._entries
 
     def total(self) -> int:
-        """Return the number of documents."""
         return self._total
 
     def close(self) -> None:
-        """Close the file."""
         if self._pass is not None:
             self._pass.close()
 
@@ -156,8 +150,8 @@ class ArchiveSource:
 
     def _sections(self) -> Sections:
         """Yield each collection with the documents. The documents are read before the next collection."""
-        with _opened(self.file) as stream:
-            lines = _Lines(self.file, stream, self.codec.max_bytes)
+        with open_to_read(Path(self.file)) as raw:
+            lines = _Lines(self.file, uncompressed(raw), self.codec.max_bytes)
             header, count = lines.header(), 0
             while "end" not in (value := lines.next()):
                 entry = lines.entry(value, header)
@@ -169,18 +163,6 @@ class ArchiveSource:
             if value != {"end": None, "collections": count}:
                 lines.fail(f"it must be the end of {count} collections, got {shortened(value)}")
             lines.check_end()
-
-
-@contextmanager
-def _opened(file: str) -> Iterator[IO[bytes]]:
-    with open_to_read(Path(file)) as raw:
-        is_gzip = raw.read(2) == b"\x1f\x8b"
-        raw.seek(0)
-        if is_gzip:
-            with gzip.GzipFile(fileobj=raw) as stream:
-                yield cast(Any, stream)
-        else:
-            yield raw
 
 
 class _Lines:
@@ -195,7 +177,6 @@ class _Lines:
         raise InvalidBackup(self._file, f"line {self._number}", problem)
 
     def next(self) -> dict[str, Any]:
-        """Return the JSON object of the next line."""
         text = self._read()
         if not text:
             self.fail("the file ends here: it is incomplete")
@@ -210,7 +191,6 @@ class _Lines:
         return value
 
     def check_end(self) -> None:
-        """Check that no more lines follow."""
         if self._read():
             self.fail("it follows the end of the backup")
 
@@ -218,8 +198,8 @@ class _Lines:
         self._number += 1
         try:
             text = self._stream.readline(self._longest + 1)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            self.fail(f"the gzipped data is damaged: {error}")
+        except DamagedInput as error:
+            self.fail(str(error))
         if len(text) > self._longest:
             self.fail(TOO_LARGE)
         return text
@@ -246,7 +226,6 @@ class _Lines:
             raise InvalidBackup(self._file, "", NO_BACKUP) from None
 
     def entry(self, value: Mapping[str, Any], backup: str) -> StoredCollection:
-        """Return the entry of a collection."""
         try:
             created = _integer(value, "created_at", 0, _LAST_MOMENT)
             name, options = check_name(value["collection"]), value["options"]

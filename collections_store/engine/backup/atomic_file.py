@@ -1,4 +1,4 @@
-"""Atomic replacement of files, and gzip by the name's ending.
+"""Atomic replacement of files; gzip, of a new file by the ending of the name.
 
 The writer locks an incomplete file. The next writer of the same path removes unlocked incomplete files: their writers
 were killed. The lock is a Linux lock of an open file description: closing further descriptors does not release the
@@ -15,8 +15,10 @@ import re
 import shutil
 import stat
 import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from io import BufferedReader
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Any, Final, cast
@@ -34,6 +36,8 @@ else:
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _LOGS: Final = ("", "-journal", "-wal", "-shm")
+_GZIP: Final = b"\x1f\x8b"
+"""Gzip's magic bytes; no JSON, CSV or short document of BSON begins with them."""
 
 
 @contextmanager
@@ -120,3 +124,26 @@ def compressed(file: IO[bytes], path: Path) -> AbstractContextManager[IO[bytes]]
     if path.suffix.lower() != ".gz":
         return nullcontext(file)
     return cast(IO[bytes], gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0))
+
+
+class DamagedInput(ValueError):
+    """Truncated or damaged input: the rest cannot be read."""
+
+
+def uncompressed(stream: IO[bytes]) -> BufferedReader:
+    """Return a stream of the decompressed data, or of the data itself if not gzipped."""
+    buffered = stream if isinstance(stream, BufferedReader) else BufferedReader(cast(Any, stream))
+    start = buffered.peek(len(_GZIP))[: len(_GZIP)]
+    if start and _GZIP.startswith(start):
+        buffered = BufferedReader(cast(Any, _Gzip(fileobj=buffered)))
+    return buffered
+
+
+class _Gzip(gzip.GzipFile):
+    """A gzipped stream that raises `DamagedInput`."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        try:
+            return super().read(size)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DamagedInput(f"the gzipped data is damaged: {error}") from error

@@ -173,7 +173,6 @@ class Checksums:
     def write(
         self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
     ) -> CopiedCollection:
-        """Compute the checksums of a collection."""
         digest, count = sha256(), 0
         for batch in batches:
             for row in batch:

@@ -76,7 +76,6 @@ class Pattern:
 
     @property
     def flags(self) -> int:
-        """The options as flags of `re`."""
         return re.UNICODE | sum(_FLAGS[letter] for letter in self.options)
 
     @cached_property
@@ -234,9 +233,7 @@ def _repeat(node: Repeat) -> str:
     closed = isinstance(node.part, Chars | Subpattern | Atomic)
     part = _source(node.part) if closed else f"(?:{_source(node.part)})"
     repeated = f"{part}{{{node.least},{'' if node.most is None else node.most}}}"
-    if node.greed == "possessive":
-        return f"(?>{repeated})"
-    return f"{repeated}?" if node.greed == "lazy" else repeated
+    return f"{repeated}?" if node.lazy else repeated
 
 
 def _set(ranges: Ranges) -> str:

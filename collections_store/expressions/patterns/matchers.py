@@ -107,8 +107,6 @@ class Compiler:
                     self._write(part)
             case Alternatives(parts):
                 self._choice(parts)
-            case Repeat(greed="possessive"):
-                self._write(Atomic(Repeat(node.part, node.least, node.most, "greedy")))
             case Repeat():
                 self._repeat(node)
             case Subpattern(part, number):
@@ -154,7 +152,7 @@ class Compiler:
             self._write(node.part)
         end = len(self.program)
         for split in splits:
-            targets = (end, split + 1) if node.greed == "lazy" else (split + 1, end)
+            targets = (end, split + 1) if node.lazy else (split + 1, end)
             self.program[split] = SPLIT, *targets
 
     def _loop(self, node: Repeat) -> int:
@@ -220,7 +218,6 @@ class Automaton:
         self._begin = _State(self, frozenset({0}), None)
 
     def finds(self, text: str) -> bool:
-        """Return whether the pattern matches anywhere."""
         state, before = self._begin, self._work
         last = text.endswith("\n")
         end = len(text) - last
@@ -237,7 +234,6 @@ class Automaton:
         return state[""] is self._found
 
     def after(self, state: _State, character: str) -> _State:
-        """Return the state after the next character."""
         if state is self._found:
             return state
         positions = self._reached(state, character)

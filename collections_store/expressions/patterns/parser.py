@@ -25,7 +25,6 @@ from .syntax import (
     Atomic,
     Back,
     Chars,
-    Greed,
     If,
     Look,
     Node,
@@ -60,7 +59,6 @@ _QUANTIFIERS: Final[dict[str, tuple[int, int | None]]] = {
     "+": (1, None),
     "?": (0, 1),
 }
-_GREEDS: Final[dict[str, Greed]] = {"?": "lazy", "+": "possessive"}
 _LOOKS: Final = {"=": (False, False), "!": (False, True), "<=": (True, False), "<!": (True, True)}
 _LINE_END: Final = Atomic(
     Alternatives((Sequence((Chars(((13, 13),)), Chars(NEWLINE))), Chars(VERTICAL)))
@@ -207,10 +205,11 @@ class Parser:
             return item
         if isinstance(item, At) and not grouped:
             self._fail("nothing to repeat", begin)
-        greed = _GREEDS.get(self._run("?+", 1), "greedy")
+        sign = self._run("?+", 1)
         if self._quantifier() is not None:
             self._fail("multiple repeat: group what is to be repeated, as in (?:a*)*", begin)
-        return Repeat(item, *times, greed)
+        repeat = Repeat(item, *times, lazy=sign == "?")
+        return Atomic(repeat) if sign == "+" else repeat
 
     def _quantifier(self) -> tuple[int, int | None] | None:
         """Read `*`, `+`, `?`, `{2}`, `{2,}` or `{2,3}`; None: any other brace is a character."""

@@ -162,7 +162,6 @@ def _categories() -> Mapping[str, list[tuple[int, int]]]:
 
 Anchor: TypeAlias = Literal["start", "end", "last line", "line start", "line end", "word", "inside"]
 """`\\A`, `\\z`, `\\Z`, `^` and `$` of lines, `\\b`, `\\B`."""
-Greed: TypeAlias = Literal["greedy", "lazy", "possessive"]
 
 
 @value_class(eq=True)
@@ -193,7 +192,7 @@ class Repeat:
     part: Node
     least: int
     most: int | None
-    greed: Greed
+    lazy: bool
 
 
 @value_class(eq=True)

@@ -80,6 +80,11 @@ class IndexedForm(Protocol[Columns]):
     constant: Mapping[Kind, Sequence[str]]
     """Parts in which all values are the same that compare with one of a kind."""
 
+    as_they_are: frozenset[Kind]
+    """The kinds whose single parameter is the value itself."""
+    ordered: frozenset[Kind]
+    """The kinds whose values `ordering` orders exactly."""
+
     def values(self, value: Value) -> Sequence[Any]:
         """Return the parameters of a value."""
 

@@ -101,6 +101,11 @@ class Binding(NamedTuple):
     positions: tuple[int, ...]
     convert: Callable[[list[Value]], Sequence[Any]] | None
 
+    @classmethod
+    def as_they_are(cls, positions: tuple[int, ...]) -> Binding:
+        """Return the binding of values as they are. All such bindings of a value share the parameter."""
+        return cls(tuple(f"v{position}" for position in positions), positions, None)
+
 
 class Urls(Protocol):
     """URLs of a database."""
@@ -277,8 +282,8 @@ class Transactions(Protocol):
         """Return the execution options of a transaction of the user's on a caller's engine."""
         return {}
 
-    def join(self, connection: Any, *, write: bool) -> str | None:
-        """Return the BEGIN for a caller's driver connection; None: the driver begins the transaction."""
+    def join(self, connection: Any) -> str | None:
+        """Return the BEGIN for a write on a caller's driver connection; None: the driver begins the transaction."""
         return None
 
     def state(self, connection: Any) -> State:
@@ -336,6 +341,8 @@ class StatementCompiler(Protocol):
 
     dialect: sa.Dialect
     """SQLAlchemy's, for statements on the store's own connections."""
+    row_dialect: sa.Dialect
+    """SQLAlchemy's, for statements with the parameters of `row`."""
     elements: Mapping[type[Any], Renderer]
     """Renders each class of `sql.elements` that `Database.register` does not render."""
     explain: str
@@ -351,6 +358,15 @@ class StatementCompiler(Protocol):
 
     def list_parameter(self, texts: Sequence[str] | Sequence[int]) -> Any:
         """Return the parameter of `AnyOf` or `AnyInteger`."""
+
+    def row(self, id: str, body: str, now: int, ttl: int | None) -> Any:
+        """Return the parameters of a statement that inserts a row of documents, which expires after `ttl` microseconds;
+        None: never.
+        """
+
+    def reported_versions(self, connection: Any) -> list[int] | None:
+        """Return the list to which `ReportedVersion` appends on a driver's connection; None: `RETURNING` serves."""
+        return None
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the rows of an `explain` statement on a collection's table."""
@@ -510,6 +526,8 @@ class Database:
     """
     orders_union_all: bool = False
     """UNION ALL returns the rows of its first part, then those of its second part in their order."""
+    groups_whole_rows: bool = False
+    """GROUP BY sorts the columns that its expressions read, bodies too, unless a subquery computes the expressions."""
 
     def register(self) -> None:
         """Register the renderers of all elements with SQLAlchemy, including orders and the indexed form."""

@@ -901,3 +901,21 @@ def test_what_a_map_holds_has_a_limit() -> None:
     for inside in (numbers, {"a": numbers}, {"$concatArrays": [numbers, numbers]}):
         with pytest.raises(InvalidOperand, match="more than"):
             give([{}], {"$project": {"x": {"$map": {"input": numbers, "in": inside}}}})
+
+
+@pytest.mark.parametrize(
+    ("group", "values", "sums"),
+    [
+        ({"_id": "$a", "s": {"$sum": "$b.c"}}, [("a",)], [("b", "c")]),
+        ({"_id": None, "s": {"$avg": "$b"}, "t": {"$sum": "$$ROOT.b"}}, [], [("b",)]),
+        ({"_id": "$b", "s": {"$sum": "$b"}}, [("b",)], []),
+        ({"_id": "$b", "s": {"$sum": "$b.c"}}, [("b",)], []),
+        ({"_id": "$b.c", "s": {"$sum": "$b"}}, [("b", "c")], [("b",)]),
+        ({"_id": 1, "s": {"$sum": "$b"}, "t": {"$max": "$b"}}, [("b",)], []),
+        ({"_id": 1, "s": {"$sum": {"$add": ["$b", 1]}}, "t": {"$sum": 2}}, [("b",)], []),
+    ],
+)
+def test_the_fields_that_a_database_may_add_up(group: Any, values: Any, sums: Any) -> None:
+    fields = Pipeline.parse([{"$group": group}]).fields()
+    assert fields is not None
+    assert (list(fields.values), list(fields.sums)) == (values, sums)

@@ -11,7 +11,7 @@ from collections_store import (
     ReadOnlyDatabase,
     TransactionConflict,
 )
-from collections_store.engine.retry import Retries
+from collections_store.engine.retry import Retries, Turns
 
 LONG_AGO = time.monotonic() - 1000
 
@@ -60,3 +60,25 @@ def test_long_attempts_are_followed_by_long_pauses() -> None:
     pauses = [Retries(30, 30).pause(TransactionConflict("met"), took=3.0) for _ in range(50)]
     assert 0.1 < max(pauses) <= 4.0
     assert max(Retries(30, 30).pause(DatabaseBusy("locked"), took=3.0) for _ in range(50)) < 0.1
+
+
+def test_a_process_looks_until_no_other_writes_and_then_has_a_turn() -> None:
+    turns, looks = Turns(), iter([False, False, True])
+    assert not turns.until
+    turns.wait(lambda: next(looks))
+    assert list(looks) == []
+    assert turns.until
+
+
+def test_a_wait_for_the_writer_ends_with_the_timeout() -> None:
+    looks = iter([False] * 1000)
+    Turns().wait(lambda: next(looks), 0.01)
+    assert not next(looks)
+    Turns().wait(lambda: pytest.fail("no time is left"), 0.0)
+
+
+def test_a_turn_ends_and_the_next_write_waits_for_nobody() -> None:
+    turns = Turns()
+    turns.wait(lambda: True)
+    while turns.until:
+        turns.pause()

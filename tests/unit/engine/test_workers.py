@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -96,7 +97,7 @@ def test_waiting_jobs_join_the_next_group() -> None:
     commit = groups(slow)
     first = Job(Nothing())
     commit.waiting.append(first)
-    leader = threading.Thread(target=commit.flush)
+    leader = threading.Thread(target=commit.advance)
     leader.start()
     inside.wait(10)
     followers = [threading.Thread(target=commit.run, args=(Nothing(str(n)),)) for n in range(20)]
@@ -121,7 +122,7 @@ def test_groups_have_a_limit() -> None:
     for _ in range(MAX_GROUP + 10):
         commit.waiting.append(Job(Nothing()))
     while commit.waiting:
-        commit.flush()
+        commit.advance()
     assert sizes == [MAX_GROUP, 10]
 
 
@@ -131,7 +132,7 @@ def test_the_main_thread_runs_only_its_own_jobs() -> None:
     commit.waiting.append(waiting)
     assert commit.run(Nothing("own")) == Nothing("own")
     assert not waiting.done
-    commit.flush()
+    commit.advance()
     assert waiting.done
 
 
@@ -141,12 +142,15 @@ def test_the_writer_lock_excludes_other_writers() -> None:
     commit.waiting.append(first)
     with ThreadPoolExecutor(3) as threads:
         holder = TransactionPermit(None)
-        threads.submit(commit.lock_writer, holder).result(10)
+        locking = threads.submit(commit.lock_writer, holder)
+        threads.submit(commit.advance).result(10)
+        locking.result(10)
         assert first.done
         late = [threads.submit(commit.run, Nothing(str(n))) for n in range(2)]
         while len(commit.waiting) < 2:
             time.sleep(0.001)
-        assert commit.flush() is holder
+        commit.advance()
+        assert len(commit.waiting) == 2
         commit.unlock_writer(holder)
         assert {each.result(10).name for each in late} == {"0", "1"}
     assert commit.run(Nothing("own")) == Nothing("own")
@@ -193,6 +197,75 @@ def test_a_wait_for_the_writer_lock_times_out() -> None:
     assert commit.run(Nothing()) == Nothing()
 
 
+def test_a_release_wakes_the_caller_of_the_oldest_job_alone() -> None:
+    commit = groups()
+    jobs = [Job(Nothing()), Job(Nothing())]
+    for job in jobs:
+        job.wake = SimpleQueue()
+        commit.waiting.append(job)
+    holder = TransactionPermit(None)
+    commit.unlock_writer(holder)
+    assert [job.wake.qsize() for job in jobs if job.wake is not None] == [1, 0]
+    commit.advance()
+    assert [job.wake.qsize() for job in jobs if job.wake is not None] == [2, 1]
+
+
+def test_a_thread_that_writes_in_a_loop_goes_on_beside_waiting_threads_and_not_for_ever() -> None:
+    has_gone_on, ended = threading.Event(), threading.Event()
+
+    passed_over: dict[int, Job | None] = {}
+
+    def alone(operation: Any, _: float) -> Any:
+        thread, oldest = threading.get_ident(), commit._next_job()
+        if oldest is not None and oldest is passed_over.get(thread):
+            has_gone_on.set()
+        time.sleep(0.0002)  # others begin to wait
+        passed_over[thread] = commit._next_job()
+        return operation
+
+    def slowly(group: list[Job]) -> None:
+        time.sleep(0.0002)
+        finish_all(group)
+
+    commit = GroupCommit(alone, slowly, has_streaks=True)
+    turns = [threading.Event() for _ in range(3)]
+
+    def work(event: threading.Event) -> None:
+        for number in range(100):
+            assert commit.run(Nothing(str(number))) == Nothing(str(number))
+        event.set()
+        while not ended.is_set():
+            commit.run(Nothing())
+
+    threads = [threading.Thread(target=work, args=(event,)) for event in turns]
+    for thread in threads:
+        thread.start()
+    assert all(event.wait(60) for event in (has_gone_on, *turns))
+    ended.set()
+    for thread in threads:
+        thread.join(60)
+    assert commit.groups
+
+
+def test_a_streak_that_ends_without_a_word_holds_nobody_up() -> None:
+    threads: list[threading.Thread] = []
+
+    def alone(operation: Any, _: float) -> Any:
+        threads.append(threading.Thread(target=commit.run, args=(Nothing("other"),)))
+        threads[-1].start()
+        while not commit.waiting:
+            time.sleep(0.001)
+        commit._streak = threading.get_ident(), time.monotonic() + 60
+        return operation
+
+    commit = GroupCommit(alone, finish_all, has_streaks=True)
+    with ThreadPoolExecutor(1) as looping:
+        looping.submit(commit.run, Nothing("last of a streak")).result(10)
+    threads[0].join(60)
+    assert not threads[0].is_alive()
+    assert not commit.waiting
+
+
 def test_a_lost_permit_locks_nothing() -> None:
     commit = groups()
     commit.lock_writer(TransactionPermit(None))  # as after an exception between two lines
@@ -207,7 +280,7 @@ def test_an_unexpected_error_of_a_group_reaches_all_waiters() -> None:
     jobs = [Job(Nothing()), Job(Nothing())]
     for job in jobs:
         commit.waiting.append(job)
-    commit.flush()
+    commit.advance()
     for job in jobs:
         with pytest.raises(ZeroDivisionError):
             job.outcome()

@@ -167,3 +167,37 @@ def test_an_earlier_error_is_not_the_cause_of_a_later_one() -> None:
     assert sqlite_filters.raised_within(sqlite3.OperationalError("interrupted")) is None
     later = sqlite3.OperationalError("user-defined function raised exception")
     assert sqlite_filters.raised_within(later) is None
+
+
+def versions_of(connection: DriverSession) -> list[int | None]:
+    """Return the versions of upserts: new, again, expired, refused by a unique index, and jumped by the user's SQL."""
+    statements = connection.collection("others")
+
+    def upsert(id: str, text: str, ttl: int | None = None) -> int | None:
+        return connection.put(statements, id, text, ttl)
+
+    found = [upsert("a", '{"n":1}'), upsert("a", '{"n":2}'), upsert("b", '{"n":3}')]
+    found += [upsert("c", '{"n":4}', 10**9), upsert("c", '{"n":4}', 1)]
+    found += [upsert("c", '{"n":4}'), upsert("a", '{"n":5}')]
+    for taken in ("a", "new"):
+        with pytest.raises(sqlite3.IntegrityError):
+            upsert(taken, '{"n":3}')
+    found += [upsert("d", '{"n":6}'), upsert("a", '{"n":7}')]
+    connection.command(f"UPDATE {statements.by_id.table.name} SET version = 41 WHERE id = 'a'")
+    return [*found, upsert("a", '{"n":8}'), upsert("e", '{"n":9}')]
+
+
+@pytest.mark.parametrize("is_reported", [True, False])
+def test_a_version_that_sqlite_reports_is_the_version_that_it_returns(*, is_reported: bool) -> None:
+    with Store("sqlite://") as store:
+        store.create_collection("others")
+        store["others"].create_index("n", unique=True)
+        assert store.core.opened is not None
+        pool: Any = store.core.opened._pools[0]
+        lease = pool.acquire()
+        if not is_reported:
+            lease.connection._versions = None
+        try:
+            assert versions_of(lease.connection) == [1, 2, 1, 1, 2, None, 3, 1, 4, 42, 1]
+        finally:
+            pool.release(lease)

@@ -86,7 +86,9 @@ def all_queries(s: Statements) -> list[Any]:
         s.has_array(FILTER, keys),
         s.group(FILTER, (keys, ("n",))),
     ]
-    found = [each and (each.sql, each.parameters(FILTER, now=0), each.guard) for each in queries]
+    found = [
+        each and (each.sql, each.parameters(FILTER, {"now": 0}), each.guard) for each in queries
+    ]
     return [*found, s.statistics]
 
 

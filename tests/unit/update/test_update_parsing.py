@@ -1,5 +1,7 @@
 """Parsing of updates: errors name the path; parsed updates can be printed and compared."""
 
+import enum
+import math
 import pickle
 import re
 from collections.abc import Mapping
@@ -255,3 +257,38 @@ def test_a_replacement_has_no_operators(body: Any) -> None:
 def test_a_replacement_is_json() -> None:
     with pytest.raises(InvalidBody, match="'a.0'"):
         read_replacement({"a": [float("nan")]}, Codec())
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Text(str):
+    __slots__ = ()
+
+
+UPDATES: list[Any] = [
+    {}, {"$inc": {"n": 1}}, {"$inc": {"n": True}}, {"$inc": {"n": 1.0}}, {"$inc": {"n": 2**63}}, {"$inc": {"n": math.nan}},
+    {"$set": {"a.b": {"c": [1, None, "x"]}, "d": -0.0}}, {"$set": {"d": 0.0}}, {"$set": {"a": 1, "a.b": 2}}, {"$set": {"a": 1e16}},
+    {"$set": {"a": Colour.RED}}, {"$set": {"a": "red"}}, {"$set": {"a": (1, 2)}}, {"$set": {"a": [1, 2]}}, {"$set": {Text("a"): 1}},
+    {Text("$set"): {"a": Text("b")}}, {"$set": {Path("a.b"): 1}}, {"$set": {1: 1}}, {"$set": {"a": "\0"}}, {"$set": {"\0": 1}},
+    {"$set": {"a": "\ud800"}}, {"$set": {"a": "x" * 2000}}, {"$set": {"": 1}}, {"$sat": {"a": 1}}, {"$set": 1}, {"a": 1},
+    {"$push": {"a": {"$each": [1, 2], "$slice": -1}}}, {"$pull": {"a": {"$gt": 1}}}, {"$pull": {"a": re.compile("a")}}, {"$rename": {"a": "b"}},
+    {"$set": {"a.$[x]": 1}}, {"$set": {"a": datetime(2026, 1, 1)}}, {"$currentDate": {"at": True}}, {"$unset": {"a": ""}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(len(UPDATES)))
+@pytest.mark.parametrize("codec", [Codec(), Codec(40), Codec(nul="replace"), Codec(default=str)])
+def test_an_update_from_the_cache_is_the_parsed_update(number: int, codec: Codec) -> None:
+    def parsed() -> tuple[Any, ...]:
+        try:
+            update = Update.parse(UPDATES[number], codec=codec)
+        except InvalidUpdate as error:
+            return type(error), str(error)
+        return repr(update), str(update), update.to_json(), update._limit, repr(update._tree)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("collections_store.update.CACHED_BYTES", -1)
+        plain = parsed()
+    assert repr(parsed()) == repr(parsed()) == repr(plain)

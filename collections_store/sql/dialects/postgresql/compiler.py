@@ -14,6 +14,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from ....query.index import Plan
 from ...elements import (
+    Addend,
     AnyInteger,
     AnyOf,
     BodyFromText,
@@ -24,7 +25,9 @@ from ...elements import (
     JsonbFromText,
     JsonbText,
     ListOf,
+    NumberText,
     PositionIn,
+    ReportedVersion,
     TextFits,
     ValueText,
 )
@@ -61,6 +64,11 @@ def _has_integer(element: HasInteger, body: str) -> str:
     return f"(jsonb_typeof({value}) = 'number' AND {digits})"
 
 
+def _is_short(number: str) -> str:
+    """Return the test for an integer of fewer than 19 digits: `jsonb` writes no exponent."""
+    return f"(length({number}) <= 18 AND strpos({number}, '.') = 0)"
+
+
 def _increased(element: Increased, body: str, by: str) -> str:
     path = f"ARRAY[{', '.join(map(literal, element.keys))}]"
     number = f"CAST(CAST({value_at(body, element.keys)} AS TEXT) AS BIGINT)"
@@ -76,7 +84,7 @@ def _list_of(element: ListOf) -> str:
 class PostgresCompiler(StatementCompiler):
     """SQLAlchemy's dialect for psycopg, and EXPLAIN."""
 
-    dialect = _DIALECT
+    dialect = row_dialect = _DIALECT
     explain = "EXPLAIN (FORMAT JSON, COSTS OFF) "
     elements = {
         BodyText: _body_text,
@@ -88,9 +96,16 @@ class PostgresCompiler(StatementCompiler):
         AnyInteger: lambda _, column, numbers: f"{column} = ANY (CAST({numbers} AS BIGINT[]))",
         ListOf: _list_of,
         ValueText: lambda element, body: f"CAST({value_at(body, element.keys)} AS TEXT)",
+        Addend: lambda _, kind, text: (
+            f"CASE WHEN {kind} = 'number' AND {_is_short(text)} THEN CAST({text} AS BIGINT) END"
+        ),
+        NumberText: lambda _, kind, text: (
+            f"CASE WHEN {kind} = 'number' AND NOT {_is_short(text)} THEN {text} END"
+        ),
         HasInteger: _has_integer,
         Increased: _increased,
         PositionIn: lambda _, text, part: f"strpos({text}, {part})",
+        ReportedVersion: lambda _, version: version,
         TextFits: lambda _, body, size: f"octet_length(CAST({body} AS TEXT)) <= {size}",
     }
 
@@ -100,6 +115,11 @@ class PostgresCompiler(StatementCompiler):
     def list_parameter(self, texts: Sequence[str] | Sequence[int]) -> list[Any]:
         """Psycopg adapts lists."""
         return list(texts)
+
+    def row(self, id: str, body: str, now: int, ttl: int | None) -> dict[str, Any]:
+        """Return the parameters by name."""
+        expires = None if ttl is None else now + ttl
+        return {"id": id, "body": body, "now": now, "expires": expires, "ttl": ttl}
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a tree of steps. The steps of the array guard use separate indexes."""

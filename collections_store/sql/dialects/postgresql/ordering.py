@@ -84,6 +84,8 @@ class PostgresIndexedForm(IndexedForm[str]):
         "prefix regex": ("rank", "number"),
         "plain regex": ("rank", "number"),
     }
+    as_they_are = frozenset()
+    ordered = frozenset({"number"})
 
     def values(self, value: Value) -> Sequence[Any]:
         """Return the beginning and the whole of a string. Of a prefix, return the beginning, the first string with the

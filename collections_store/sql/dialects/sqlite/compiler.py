@@ -22,6 +22,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from .... import codec
 from ....query.index import Plan
 from ...elements import (
+    Addend,
     AnyInteger,
     AnyOf,
     ArrayTest,
@@ -33,7 +34,9 @@ from ...elements import (
     JsonbFromText,
     JsonbText,
     Keys,
+    NumberText,
     PositionIn,
+    ReportedVersion,
     TextFits,
     ValueText,
 )
@@ -43,9 +46,13 @@ from .ordering import SqliteIndexedForm
 
 _INDEXED_FORM: Final = SqliteIndexedForm()
 JSONB_SINCE: Final = (3, 45)
+_REPORT_VERSION: Final = "collections_store_report_version"
+"""The SQL function that appends a number to a list, and returns null. RETURNING would take a twentieth of a `put`."""
 _LISTS: Final = codec.Codec(max_bytes=2**40)
 _NINES: Final = 10**18 - 1
 _EVENTS: Final = ("insert", "update", "delete")
+_SHORT: Final = 9
+"""Characters of an addend: the sum of 2**33 rows, more than a file holds, has 64 bits."""
 _USED: Final = re.compile(
     r"USING (?:COVERING )?INDEX (\S+)|^SEARCH (\S+\$i\d+) USING PRIMARY KEY|^SCAN (\S+\$i\d+) VIRTUAL TABLE"
 )
@@ -53,6 +60,8 @@ _USED: Final = re.compile(
 
 _DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="named")
 _DIALECT.supports_native_boolean = True  # else it writes `(…) = 1`, which no index serves
+_ROW_DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="qmark")
+"""For statements without paths. The driver binds a parameter by its position in half the time."""
 
 
 def _array_test(element: ArrayTest, seq: str, *parameters: str) -> str:
@@ -75,7 +84,7 @@ def _increased(element: Increased, body: str, by: str) -> str:
 class SqliteCompiler(StatementCompiler):
     """SQLite's dialect of SQLAlchemy, and EXPLAIN QUERY PLAN."""
 
-    dialect = _DIALECT
+    dialect, row_dialect = _DIALECT, _ROW_DIALECT
     explain = "EXPLAIN QUERY PLAN "
     elements = {
         BodyText: lambda _, body: body,
@@ -91,10 +100,18 @@ class SqliteCompiler(StatementCompiler):
         ),
         ArrayTest: _array_test,
         ValueText: lambda element, body: f"({body} -> {path_literal(element.keys)})",
+        Addend: lambda _, kind, text: (
+            f"CASE WHEN {kind} = 'integer' AND length({text}) <= {_SHORT} THEN CAST({text} AS INTEGER) END"
+        ),
+        NumberText: lambda _, kind, text: (
+            f"CASE {kind} WHEN 'real' THEN {text} WHEN 'integer' THEN "
+            f"CASE WHEN length({text}) > {_SHORT} THEN {text} END END"
+        ),
         HasInteger: _has_integer,
         Increased: _increased,
         PositionIn: lambda _, text, part: f"instr({text}, {part})",
         TextFits: lambda _, body, size: f"length(CAST({body} AS BLOB)) <= {size}",
+        ReportedVersion: lambda _, version: f"coalesce({_REPORT_VERSION}({version}), {version})",
     }
 
     def insert(self, table: sa.Table) -> Any:
@@ -103,6 +120,16 @@ class SqliteCompiler(StatementCompiler):
     def list_parameter(self, texts: Sequence[str] | Sequence[int]) -> str:
         """Return the list as JSON: SQLite limits the number of parameters."""
         return _LISTS.encode(list(texts))
+
+    def row(self, id: str, body: str, now: int, ttl: int | None) -> tuple[Any, ...]:
+        """Return the values of the columns, in their order: the times of the first write, the last write and the end."""
+        return id, body, now, now, None if ttl is None else now + ttl, ttl
+
+    def reported_versions(self, connection: Any) -> list[int] | None:
+        """Return a new list. Its `append` is a function of SQL: no Python code runs, which a signal could meet."""
+        versions: list[int] = []
+        connection.create_function(_REPORT_VERSION, 1, versions.append)
+        return versions
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a line of text for each step."""

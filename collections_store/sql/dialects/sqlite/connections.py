@@ -215,9 +215,9 @@ class SqliteTransactions(Transactions):
     def begin(self, *, write: bool, isolation: str) -> str:
         return "BEGIN IMMEDIATE" if write else "BEGIN"
 
-    def join(self, connection: Any, *, write: bool) -> str | None:
+    def join(self, connection: Any) -> str | None:
         """Return the BEGIN that a savepoint needs: the driver begins a transaction at the first INSERT at the earliest."""
-        return None if connection.in_transaction or not write else "BEGIN IMMEDIATE"
+        return None if connection.in_transaction else "BEGIN IMMEDIATE"
 
     def state(self, connection: Any) -> State:
         """Return the state. A full disk or an interrupt ends a transaction; any other error leaves the transaction

@@ -115,9 +115,10 @@ class SqliteFilters(Filters):
 
     def binding(self, shape: Condition, name: str, positions: tuple[int, ...]) -> Binding:
         """Return a binding with a parameter for each value."""
+        if {slot.kind for slot in values_of(shape)} <= _AS_THEY_ARE:
+            return Binding.as_they_are(positions)
         names = tuple(f"{name}_{number}" for number in range(len(positions)))
-        as_they_are = {slot.kind for slot in values_of(shape)} <= _AS_THEY_ARE
-        return Binding(names, positions, None if as_they_are else _converted)
+        return Binding(names, positions, _converted)
 
 
 def rendered(body: str, condition: Condition, parameters: Iterator[str]) -> str:

@@ -38,7 +38,7 @@ class SqliteOrdering(Ordering):
 
     def can_order(self, keys: Keys) -> bool:
         """Return whether no key holds a double quote: SQLite 3.40 cannot address such a key."""
-        return not any('"' in key for key in keys)
+        return '"' not in "".join(keys)
 
     def values(self, key: Key) -> Sequence[Any]:
         rank, value = key
@@ -59,6 +59,8 @@ class SqliteIndexedForm(IndexedForm[tuple[str, str]]):
     ordering = SqliteOrdering()
     widths = {"null": 0, "boolean": 2, "prefix regex": 2}
     constant = {"number": ("rank",), "string": ("rank",), "prefix regex": ("rank",)}
+    as_they_are = frozenset({"number", "string"})
+    ordered = frozenset({"number", "string", "prefix regex"})
 
     def values(self, value: Value) -> Sequence[Any]:
         """Return rank and number of a boolean. Of a prefix, return the first string with the prefix, and the first

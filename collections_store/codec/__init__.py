@@ -1,4 +1,4 @@
-r"""Bodies to JSON text and back, and the rules for bodies. The only module that uses orjson.
+r"""Bodies to JSON text and back, and the rules for bodies. The only module that uses orjson. Knows no database.
 
 Rules:
 
@@ -9,8 +9,8 @@ Rules:
 3. A float from 1e16 to 2**64 is written with all digits (`10000000000000000.0`). Else PostgreSQL would return an
    integer.
 
-A plain body is walked once, and handed to orjson. Only a body with an unusual value takes the careful way, which knows
-paths.
+A plain body is walked once (`walk`), and handed to orjson. Only a body with an unusual value takes the careful way,
+which knows paths.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import orjson
 
-from .errors import InvalidBody, shortened
+from ..errors import InvalidBody, shortened
+from .walk import MAX_DEPTH as MAX_DEPTH
+from .walk import MAX_INTEGER as MAX_INTEGER
+from .walk import MIN_INTEGER as MIN_INTEGER
+from .walk import SPELLED_OUT, bytes_left
 
 MAX_BODY: Final = 16 * 2**20
 """The default limit of a body, in bytes."""
-MAX_DEPTH = 200
-"""Nested containers; orjson's limit is 254, that of SQLite 3.51 is 1,000."""
-MAX_INTEGER = 2**63 - 1
-MIN_INTEGER = -(2**63)
 
 if TYPE_CHECKING:
-    from .document import Document
+    from ..document import Document
 
-_SPELLED_OUT = 1e16
 _STRUCTURE: Final = (b",", b":", b"[", b"]", b"{", b"}")
 """Each takes a byte of any spelling of a value, also within a string."""
 _NUL = b"\\u0000"
+_BACKSLASH: Final = ord("\\")
+"""Most texts have none, which is found sooner: a number is sought by `memchr`."""
 _ADVICE = "convert it first, or give the store a `default` function that does"
 
 Unreadable: TypeAlias = Literal["raise", "return", "skip"]
@@ -81,14 +82,13 @@ class Codec:
 
     def encode(self, body: Any) -> str:
         """Return the body's text; raises `InvalidBody`."""
-        values, depth = (body.values(), 1) if type(body) is dict else ((body,), 0)
         text: bytes | None = None
-        if _bytes_left(values, depth, self.max_bytes + 2 - 2 * depth) >= 0:
+        if bytes_left(body, self.max_bytes) >= 0:
             try:  # noqa: SIM105 - `suppress` takes as long as all of this
                 text = orjson.dumps(body)
             except TypeError:  # a key, or a lone surrogate
                 pass
-        if text is None or _NUL in text:
+        if text is None or (_BACKSLASH in text and _NUL in text):
             _check_size(body, self.max_bytes)
             text = orjson.dumps(self._careful(body, (), 0))
         if len(text) > self.max_bytes:
@@ -179,6 +179,16 @@ class Codec:
         return self._careful(replacement, path, _deeper(depth, path))
 
 
+def plain_text(value: Any, most: int) -> bytes | None:
+    """Return the text of a value that has only plain JSON in it, of about `most` bytes; None for any other value."""
+    if bytes_left(value, most) < 0:
+        return None
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return None
+
+
 def spell(value: Any) -> str:
     """Return a string or a number in the spelling of stored texts."""
     return orjson.dumps(_float(value, ()) if isinstance(value, float) else value).decode()
@@ -200,35 +210,6 @@ def _without_minus_zero(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_minus_zero(each) for each in value]
     return 0.0 if isinstance(value, float) and value == 0 else value
-
-
-def _bytes_left(values: Any, depth: int, remaining: int) -> int:
-    """Return how many of the `remaining` bytes the values of a body leave. Negative: the body is too large, or orjson
-    would spell a value (strings and keys aside) against rule 1.
-
-    A value and its separator take a byte each at least. The walk ends when no byte is left: a body that contains the
-    same list again and again may be far larger than the memory.
-    """
-    remaining -= 2 * len(values)
-    for value in values:
-        kind = type(value)
-        if kind is str:
-            remaining -= len(value)
-        elif kind is int:
-            if not MIN_INTEGER <= value <= MAX_INTEGER:
-                return -1
-        elif kind is dict or kind is list:
-            if depth == MAX_DEPTH:
-                return -1
-            remaining = _bytes_left(value.values() if kind is dict else value, depth + 1, remaining)
-            if remaining < 0:
-                return remaining
-        elif kind is float:
-            if not -_SPELLED_OUT < value < _SPELLED_OUT:
-                return -1
-        elif value is not None and kind is not bool:
-            return -1
-    return remaining
 
 
 def _check_size(body: Any, most: int) -> None:
@@ -256,17 +237,19 @@ def _values_in(value: Any) -> tuple[Any, ...]:
 
 
 def _integer(value: int, path: tuple[str, ...]) -> int:
-    if MIN_INTEGER <= value <= MAX_INTEGER:
-        return int.__int__(value)
+    number = int.__int__(value)  # a subclass may compare as it likes
+    if MIN_INTEGER <= number <= MAX_INTEGER:
+        return number
     raise InvalidBody(_dotted(path), "an integer beyond 64 bit: store it as a string")
 
 
 def _float(value: float, path: tuple[str, ...]) -> float | orjson.Fragment:
-    if not math.isfinite(value):
-        raise InvalidBody(_dotted(path), f"{value} is not JSON: store null or a string")
-    if _SPELLED_OUT <= abs(value) < 2.0**64:
-        return orjson.Fragment(f"{int(value)}.0")
-    return float.__float__(value)
+    number = float.__float__(value)
+    if not math.isfinite(number):
+        raise InvalidBody(_dotted(path), f"{number} is not JSON: store null or a string")
+    if SPELLED_OUT <= abs(number) < 2.0**64:
+        return orjson.Fragment(f"{int(number)}.0")
+    return number
 
 
 def _deeper(depth: int, path: tuple[str, ...]) -> int:

@@ -1,0 +1,3 @@
+from typing import Any
+
+def bytes_left(body: Any, remaining: int, /) -> int: ...
