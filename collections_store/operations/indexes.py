@@ -80,7 +80,7 @@ class CreateIndex(Operation[str]):
             renamed: Any = replace(other, name=self.index.name)
             if is_second or other.name == self.index.name or renamed == self.index:
                 raise IndexExists(self.index.name, str(other))
-        if len(options.every_index) >= MAX_INDEXES:
+        if len(options.indexes) + len(options.vector_indexes) >= MAX_INDEXES:
             raise InvalidIndex(
                 "", f"a collection can have {MAX_INDEXES} indexes, and has them: drop one"
             )
