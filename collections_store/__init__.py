@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from .query.projection import Projection
     from .query.sort import Sort
     from .query.text_index import TextIndex
+    from .query.vector_index import VectorIndex
     from .results import (
         BulkWriteResult,
         CollectionInfo,
@@ -61,6 +62,7 @@ if TYPE_CHECKING:
         PutManyResult,
         SearchPage,
         SearchResult,
+        Unindexed,
         UpdateResult,
         UpgradeFailure,
         UpgradeResult,
@@ -77,8 +79,8 @@ __all__ = [
     "CollectionSettings", "CopiedCollection", "CopyProgress", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
     "Filter", "Health", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Page", "Path",
     "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "SearchPage", "SearchResult", "Sort", "Store",
-    "StoreOptions", "TextIndex", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
-    "UpgradeFailure", "UpgradeResult", "UpgradeSample", "VersionSettings",
+    "StoreOptions", "TextIndex", "Transaction", "Unindexed", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
+    "UpgradeFailure", "UpgradeResult", "UpgradeSample", "VectorIndex", "VersionSettings",
     "partial_result",
 ]  # fmt: skip
 __all__ += errors.__all__
@@ -103,9 +105,10 @@ _MODULES = {
     "query.projection": "Projection",
     "query.sort": "Sort",
     "query.text_index": "TextIndex",
+    "query.vector_index": "VectorIndex",
     "results": (
         "BulkWriteResult CollectionInfo CopiedCollection CopyProgress DeleteResult Health InsertManyResult InsertOneResult "
-        "Invalid Page PutManyResult SearchPage SearchResult UpdateResult UpgradeFailure UpgradeResult UpgradeSample partial_result"
+        "Invalid Page PutManyResult SearchPage SearchResult Unindexed UpdateResult UpgradeFailure UpgradeResult UpgradeSample partial_result"
     ),
     "store": "Store",
     "transaction": "Transaction",

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, get_args, overload
 
+from .aio.bridge import wait_for
 from .changes import ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
@@ -33,12 +34,14 @@ from .operations.operation import Operation, Steps, follow
 from .operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from .operations.requests import OperationBuilder, ReturnDocument
 from .operations.upgrades import Progress, upgrade_documents, versioned_steps
-from .options import Consistency, Ttl, check_choice, check_version
+from .operations.vectors import CallEmbedder, ListUnindexed, store_backlog
+from .options import Consistency, Ttl, check_choice, check_integer, check_version
 from .query.change import ChangeKind
 from .query.filter import FilterLike
 from .query.index import Explanation, Index, read_index_name
 from .query.sort import SortLike
 from .query.text_index import TextFields, TextIndex
+from .query.vector_index import VectorFields, VectorIndex
 from .results import (
     BulkWriteResult,
     DeleteResult,
@@ -48,9 +51,12 @@ from .results import (
     Page,
     PutManyResult,
     SearchPage,
+    SearchResult,
+    Unindexed,
     UpdateResult,
     UpgradeResult,
 )
+from .search.vectors import Metric
 from .update import UpdateLike
 
 T = TypeVar("T")
@@ -58,7 +64,9 @@ Default = TypeVar("Default")
 Bodies: TypeAlias = Mapping[str, Body] | Iterable[tuple[str, Body] | tuple[str, Body, int | None]]
 Documents: TypeAlias = list[Document[Body]]
 Values: TypeAlias = list[Any]
-Indexes: TypeAlias = list[Index | TextIndex]
+Indexes: TypeAlias = list[Index | TextIndex | VectorIndex]
+SearchResults: TypeAlias = list[SearchResult[Body]]
+Backlog: TypeAlias = list[Unindexed]
 Prefixes: TypeAlias = list[str]
 Results: TypeAlias = list[Any]
 
@@ -606,13 +614,16 @@ class Collection(OperationBuilder, Generic[Body]):
 
     def search(
         self,
-        query: str,
+        query: str | None = None,
         *,
         filter: FilterLike | None = None,
         limit: int = 10,
         offset: int = 0,
         after: str | None = None,
         highlight: bool | tuple[str, str] = False,
+        meaning: Any = None,
+        index: str | None = None,
+        diversity: float | None = None,
     ) -> SearchPage[Body]:
         """Return the documents with the words of a query, the best first: up to `limit`, after the first `offset`.
 
@@ -622,6 +633,11 @@ class Collection(OperationBuilder, Generic[Body]):
         of your own. The `cursor` of the page is for `after=`. Documents of the same score are in the order of their
         ids. Scores depend on all documents of the collection.
 
+        `meaning` is a text or a vector, as of `nearest`, with or without a query. The results of both searches are
+        fused by their ranks: a result's score is the sum of 1 / (60 + rank). `place` is the field that is near. `index`
+        names one of several vector indexes. `diversity` from 0 to 1 also counts how little a result resembles better
+        ones, by their vectors. There is no cursor: use `offset`.
+
         Raise `InvalidSearch` for a query without words, and without a text index.
 
         >>> name = store["notes"].create_text_index("text")
@@ -629,7 +645,13 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [(each.id, each.snippets) for each in store["notes"].search("tea -cake", highlight=True)]
         [('1', {'text': 'Green **tea** with milk'})]
         """
-        return self._read(self._search(query, filter, limit, offset, after, highlight))
+        if meaning is None:
+            return self._read(self._search(query, filter, limit, offset, after, highlight))
+        window = {"filter": filter, "limit": limit, "offset": offset, "after": after}
+        options = {**window, "highlight": highlight}
+        store = self._notifier is not None
+        steps = self._hybrid(query, meaning, options, index, diversity, store=store)
+        return self._follow(steps)
 
     def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Return the number of matching documents, or of all without a filter.
@@ -693,6 +715,123 @@ class Collection(OperationBuilder, Generic[Body]):
         """
         options = {"unique": unique, "where": where, "arrays": arrays, "name": name}
         return self._run(self._create_index(keys, options))
+
+    def create_vector_index(
+        self,
+        fields: VectorFields,
+        *,
+        dimensions: int,
+        metric: Metric = "cosine",
+        embed: Any = None,
+        model: str | None = None,
+        chunks: Any = None,
+        name: str | None = None,
+    ) -> str:
+        """Create an index of vectors on fields of the body, unless the index exists; return the name.
+
+        `fields` is a field, or up to 8. Without `embed` the fields have vectors: arrays of numbers, or 32-bit
+        floats in base64. An array of vectors, and a path through arrays of objects, leads to several. A document scores by its best vector. `metric`:
+        the score is the cosine of the angle ("cosine"), the negative distance ("l2") or the dot product ("dot").
+
+        With `embed` the fields have texts. `embed` is a function of a list of texts that returns a list of vectors,
+        sync or async; or an embedding model of LangChain, LlamaIndex, sentence-transformers or model2vec, or a client of
+        OpenAI. Each search first stores the vectors of changed documents: `embed` runs outside of transactions and
+        locks, and only for changed texts. Call this method in every process that searches: the database has the name
+        `model`, not the function. By default the object's name is the `model`. Long texts are cut at the ends of
+        paragraphs and sentences: `chunks` is a number of characters, by default 2,000, or a function that returns the
+        (start, stop) pairs of a text's chunks.
+
+        Requires the extra `vector`. Raise `InvalidIndex`, and `IndexExists`, also for another model: see `reindex`.
+
+        >>> store["notes"].create_vector_index("embedding", dimensions=2)
+        'embedding_vector'
+        >>> version = store["notes"].put("tea", {"embedding": [0.6, 0.8]})
+        >>> [(each.id, round(each.score, 6)) for each in store["notes"].nearest([3.0, 4.0])]
+        [('tea', 1.0)]
+        """
+        options = {"dimensions": dimensions, "metric": metric, "model": model, "name": name}
+        return self._follow(self._create_vector_index(fields, options, embed, chunks))
+
+    def reindex(
+        self,
+        fields: VectorFields,
+        *,
+        dimensions: int,
+        metric: Metric = "cosine",
+        embed: Any = None,
+        model: str | None = None,
+        chunks: Any = None,
+        name: str | None = None,
+    ) -> str:
+        """Replace a vector index by another of the same name, with another model, dimensions or metric; return the name.
+
+        The arguments are those of `create_vector_index`. The vectors of all documents are computed again, by the next
+        search or by `store_vectors`. Raise `InvalidIndex`, and `InvalidSearch` if there is no such index.
+
+        >>> name = store["points"].create_vector_index("at", dimensions=2, metric="l2")
+        >>> version = store["points"].put("origin", {"at": [0, 0, 0]})
+        >>> name = store["points"].reindex("at", dimensions=3, metric="l2")
+        >>> [each.score for each in store["points"].nearest([0, 3, 4])]
+        [-5.0]
+        """
+        options = {"dimensions": dimensions, "metric": metric, "model": model, "name": name}
+        return self._follow(self._create_vector_index(fields, options, embed, chunks, again=True))
+
+    def nearest(
+        self,
+        query: Any,
+        k: int = 10,
+        *,
+        filter: FilterLike | None = None,
+        min_score: float | None = None,
+        index: str | None = None,
+    ) -> SearchResults[Body]:
+        """Return the `k` documents whose vectors are the nearest to a vector or a text, best first, equal scores by id.
+
+        The search is exact. `filter` limits the search, also to a range of ids: `{"$id": {"$gte": "a/", "$lt": "a0"}}`.
+        `min_score` leaves out lower scores. `index` names one of several vector indexes. A text requires an index with
+        `embed`. The vectors of changed documents are stored first; a document that cannot be indexed is not found, see
+        `search_backlog`. In a transaction, and in a store that only reads, nothing is stored: documents with changed
+        texts are not found there.
+
+        Raise `InvalidSearch`, `InvalidFilter` and `MissingExtra`, and what `embed` raises for the text.
+
+        >>> name = store["drinks"].create_vector_index("embedding", dimensions=2)
+        >>> drinks = {"tea": [1, 0], "ice": [0, 1]}
+        >>> count = store["drinks"].put_many({id: {"embedding": each} for id, each in drinks.items()})
+        >>> [found] = store["drinks"].nearest([2, 1], k=1)
+        >>> found.id, round(found.score, 3), found.place
+        ('tea', 0.894, 'embedding')
+        """
+        store = self._notifier is not None
+        return self._follow(self._nearest(query, k, filter, min_score, index, store=store))
+
+    def store_vectors(self, index: str | None = None) -> int:
+        """Store the vectors of all changed documents, failed ones too, which searches retry after a minute; return how many
+        documents remain.
+
+        Call it after many writes: the next search is then fast. Raise `InvalidSearch`.
+
+        >>> name = store["sights"].create_vector_index("embedding", dimensions=2)
+        >>> version = store["sights"].put("tower", {"embedding": [1, 2, 3]})
+        >>> store["sights"].store_vectors()
+        1
+        >>> print(store["sights"].search_backlog()[0].problem)
+        embedding must have 2 numbers, got 3
+        """
+        name = None if index is None else read_index_name(index)
+        return self._follow(store_backlog(self.name, name))
+
+    def search_backlog(self, limit: int = 100) -> Backlog:
+        """Return the documents whose vectors are not stored, with the problem if there is one; up to `limit` of each
+        index.
+
+        >>> name = store["shops"].create_vector_index("embedding", dimensions=2)
+        >>> version = store["shops"].put("bakery", {"embedding": [1, 2]})
+        >>> store["shops"].search_backlog()
+        [Unindexed(id='bakery', index='embedding_vector', problem=None)]
+        """
+        return self._run(ListUnindexed(self.name, check_integer("limit", limit)))
 
     def create_text_index(
         self, fields: TextFields, *, language: str | None = None, name: str | None = None
@@ -860,4 +999,6 @@ class Collection(OperationBuilder, Generic[Body]):
                 return time.sleep(seconds)
             case CallFunction(function, argument):
                 return function(argument)
+            case CallEmbedder(function, texts):
+                return wait_for(function(texts))
         return self._run(step)

@@ -39,6 +39,9 @@ class SearchResult(Generic[Body_co]):
     """A document that a search found; better documents have a higher score. `snippets` has the passage of each field with
     words of the query, if `highlight` was given.
 
+    `place` is the field with the nearest vector, or of its text, such as "notes.2.text". If the index cuts texts, the
+    characters from `start` to before `stop` of that text are the nearest.
+
     >>> result = SearchResult(Document("1", {"text": "green tea"}), 1.5, {"text": "green **tea**"})
     >>> result.id, result.body
     ('1', {'text': 'green tea'})
@@ -47,6 +50,9 @@ class SearchResult(Generic[Body_co]):
     document: Document[Body_co]
     score: float
     snippets: Mapping[str, str] = field(default_factory=dict)
+    place: str | None = None
+    start: int | None = None
+    stop: int | None = None
 
     @property
     def id(self) -> str:
@@ -75,6 +81,17 @@ class SearchPage(Generic[Body_co]):
 
     def __len__(self) -> int:
         return len(self.results)
+
+
+@dataclass(frozen=True, slots=True)
+class Unindexed:
+    """A document whose vectors in an index are not those of its current version. `problem`: why they could not be
+    computed; None: nobody has tried yet.
+    """
+
+    id: str
+    index: str
+    problem: str | None = None
 
 
 class FoundDocuments(list[Document[Body]]):

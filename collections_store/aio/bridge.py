@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial, wraps
+from inspect import isawaitable
 from types import MethodType
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
@@ -286,3 +287,12 @@ async def follow(
     except asyncio.CancelledError as cancelled:
         _note_call(cancelled, wrote=wrote)
         raise
+
+
+def wait_for(result: Any) -> Any:
+    """Return the result of an awaitable of a caller without an event loop, and anything else as it is."""
+
+    async def waited() -> Any:
+        return await result
+
+    return asyncio.run(waited()) if isawaitable(result) else result

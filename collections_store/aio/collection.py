@@ -14,7 +14,7 @@ from collections.abc import (
 )
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Concatenate, Final, Generic, Self, TypeVar, get_args, overload
 from warnings import warn
 
@@ -33,6 +33,7 @@ from ..operations.editing import EDIT_ATTEMPTS, Editing
 from ..operations.operation import Steps
 from ..operations.procedures import ATTEMPTS, CallFunction, Pause
 from ..operations.requests import OperationBuilder
+from ..operations.vectors import CallEmbedder
 from ..options import Consistency, Ttl, check_choice
 from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike
@@ -79,7 +80,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     A cancelled `put_many`, `insert_many` or `bulk_write` without `atomic` may have written batches:
     `partial_result(error)` returns the counts. A cancelled `purge_expired` may have purged batches. `progress` of
-    `upgrade_documents` may be a coroutine function; the functions of the upgrades run in threads, too.
+    `upgrade_documents` may be a coroutine function; the functions of the upgrades run in threads, too. `embed` of
+    `create_vector_index` may be a coroutine function; any other runs in a thread.
 
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
@@ -146,6 +148,11 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     delete_many: Final = _counterpart(Collection[Body].delete_many, prepares=True)
     create_index: Final = _counterpart(Collection[Body].create_index, prepares=True)
     create_text_index: Final = _counterpart(Collection[Body].create_text_index)
+    create_vector_index: Final = _counterpart(Collection[Body].create_vector_index)
+    reindex: Final = _counterpart(Collection[Body].reindex)
+    nearest: Final = _counterpart(Collection[Body].nearest, prepares=True)
+    store_vectors: Final = _counterpart(Collection[Body].store_vectors)
+    search_backlog: Final = _counterpart(Collection[Body].search_backlog)
     drop_index: Final = _counterpart(Collection[Body].drop_index)
     indexes: Final = _counterpart(Collection[Body].indexes)
     explain: Final = _counterpart(Collection[Body].explain, prepares=True)
@@ -275,6 +282,11 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
                 return await asyncio.sleep(seconds)
             case CallFunction(function, argument, in_loop):
                 result = (in_loop or function)(argument)
+                return await result if isawaitable(result) else result
+            case CallEmbedder(function, texts):
+                if iscoroutinefunction(function):
+                    return await function(texts)
+                result = await asyncio.to_thread(function, texts)
                 return await result if isawaitable(result) else result
         return await self._run(step)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import CollectionsStoreError, InvalidIndex, InvalidSort, TextIndex
+from .. import CollectionsStoreError, InvalidIndex, InvalidSort, Path, TextIndex, VectorIndex
 from ..errors import did_you_mean, shortened
 from .arguments import (
     Group,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from .. import Index
 
+_VECTOR_KEYS = ("name", "fields", "dimensions", "metric", "model")
 _INDEX_KEYS = ("name", "fields", "unique", "where", "arrays")
 
 
@@ -238,38 +239,48 @@ def drop_index(target: Target, collection: str, name: str) -> None:
             raise Failure(f"there is no index {name!r} on {collection}{hint}", Exit.NO)
 
 
-def _kinds(index: Index | TextIndex) -> list[str]:
+def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
     if isinstance(index, TextIndex):
         return ["text", *filter(None, [index.language])]
+    if isinstance(index, VectorIndex):
+        return ["vector", index.metric, *filter(None, [index.model])]
     return [word for word in ("unique", "arrays") if getattr(index, word)]
 
 
-def index_as_json(index: Index | TextIndex) -> dict[str, Any]:
+def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:
     """Return the definition of an index; a field is the list of its keys, which may contain dots."""
     if isinstance(index, TextIndex):
         return text_index_as_json(index)
     definition = index.to_json()
+    if isinstance(index, VectorIndex):
+        return {key: definition[key] for key in _VECTOR_KEYS}
     return {key: definition[key] for key in _INDEX_KEYS}
 
 
-def index_lines(indexes: Sequence[Index | TextIndex]) -> list[str]:
+def index_lines(indexes: Sequence[Index | TextIndex | VectorIndex]) -> list[str]:
     """Return the first line of an export, in a list: no document has this form. Empty without indexes."""
     return [to_text({INDEXES: list(map(index_as_json, indexes))})] if indexes else []
 
 
-def read_indexes(values: Any) -> list[Index | TextIndex]:
+def read_indexes(values: Any) -> list[Index | TextIndex | VectorIndex]:
     """Parse the value of the line of indexes; raise `BadItem`."""
     if not isinstance(values, list):
         raise BadItem(f"the indexes must be a list, got {shortened(values)}")
     return [_index(number, value) for number, value in enumerate(values, 1)]
 
 
-def _index(number: int, value: Any) -> Index | TextIndex:
+def _index(number: int, value: Any) -> Index | TextIndex | VectorIndex:
     from .. import Index
 
     if isinstance(value, dict) and "text" in value:
         try:
             return read_text_index(value)
+        except (CollectionsStoreError, TypeError, ValueError) as error:
+            raise BadItem(f"index {number}: {error}") from error
+    if isinstance(value, dict) and set(_VECTOR_KEYS) == value.keys():
+        try:
+            fields = [Path(*keys) for keys in value["fields"]]
+            return VectorIndex.parse(**{**value, "fields": fields})
         except (CollectionsStoreError, TypeError, ValueError) as error:
             raise BadItem(f"index {number}: {error}") from error
     if not isinstance(value, dict) or "fields" not in value or not value.keys() <= set(_INDEX_KEYS):

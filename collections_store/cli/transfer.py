@@ -22,6 +22,7 @@ from .. import (
     InvalidIndex,
     Path,
     TextIndex,
+    VectorIndex,
 )
 from ..codec import Codec
 from ..document import check_id
@@ -87,8 +88,8 @@ class Import:
     skipped: int = 0
     expired: int = 0
     created: int = 0
-    _indexes: list[Index | TextIndex] = field(default_factory=list)
-    _creating: Index | TextIndex | None = None
+    _indexes: list[Index | TextIndex | VectorIndex] = field(default_factory=list)
+    _creating: Index | TextIndex | VectorIndex | None = None
     _bytes: int = 0
     _end: BadLine | DamagedInput | None = None
 
@@ -120,16 +121,19 @@ class Import:
             + (f", left out {expired} that had expired" if self.expired else "")
         )
 
-    def _created(self, index: Index | TextIndex) -> None:
+    def _created(self, index: Index | TextIndex | VectorIndex) -> None:
         options: dict[str, Any] = {"name": index.name}
         if isinstance(index, TextIndex):
             fields = dict(index.weights)
             self.collection.create_text_index(fields, language=index.language, **options)
+        elif isinstance(index, VectorIndex):
+            options |= {"dimensions": index.dimensions, "metric": index.metric}
+            self.collection.create_vector_index(index.paths, model=index.model, **options)
         else:
             options |= {"where": index.where, "arrays": index.arrays, "unique": index.unique}
             self.collection.create_index(index.sort, **options)
 
-    def _create(self, index: Index | TextIndex) -> None:
+    def _create(self, index: Index | TextIndex | VectorIndex) -> None:
         try:
             self._created(index)
             self.created += 1

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from ..errors import CollectionsStoreError, DatabaseError, SchemaError, SchemaTooNew
 from ..options import CollectionOptions
+from ..search.vectors import Resident
 from ..sql.catalogue import CatalogueStatements
 from ..sql.select import Statements
 from .connection import Connection
@@ -88,6 +89,8 @@ class Catalogue:
         self.exists: bool = parent is not None and parent.exists
         """Whether the store's own tables are known to exist."""
         self._forgotten: set[str] = set()
+        self.resident: Resident = Resident() if parent is None else parent.resident
+        """What is in memory for vector indexes. Replicas have matrices of their own."""
 
     def look_up(self, connection: Connection, name: str) -> Statements:
         """Look up the table of a collection, and return the table's statements; raises `CollectionAbsent`."""
@@ -160,4 +163,5 @@ class Catalogue:
         """
         catalogue = Catalogue(self.statements, caches=False)
         catalogue._tables, catalogue.exists = self._tables, self.exists
+        catalogue.resident = self.resident
         return catalogue

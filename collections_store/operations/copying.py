@@ -25,6 +25,7 @@ from ..expressions.classes import value_class
 from ..options import CollectionOptions
 from ..query.index import Index
 from ..query.text_index import TextIndex
+from ..query.vector_index import VectorIndex
 from ..sql.schema import REVISION
 from .by_id import body_of
 from .catalogue import read_options
@@ -79,7 +80,7 @@ class StoredCollection:
         return sha256(canonical([self.name, self.created_at, self.options])).hexdigest()
 
     @property
-    def indexes(self) -> tuple[Index | TextIndex, ...]:
+    def indexes(self) -> tuple[Index | TextIndex | VectorIndex, ...]:
         """The collection's indexes."""
         return self.parsed().every_index
 
@@ -265,7 +266,8 @@ class BeginCopy(Copies):
 
 
 def _create_copy(session: Session, name: str, entry: StoredCollection) -> None:
-    options = replace(entry.parsed(), indexes=(), text=None, copy_of=entry.source)
+    none: dict[str, Any] = {"indexes": (), "text": None, "vector_indexes": ()}
+    options = replace(entry.parsed(), **none, copy_of=entry.source)
     if not session.store.can_distribute:
         options = replace(options, distributed=False)
     if not create(session, name, options, entry.created_at):

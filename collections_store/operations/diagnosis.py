@@ -19,6 +19,7 @@ from ..options import CollectionOptions
 from ..sql.dialects.protocols import Database, Probe, Severity
 from ..sql.schema import REVISION
 from ..sql.select import Statements
+from ..sql.vectors import journal_of
 from .catalogue import read_options
 from .collections import STAGED
 from .operation import Operation
@@ -29,6 +30,7 @@ LIMITS: Final = {"rows": 10_000, "scans": 100, "seconds": 300, "bytes": 2**26}
 """From where on something is a problem: expired documents, dead rows, or rows of a scan; scans; the age of a transaction and the
 delay of a replica; the size of a log and of free space.
 """
+_ANEW: Final = "run `collections-store index drop {} {}`, then create it again"
 _TRANSIENT: Final = (DatabaseBusy, DatabaseUnavailable, TransactionConflict)
 
 
@@ -148,7 +150,8 @@ def _of_tables(
             is_damaged = True
             yield Finding("error", "catalogue", name, str(error), "do not drop its tables by hand")
             continue
-        known.update(each.physical for each in options.indexes)
+        known.update(each.physical for each in options.every_index)
+        known.update(journal_of(each.physical) for each in options.vector_indexes)
         if options.text is not None:
             known.update(session.database.text.tables(options.text.physical))
         if options.feed is not None:
@@ -194,14 +197,14 @@ def _of_indexes(
             severity: Severity = "error" if index.unique else "warning"
             harm = "duplicates are not refused" if index.unique else "queries scan"
             problem = f"the index {index.name!r} ({index.physical}) does not exist: {harm}"
-            advice = f"run `collections-store index drop {name} {index.name}`, then create it again"
-            yield Finding(severity, "indexes", name, problem, advice)
+            yield Finding(severity, "indexes", name, problem, _ANEW.format(name, index.name))
+    for each in options.vector_indexes:
+        if not {each.physical, journal_of(each.physical)} <= there:
+            problem = f"a table of the index {each.name!r} ({each.physical}) does not exist"
+            yield Finding("error", "indexes", name, problem, _ANEW.format(name, each.name))
     if options.text is not None and options.text.physical not in there:
         problem = f"the text index {options.text.name!r} ({options.text.physical}) does not exist: searches fail"
-        advice = (
-            f"run `collections-store index drop {name} {options.text.name}`, then create it again"
-        )
-        yield Finding("error", "indexes", name, problem, advice)
+        yield Finding("error", "indexes", name, problem, _ANEW.format(name, options.text.name))
 
 
 def _of_purging(session: Session, name: str, statements: Statements) -> Iterator[Finding]:

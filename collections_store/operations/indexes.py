@@ -18,6 +18,7 @@ from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
 from ..query.matcher import matches, value_at
 from ..query.sort import key_of
 from ..query.text_index import TextIndex
+from ..query.vector_index import VectorIndex
 from ..sql.clauses import can_index
 from ..sql.dialects.protocols import Database
 from .catalogue import check_readable
@@ -36,7 +37,7 @@ class CreateIndex(Operation[str]):
     """Create an index, unless the index exists; returns the name."""
 
     collection: str
-    index: Index | TextIndex
+    index: Index | TextIndex | VectorIndex
     writes = True
     creates_collection = True
 
@@ -46,6 +47,8 @@ class CreateIndex(Operation[str]):
             return self.index.name  # without waiting for a lock
         if isinstance(self.index, TextIndex):
             check_text_index(session, self.index)
+        elif isinstance(self.index, VectorIndex):
+            _check_vectors(session.database, present)
         else:
             self._check(session.database, present, self.index)
         table, options = _lock(session, self.collection, readers=False)
@@ -53,6 +56,8 @@ class CreateIndex(Operation[str]):
             indexes = _Indexes(session, self.collection, table, options)
             if isinstance(self.index, TextIndex):
                 indexes.add_text(self.index)
+            elif isinstance(self.index, VectorIndex):
+                indexes.add_vectors(self.index)
             else:
                 indexes.add(self.index)
         return self.index.name
@@ -75,7 +80,7 @@ class CreateIndex(Operation[str]):
             renamed: Any = replace(other, name=self.index.name)
             if is_second or other.name == self.index.name or renamed == self.index:
                 raise IndexExists(self.index.name, str(other))
-        if len(options.indexes) >= MAX_INDEXES:
+        if len(options.indexes) + len(options.vector_indexes) >= MAX_INDEXES:
             raise InvalidIndex(
                 "", f"a collection can have {MAX_INDEXES} indexes, and has them: drop one"
             )
@@ -103,15 +108,15 @@ class DropIndex(Operation[bool]):
 
 
 @value_class
-class ListIndexes(Operation[list[Index | TextIndex]]):
-    """List the indexes, in the order of creation, the text index last."""
+class ListIndexes(Operation[list[Index | TextIndex | VectorIndex]]):
+    """List the indexes, in the order of creation, then the text index, then those of vectors."""
 
     collection: str
     method = "indexes"
     atomic = True
     empty = list
 
-    def __call__(self, session: Session) -> list[Index | TextIndex]:
+    def __call__(self, session: Session) -> list[Index | TextIndex | VectorIndex]:
         return list(_read(session, self.collection)[1].every_index)
 
 
@@ -293,12 +298,25 @@ class _Indexes:
             self._connection.changed(statement)
         self._set_options(text=added)
 
-    def remove(self, index: Index | TextIndex) -> None:
+    def add_vectors(self, index: VectorIndex) -> None:
+        """Create a vector index."""
+        added = replace(index, physical=self._next())
+        for statement in self._statements.create_vectors(added):
+            self._connection.changed(statement)
+        self._set_options(vector_indexes=(*self._options.vector_indexes, added))
+
+    def remove(self, index: Index | TextIndex | VectorIndex) -> None:
         """Drop an index, and the array guards that no remaining index needs."""
         if isinstance(index, TextIndex):
             for statement in self._statements.drop(index):
                 self._connection.changed(statement)
             self._set_options(text=None)
+            return
+        if isinstance(index, VectorIndex):
+            for statement in self._statements.drop(index):
+                self._connection.changed(statement)
+            left = (each for each in self._options.vector_indexes if each.name != index.name)
+            self._set_options(vector_indexes=tuple(left))
             return
         remaining = tuple(each for each in self._options.indexes if each.name != index.name)
         needed = {prefix for each in remaining for prefix in prefixes_of(each)}
@@ -331,6 +349,11 @@ class _Indexes:
     def _set_options(self, **changed: Any) -> None:
         set_options(self._connection, self._collection, replace(self._options, **changed))
         self._connection.catalogue.forget(self._collection)
+
+
+def _check_vectors(database: Database, options: CollectionOptions) -> None:
+    if options.distributed or database.is_remote:
+        raise InvalidIndex("", "a collection on the servers of a cluster has no vector indexes")
 
 
 def _read(session: Session, collection: str) -> Entry:

@@ -21,7 +21,14 @@ from ..document import (
     now,
     read_ttl,
 )
-from ..errors import InvalidFilter, InvalidOption, missing_method, refuse_pickling, shortened
+from ..errors import (
+    InvalidFilter,
+    InvalidIndex,
+    InvalidOption,
+    missing_method,
+    refuse_pickling,
+    shortened,
+)
 from ..options import (
     check_flag,
     check_function,
@@ -32,15 +39,20 @@ from ..options import (
 from ..query.change import ChangeFilter
 from ..query.conditions import read_target
 from ..query.filter import Filter
-from ..query.index import Index
+from ..query.index import Index, read_index_name
 from ..query.sort import NATURAL, Sort
 from ..query.text_index import TextIndex
+from ..query.vector_index import VectorIndex
 from ..results import (
     BulkWriteResult,
     InsertManyResult,
     PutManyResult,
+    SearchPage,
+    SearchResult,
     UpdateResult,
 )
+from ..search.chunks import cut_of
+from ..search.embedders import Embedder
 from ..search.query import check_query
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
@@ -63,6 +75,7 @@ from .find import (
     read_ids,
     read_projection,
 )
+from .hybrid import Hybrid
 from .indexes import CreateIndex
 from .operation import Operation, Steps
 from .procedures import Writing, bulk_write, change, check_mode, encoded
@@ -79,9 +92,13 @@ from .update import (
     Replacement,
     read_increment,
 )
+from .vectors import create_vector_index, find_nearest
 
 if TYPE_CHECKING:
     from .aggregate import Aggregate
+
+MIN_FUSED: Final = 100
+"""The results of each search that are fused, at least; else twice as many as are wanted."""
 
 
 class ReturnDocument:
@@ -315,6 +332,29 @@ class OperationBuilder:
         window = check_page(limit), skip, after
         return FindWords(self.name, words, parsed, *window, marks, self._codec.decode_body)
 
+    def _hybrid(
+        self,
+        query: Any,
+        meaning: Any,
+        options: dict[str, Any],
+        index: Any,
+        diversity: Any,
+        *,
+        store: bool,
+    ) -> Steps[SearchPage[Any]]:
+        if options["after"] is not None:
+            raise InvalidOption("after", "does not go with meaning: use offset")
+        is_share = isinstance(diversity, int | float) and 0 <= diversity <= 1
+        if diversity is not None and not is_share:
+            raise InvalidOption("diversity", f"must be from 0 to 1, got {shortened(diversity)}")
+        limit, skip = check_page(options["limit"]), check_window(options["offset"], None)[0]
+        depth = max(MIN_FUSED, 2 * (skip + limit))
+        words = None
+        if query is not None:
+            words = self._search(query, options["filter"], depth, 0, None, options["highlight"])
+        near = self._nearest(meaning, depth, options["filter"], None, index, store=store)
+        return Hybrid(words, near, self.name, index, skip, limit, diversity).steps()
+
     def _count(self, filter: Any, equals: Any) -> Count:
         return Count(self.name, self._filter(filter, equals))
 
@@ -347,6 +387,30 @@ class OperationBuilder:
         parsed = ChangeFilter.parse(filter, kinds, self._codec)
         self._codec.check_fields(parsed.filter)
         return parsed
+
+    def _create_vector_index(
+        self, fields: Any, options: dict[str, Any], embed: Any, chunks: Any, *, again: bool = False
+    ) -> Steps[str]:
+        embedder = None
+        if embed is not None:
+            cut = None if chunks is None else cut_of(chunks)
+            embedder = Embedder.of(embed, options["model"], cut)
+            if embedder.model is None:
+                raise InvalidIndex("model", "must be the name of the model of embed, got None")
+            options = {**options, "model": embedder.model}
+        index = VectorIndex.parse(fields, **options)
+        self._codec.check_fields(index, "index")
+        return create_vector_index(self.name, index, embedder, again=again)
+
+    def _nearest(
+        self, query: Any, k: Any, filter: Any, min_score: Any, index: Any, *, store: bool
+    ) -> Steps[list[SearchResult[Any]]]:
+        parsed, most = self._filter(filter), check_integer("k", k)
+        if min_score is not None and not isinstance(min_score, int | float):
+            raise InvalidOption("min_score", f"must be a number, got {shortened(min_score)}")
+        name = None if index is None else read_index_name(index)
+        limits = most, parsed, min_score
+        return find_nearest(self.name, query, name, *limits, self._codec.decode_body, store=store)
 
     def _create_text_index(self, fields: Any, language: Any, name: Any) -> CreateIndex:
         index = TextIndex.parse(fields, language=language, name=name)

@@ -12,13 +12,14 @@ from ..document import MAX_TTL
 from ..errors import InvalidOption, check_format, shortened
 from ..query.index import Index, unknown_keys
 from ..query.text_index import TextIndex
+from ..query.vector_index import VectorIndex
 from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies in a recorded change: none, the new body, or the new and the old body."""
 FORMAT: Final = 3
-"""The newest format of a stored entry, for collections with a text index. Format 2 is that of distributed collections, and
-format 1 of all others.
+"""The newest format of a stored entry, for collections with a text index or vector indexes, whose tables older versions would
+leave behind. Format 2 is that of distributed collections, and format 1 of all others.
 """
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
@@ -26,11 +27,11 @@ _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
 _KEYS: Final = (
     "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
-    "versions", "distributed", "text",
+    "versions", "distributed", "text", "vector_indexes",
 )  # fmt: skip
 """The stored keys besides `format`: the fields of `CollectionOptions`, by `_NAMES`."""
 _NAMES: Final = {**{key: key for key in _KEYS}, "ways": "array_guards"}
-_OMITTED: Final = frozenset({"copy_of", "versions", "distributed", "text"})
+_OMITTED: Final = frozenset({"copy_of", "versions", "distributed", "text", "vector_indexes"})
 """Keys that are not stored with their default, so that older versions know all stored keys."""
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
 """Keys that a copy of the collection does not take over; for a feed and an index see `_LOCAL_NAMES`."""
@@ -69,7 +70,7 @@ class CollectionOptions:
     `sliding`. `feed`: how changes are recorded; None: changes are not recorded. `jsonb`: SQLite stores bodies as JSONB.
     `copy_of` identifies the source of an incomplete copy. `versions` are the declared schema versions, each with the
     name of the index of the documents that have a different version. `distributed`: the documents are on several
-    servers. `text`: the text index.
+    servers. `text`: the text index. `vector_indexes`: the indexes of vectors.
 
     The JSON has a format; JSON of older versions without the key has format 1. `unknown` are the preserved keys of a
     newer version. A change that older versions must not ignore takes a higher format.
@@ -88,6 +89,7 @@ class CollectionOptions:
     versions: tuple[tuple[int, str], ...] = ()
     distributed: bool = False
     text: TextIndex | None = None
+    vector_indexes: tuple[VectorIndex, ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_text(self) -> str:
@@ -99,7 +101,10 @@ class CollectionOptions:
         stored["feed"] = None if self.feed is None else self.feed.to_json()
         if self.text is not None:
             stored["text"] = self.text.to_json()
-        form = FORMAT if self.text is not None else 2 if self.distributed else 1
+        if self.vector_indexes:
+            stored["vector_indexes"] = [index.to_json() for index in self.vector_indexes]
+        is_new = self.text is not None or self.vector_indexes
+        form = FORMAT if is_new else 2 if self.distributed else 1
         return _CODEC.encode(_lists({**self.unknown, "format": form, **stored}))
 
     @classmethod
@@ -115,13 +120,17 @@ class CollectionOptions:
         read["versions"] = tuple((version, name) for version, name in stored.get("versions", ()))
         if stored.get("text"):
             read["text"] = TextIndex.from_json(stored["text"])
+        vectors = stored.get("vector_indexes", ())
+        read["vector_indexes"] = tuple(map(VectorIndex.from_json, vectors))
         return cls(**read, unknown=unknown_keys(stored, ("format", *_KEYS)))
 
     def to_portable(self) -> dict[str, Any]:
         """Return the stored form, without the local parts of this store: names of tables, keys, a copy's state."""
         stored = codec.decode(self.to_text())
         portable = unknown_keys(stored, _LOCAL)
-        portable["indexes"] = [unknown_keys(each, _LOCAL_NAMES) for each in stored["indexes"]]
+        for kind in ("indexes", "vector_indexes"):
+            if kind in portable:
+                portable[kind] = [unknown_keys(each, _LOCAL_NAMES) for each in portable[kind]]
         if self.text is not None:
             portable["text"] = unknown_keys(stored["text"], _LOCAL_NAMES)
         portable["feed"] = stored["feed"] and unknown_keys(stored["feed"], _LOCAL_NAMES)
@@ -142,11 +151,13 @@ class CollectionOptions:
         return cls.from_text(_CODEC.encode(stored))
 
     @property
-    def every_index(self) -> tuple[Index | TextIndex, ...]:
-        """The indexes, the text index last."""
-        return self.indexes if self.text is None else (*self.indexes, self.text)
+    def every_index(self) -> tuple[Index | TextIndex | VectorIndex, ...]:
+        """The indexes, then the text index, then those of vectors."""
+        text = () if self.text is None else (self.text,)
+        return (*self.indexes, *text, *self.vector_indexes)
 
-    def find(self, name: str) -> Index | TextIndex | None:
+    def find(self, name: str) -> Index | TextIndex | VectorIndex | None:
+        """Return the index of this name."""
         return next((index for index in self.every_index if index.name == name), None)
 
     def paths(self) -> frozenset[tuple[str, ...]]:

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from ..options import CollectionOptions, Feed, Names
 from ..query.index import Index
 from ..query.text_index import TextIndex
+from ..query.vector_index import VectorIndex
 from .clauses import metadata_column, partial_condition
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, SortPart, TypeAt
@@ -29,6 +30,7 @@ from .schema import (
 )
 from .select import Statements
 from .statement import TEMPLATE, Statement, compiled, on_table
+from .vectors import VectorStatements
 from .versions import has_other_version
 
 NAMES_CACHED: Final = 16
@@ -276,10 +278,16 @@ class IndexStatements:
         """Create a text index under its physical name."""
         return self._database.text.create(self._table, index)
 
-    def drop(self, index: Index | TextIndex) -> Sequence[str]:
+    def create_vectors(self, index: VectorIndex) -> Sequence[str]:
+        """Create a vector index under its physical name."""
+        return VectorStatements(self._table, self._database, index.physical).create()
+
+    def drop(self, index: Index | TextIndex | VectorIndex) -> Sequence[str]:
         """Drop an index."""
         if isinstance(index, TextIndex):
             return self._database.text.drop(self._table, index.physical)
+        if isinstance(index, VectorIndex):
+            return VectorStatements(self._table, self._database, index.physical).drop()
         if index.arrays:
             return self._database.ddl.drop_array_index(index.physical)
         return [self.drop_index(index.physical)]

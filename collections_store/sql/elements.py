@@ -67,6 +67,10 @@ class AnyOf(_Predicate):
     """A column is in a list of strings. The list is a single parameter: lists of any length share a statement."""
 
 
+class AnyInteger(_Predicate):
+    """A column is in a list of integers: a single parameter, as of `AnyOf`."""
+
+
 class TextFits(_Predicate):
     """The text of a body has at most as many bytes as a parameter. White space may count too."""
 

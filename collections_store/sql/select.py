@@ -51,6 +51,7 @@ from .schema import (
     string,
 )
 from .statement import ONE, TEMPLATE, ZERO, Statement, compiled, on_table
+from .vectors import VectorStatements
 from .versions import VersionStatements
 
 P = ParamSpec("P")
@@ -61,6 +62,7 @@ Implied: TypeAlias = tuple[str, ...]
 SHAPES_CACHED: Final = 256
 DIRECTIONS: Final = 3
 VERSIONS_CACHED: Final = 8
+VECTORS_CACHED: Final = 8
 TEMPLATES_CACHED: Final = 16
 MAX_VALUE: Final = 1000
 """Characters of JSON that `Statements.group` returns of a value."""
@@ -182,6 +184,8 @@ class Statements:
             partial(VersionStatements, table, database)
         )
         """Return the statements for a schema version."""
+        self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
+        """Return the statements of the vector index of a physical name."""
 
     @PerShape
     def select(
@@ -310,6 +314,12 @@ class Statements:
         where = self._where(shape, implied, False)
         rows = sa.select(self.table.c.id).where(*where.clauses).order_by(self.table.c.id)
         return self._query(rows.limit(integer("limit")).offset(ZERO), where)
+
+    @PerShape
+    def positions(self, shape: Condition, implied: Implied) -> Query:
+        """Select the positions of rows."""
+        where = self._where(shape, implied, False)
+        return self._query(sa.select(self.table.c.seq).where(*where.clauses), where)
 
     @PerShape
     def guard(self, shape: Condition, implied: Implied) -> Query | None:

@@ -11,6 +11,8 @@ from backends import Backend
 from cli.cli_process import Cli, cli_for, error_line, spawn
 from cli.test_cli_indexes import INDEXES, indexes
 
+from collections_store import Store
+
 BODIES = {
     "a": {"login": "ada", "age": 36, "a.b": {"$c": 1}, "tags": ["x"]},
     "b": {"login": "ada", "indexes": [{"name": "x"}]},
@@ -201,3 +203,23 @@ def test_an_error_is_one_line_without_output_of_the_driver(cli: Cli, tmp_path: P
     message = error_line(done.stderr.decode())
     assert message.startswith("standard input, line 1: ")
     assert message.endswith("the unique index 'x_1' forbids; nothing was imported")
+
+
+@pytest.mark.parametrize("model", [None, "small-1"])
+def test_vector_indexes_are_exported_and_imported(
+    shared_backend: Backend, cli: Cli, sqlite: Cli, model: str | None
+) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        made: Any = {"dimensions": 2, "metric": "l2", "model": model}
+        store["a"].create_vector_index(["at", "b.c"], name="points", **made)
+        store["a"].put("one", {"at": [1, 2]})
+    line, _ = cli.done("export", "a").splitlines()
+    definition = {"name": "points", "fields": [["at"], ["b", "c"]], **made}
+    assert json.loads(line) == {"indexes": [definition]}
+    sqlite.done("import", "a", input=cli.done("export", "a"))
+    [listed] = indexes(sqlite, "a")
+    assert listed == definition
+    for key, value in (("dimensions", 0), ("metric", "x")):
+        done = sqlite("import", "b", input=lines({"indexes": [{**definition, key: value}]}))
+        assert done.exit_code
+        assert f"index 1: index, at '{key}': must be" in done.stderr

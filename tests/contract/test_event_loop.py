@@ -95,6 +95,11 @@ async def search(here: Here) -> Any:
     return await here.many.search("number", filter=IN, limit=1000, highlight=True)
 
 
+async def nearest(here: Here) -> Any:
+    await here.many.create_vector_index("at", dimensions=1)
+    return await here.many.nearest([1.0], filter=IN)
+
+
 async def stream(here: Here) -> list[Any]:
     return [document async for document in here.many.stream(IN, sort="n")]
 
@@ -237,6 +242,7 @@ CALLS: dict[str, Call] = {
     "AsyncCollection.find_one": lambda here: here.many.find_one(IN),
     "AsyncCollection.page": lambda here: here.many.page(IN, limit=1000),
     "AsyncCollection.search": search,
+    "AsyncCollection.nearest": nearest,
     "AsyncCollection.count": lambda here: here.many.count(IN),
     "AsyncCollection.id_prefixes": lambda here: here.many.id_prefixes("0"),
     "AsyncCollection.distinct": lambda here: here.many.distinct("name", IN),
@@ -280,7 +286,8 @@ SMALL = {
     "AsyncStore": "aclose attach bind collection collections create_collection drop get_collection health "
     "get_sync_collection memory model rename run skill_memory stats",
     "AsyncTransaction": "collection collections create_collection drop get_collection memory rename skill_memory",
-    "AsyncCollection": "create_index create_text_index drop_index exists increment indexes purge_expired remove touch with_options",
+    "AsyncCollection": "create_index create_text_index create_vector_index drop_index exists increment indexes purge_expired "
+    "reindex remove search_backlog store_vectors touch with_options",
     "AsyncChangeStream": "aclose",
     "AsyncMemory": "clear configure count end expire increment keys namespace request session touch ttl",
     "AsyncDialogues": "get_dialogue get_dialogue_from_label get_dialogues_with_counterparty purge quarantined "

@@ -233,6 +233,21 @@ def test_a_collection_of_a_newer_format_is_rejected(shared_backend: Backend) -> 
     assert changed_entry(shared_backend) == before
 
 
+def test_a_vector_index_has_a_format_that_older_versions_refuse(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        store["things"].create_vector_index("a.b", dimensions=3)
+        entry = changed_entry(shared_backend)
+        assert entry["format"] == 3
+        [stored] = entry["vector_indexes"]
+        assert stored.pop("physical")
+        fields = {"name": "a.b_vector", "fields": [["a", "b"]]}
+        assert stored == {**fields, "dimensions": 3, "metric": "cosine", "model": None}
+        store["things"].drop_index("a.b_vector")
+    entry = changed_entry(shared_backend)
+    assert entry["format"] == 1
+    assert "vector_indexes" not in entry
+
+
 def test_a_text_index_has_a_format_that_older_versions_refuse(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].create_text_index({"a.b": 2})

@@ -73,11 +73,15 @@ WRITES: dict[str, tuple[Callable[[Any], Any], ...]] = {
 READS = {
     *("aggregate", "count", "distinct", "document", "exists", "explain", "find", "find_one"),
     *("get", "get_many", "id_prefixes", "indexes", "list", "page", "search", "stream"),
+    *("nearest", "search_backlog"),
     "watch",
 }
 HARMLESS = {
     *(
         "create_text_index",
+        "create_vector_index",
+        "reindex",
+        "store_vectors",
         "delete_many",
         "delete_one",
         "drop_index",

@@ -25,6 +25,7 @@ from collections_store import (
     Store,
     StoreClosed,
     Transaction,
+    TransactionConflict,
     UpdateOne,
     VersionConflict,
     migrate,
@@ -457,6 +458,42 @@ def write_words(url: str, options: dict[str, Any], seed: str) -> None:
                 tx["notes"].put(ids[4], {"t": f"{word} old"})
                 if number % 3 == 0:
                     raise KeyError
+
+
+def numbers_in(texts: list[str]) -> list[list[float]]:
+    """Embed texts such as "3 4"."""
+    return [[float(each) for each in text.split()] for text in texts]
+
+
+def write_vectors(url: str, options: dict[str, Any], seed: str) -> None:
+    """Write, change, delete and search documents with vectors, until the process is killed; print a line after the first
+    round.
+    """
+    chance = random.Random(seed)
+
+    def body() -> dict[str, Any]:
+        x, y = chance.randrange(50), chance.randrange(50)
+        return {"at": [x, y], "text": f"{x} {y}"}
+
+    with Store(url, **{**options, "busy_timeout": 60.0}) as store:
+        points = store["points"]
+        of_text: Any = {"dimensions": 2, "metric": "l2", "embed": numbers_in, "model": "numbers"}
+        points.create_vector_index("text", **of_text)
+        for number in count_from(0):
+            ids = [str(chance.randrange(60)) for _ in range(4)]
+            points.put(ids[0], body())
+            points.put_many({id: body() for id in sorted(ids)}, atomic=bool(number % 2))
+            points.update(ids[1], {"$set": body()})
+            points.remove(ids[2])
+            with suppress(KeyError, TransactionConflict), store.transaction() as tx:
+                tx["points"].remove(ids[3])
+                tx["points"].put(ids[3], body())
+                if number % 3 == 0:
+                    raise KeyError
+            for index in ("at_vector", "text_vector"):
+                points.nearest([0, 0], 5, index=index)
+            if number == 0:
+                os.write(1, b"written\n")
 
 
 def bulk_atomically(url: str, options: dict[str, Any]) -> None:

@@ -2,8 +2,11 @@
 
 import asyncio
 import inspect
+import math
 import subprocess
 import sys
+from array import array
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -208,6 +211,77 @@ def test_a_search_by_meaning(backend: Backend) -> None:
 def test_an_incomplete_index_is_refused(index: Any) -> None:
     with pytest.raises(InvalidOption, match="dims"):
         LangGraphStore("sqlite://", index=index)
+
+
+@pytest.mark.parametrize(
+    ("distance", "scores"),
+    [
+        ("cosine", [1.0, 0.707, 0.0]),
+        ("l2", [0.0, -1.414, -2.236]),
+        ("inner_product", [4.0, 2.0, 0.0]),
+    ],
+)
+def test_the_distance_decides_the_scores(
+    backend: Backend, distance: str, scores: list[float]
+) -> None:
+    index = INDEX | {"distance_type": distance}
+    with LangGraphStore(backend.url, index=index, **backend.options) as store:
+        for text in ("aa", "b", "ab"):
+            store.put(("a",), text, {"text": text})
+        results = store.search((), query="aa")
+        assert [item.key for item in results] == ["aa", "ab", "b"]
+        assert [item.score for item in results] == pytest.approx(scores, abs=1e-3)
+
+
+def test_another_distance_is_refused() -> None:
+    with pytest.raises(InvalidOption, match="distance_type.*'cosine', 'l2', 'inner_product'.*'l1'"):
+        LangGraphStore("sqlite://", index=INDEX | {"distance_type": "l1"})
+
+
+def test_a_search_by_meaning_with_a_filter_that_python_decides(backend: Backend) -> None:
+    with LangGraphStore(backend.url, index=INDEX, **backend.options) as store:
+        for n in range(30):
+            store.put(("a",), str(n), {"text": "a" * (31 - n) + "b" * n, "odd": [n % 10]})
+        results = store.search((), query="aaaa", filter={"odd": {"$eq": [7]}}, limit=2)
+        assert [item.key for item in results] == ["7", "17"]
+
+
+def test_a_batch_searches_before_it_writes(backend: Backend) -> None:
+    with LangGraphStore(backend.url, index=INDEX, **backend.options) as store:
+        store.put(("a",), "1", {"text": "a"})
+        put = PutOp(("a",), "2", {"text": "ab"})
+        search = SearchOp(("a",), query="b")
+        for expected in (["1"], ["2", "1"]):
+            found, _ = store.batch([search, put])
+            assert [item.key for item in found] == expected
+
+
+def test_items_of_an_older_version_get_an_index(backend: Backend) -> None:
+    with Store(backend.url, **backend.options) as store:
+        vector = b64encode(array("f", [1, 0, 0]).tobytes()).decode()
+        body = {"namespace": "a", "key": "k", "value": {"text": "a"}, "vectors": [vector]}
+        store["langgraph_items"].put("i/a//k", body)
+        [item] = LangGraphStore(store, index=INDEX).search(("a",), query="ab")
+        assert (item.key, item.score) == ("k", pytest.approx(math.sqrt(0.5)))
+
+
+def test_a_file_that_can_only_be_read_is_searched_by_meaning(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with LangGraphStore(url, index=INDEX) as store:
+        store.put(("a",), "1", {"text": "a"})
+    with LangGraphStore(f"{url}?mode=ro", index=INDEX) as store:
+        assert [(e.key, e.score) for e in store.search((), query="a")] == [("1", 1.0)]
+
+
+def test_a_query_without_direction_finds_the_latest(backend: Backend) -> None:
+    with LangGraphStore(backend.url, index=INDEX, **backend.options) as store:
+        store.put(("a",), "1", {"text": "a"})
+        store.put(("a",), "2", {"text": "zero"})
+        assert [(e.key, e.score) for e in store.search((), query="none")] == [
+            ("2", None),
+            ("1", None),
+        ]
+        assert [e.key for e in store.search((), query="a")] == ["1", "2"]
 
 
 def test_vectors_of_other_dimensions_are_refused(backend: Backend) -> None:

@@ -1,7 +1,8 @@
 """The operations of a LangGraph store on a collection of items, as procedures (see `running`).
 
 The id of an item is `i/<namespace>//<key>`; `/` separates the labels of the namespace. A prefix of labels is a
-range of ids. The body has the value, and the vectors of the texts as 32-bit floats in base64.
+range of ids. The body has the value, and the vectors of the texts as 32-bit floats in base64, over which the collection
+has a vector index: an item and its vectors are written at once.
 
 The reads of a batch precede the writes of the batch. The times to live of read items start again after both. The
 database applies a filter of LangGraph as far as LangGraph's and our filter language agree; this module decides the
@@ -14,13 +15,13 @@ import logging
 import math
 import re
 from array import array
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
-from operator import eq, ge, gt, le, lt, mul, ne
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final, TypeAlias
 
 from langgraph.store.base import (
@@ -46,6 +47,10 @@ BATCH: Final = 100
 """Documents that are read at once."""
 _END: Final = "//"
 """Stands between a namespace and a key."""
+VECTORS: Final = "vectors"
+"""The field of the body with the vectors, and the name of its index."""
+_METRICS: Final = {"cosine": "cosine", "l2": "l2", "inner_product": "dot"}
+"""The metrics of LangGraph's distances."""
 WHOLE: Final = "$"
 """The path of a whole value."""
 _OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -65,16 +70,26 @@ class EmbeddingIndex:
     dims: int
     embeddings: Any
     fields: tuple[str, ...]
+    metric: str = "cosine"
 
     @classmethod
     def parse(cls, config: Mapping[str, Any] | None) -> EmbeddingIndex | None:
-        """Read a configuration; raise `InvalidOption` without `dims` and `embed`."""
+        """Read a configuration; raise `InvalidOption` without `dims` and `embed`, and for another distance."""
         if config is None:
             return None
         if not isinstance(config.get("dims"), int) or config.get("embed") is None:
             raise InvalidOption("index", "must have dims, an integer, and embed")
         fields = tuple(config.get("fields") or [WHOLE])
-        return cls(config["dims"], ensure_embeddings(config["embed"]), fields)
+        distance = config.get("distance_type") or "cosine"
+        if distance not in _METRICS:
+            known = ", ".join(map(repr, _METRICS))
+            raise InvalidOption("index", f"distance_type must be one of {known}, got {distance!r}")
+        return cls(config["dims"], ensure_embeddings(config["embed"]), fields, _METRICS[distance])
+
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The arguments of `create_vector_index`."""
+        return {"fields": VECTORS, "dimensions": self.dims, "metric": self.metric, "name": VECTORS}
 
     def texts(self, op: PutOp) -> list[str]:
         """Return the texts of a value to put."""
@@ -125,8 +140,8 @@ class ItemBatch:
 
     @property
     def creates(self) -> bool:
-        """Whether the batch writes an item: the first item needs the collection."""
-        return any(op.value is not None for op in self.puts.values())
+        """Whether the batch writes an item, which needs the collection, or searches by meaning, which needs the index."""
+        return bool(self.queries) or any(op.value is not None for op in self.puts.values())
 
     def to_embed(self) -> list[str]:
         """Return the distinct texts to put."""
@@ -143,6 +158,8 @@ class ItemBatch:
         if len(self.gets) == len(self.ops) or len(self.ops) == 1 or self._count() <= 1:
             results, used = yield from self._steps(vectors, queries)
         else:
+            if queries:  # the search in the transaction stores nothing
+                yield call("store_vectors", VECTORS)
             batch = partial(self._steps, vectors, queries)
             results, used = yield InTransaction(batch, read_only=not self.puts)
         if used:
@@ -170,7 +187,8 @@ class ItemBatch:
                 case GetOp():
                     results.append(next(items))
                 case SearchOp():
-                    results.append((yield from _search(op, queries.get(op.query or ""), used)))
+                    query = queries.get(op.query or "")
+                    results.append((yield from _search(op, query, self.index, used)))
                 case ListNamespacesOp():
                     results.append((yield from _list_namespaces(op)))
                 case PutOp():
@@ -188,7 +206,7 @@ class ItemBatch:
                 if id in self._times:
                     body["times"] = self._times[id]
                 if texts := self.texts.get(id):
-                    body["vectors"] = [_pack(vectors[text]) for text in texts]
+                    body[VECTORS] = [_pack(vectors[text]) for text in texts]
                 groups.setdefault(op.ttl, {})[id] = body
         for minutes, bodies in groups.items():
             ttl = math.inf if minutes is None else minutes * 60
@@ -251,18 +269,40 @@ def _fields(document: Document) -> dict[str, Any]:
     return fields
 
 
-def _search(op: SearchOp, query: Vector | None, used: list[str]) -> Steps[list[SearchItem]]:
+def _search(
+    op: SearchOp, query: Vector | None, index: EmbeddingIndex | None, used: list[str]
+) -> Steps[list[SearchItem]]:
     _check_window(op)
     wanted = op.offset + op.limit
-    found = yield from _matching(op, None if query is not None else wanted)
-    scored: list[tuple[float | None, Document]] = [(None, each) for each in found]
-    if query is not None:
-        scored = [(_score(query, each.body.get("vectors", ())), each) for each in found]
-        scored.sort(key=_rank)
+    scored: list[tuple[float | None, Document]] = []
+    if query is not None and index is not None and (any(query) or index.metric != "cosine"):
+        scored = yield from _nearest(op, query, wanted)
+    if len(scored) < wanted:  # the other items
+        seen = {each.id for _, each in scored}
+        latest = yield from _matching(op, wanted)
+        scored += [(None, each) for each in latest if each.id not in seen]
     scored = scored[op.offset : wanted]
     if op.refresh_ttl:
         used += [each.id for _, each in scored if each.expires_at is not None]
     return [SearchItem(**_fields(document), score=score) for score, document in scored]
+
+
+def _nearest(
+    op: SearchOp, query: Vector, wanted: int
+) -> Steps[list[tuple[float | None, Document]]]:
+    """Return the scores and documents of the `wanted` matching items with the nearest vectors."""
+    filter, conditions = _filter(op)
+    k = max(1, wanted)
+    while True:
+        found = yield call("nearest", list(query), k, filter=filter, index=VECTORS)
+        kept: list[tuple[float | None, Document]] = [
+            (each.score, each.document)
+            for each in found
+            if _matches(each.body["value"], conditions)
+        ]
+        if len(kept) >= wanted or len(found) < k:
+            return kept[:wanted]
+        k *= 4  # the database does not decide every condition
 
 
 def _refresh(used: list[str]) -> Steps[None]:
@@ -290,11 +330,7 @@ def _check_window(op: SearchOp | ListNamespacesOp) -> None:
 
 def _matching(op: SearchOp, wanted: int | None) -> Steps[list[Document]]:
     """Return the first `wanted` matching documents, the latest update first."""
-    conditions = _conditions(op.filter or {})
-    filter: dict[Any, Any] = {"$id": under(join("i", *op.namespace_prefix))}
-    narrowed = [each for each in map(_narrowed, conditions) if each]
-    if narrowed:
-        filter["$and"] = narrowed
+    filter, conditions = _filter(op)
     if not conditions:
         documents: list[Document] = yield call("find", filter, sort=_LATEST_FIRST, limit=wanted)
         return documents
@@ -312,6 +348,16 @@ def _matching(op: SearchOp, wanted: int | None) -> Steps[list[Document]]:
         if (cursor := page.cursor) is None:
             break
     return found
+
+
+def _filter(op: SearchOp) -> tuple[dict[Any, Any], list[Condition]]:
+    """Return the filter of the database, which passes each match, and the conditions of a match."""
+    conditions = _conditions(op.filter or {})
+    filter: dict[Any, Any] = {"$id": under(join("i", *op.namespace_prefix))}
+    narrowed = [each for each in map(_narrowed, conditions) if each]
+    if narrowed:
+        filter["$and"] = narrowed
+    return filter, conditions
 
 
 Condition: TypeAlias = tuple[str, str | None, Any]
@@ -435,17 +481,3 @@ def _fits(namespace: Namespace, kind: str, path: Namespace) -> bool:
 
 def _pack(vector: Vector) -> str:
     return b64encode(array("f", vector).tobytes()).decode("ascii")
-
-
-def _score(query: Vector, packed: Iterable[str]) -> float | None:
-    """Return the greatest cosine similarity; None without vectors."""
-    return max((_cosine(query, array("f", b64decode(each))) for each in packed), default=None)
-
-
-def _rank(scored: tuple[float | None, Document]) -> float:
-    return math.inf if scored[0] is None else -scored[0]
-
-
-def _cosine(one: Vector, other: Vector) -> float:
-    size = math.hypot(*one) * math.hypot(*other)
-    return sum(map(mul, one, other)) / size if size else 0.0

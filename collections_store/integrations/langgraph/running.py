@@ -9,13 +9,13 @@ procedure yields an `InTransaction`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from operator import methodcaller
 from typing import Any, Final, Self, TypeAlias, TypeVar
 
-from ... import AsyncStore, CollectionExists, Store
+from ... import AsyncStore, CollectionExists, Store, VectorIndex
 from ..stores import open_store
 
 T = TypeVar("T")
@@ -42,7 +42,15 @@ def steps_of(step: Any) -> Steps[Any]:
 class StepRunner:
     """Runs procedures on a collection of a store. Closes the store unless an open store was given."""
 
-    def __init__(self, store: Any, collection: str, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        store: Any,
+        collection: str,
+        options: dict[str, Any],
+        index: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`index` has the arguments of a vector index of the collection."""
+        self._index = index
         self.store: Store = open_store(Store, store, options)
         self._is_own = self.store is not store
         self._collection: Any = self.store[collection]
@@ -55,9 +63,13 @@ class StepRunner:
         return _follow(self._collection, steps, self.store)
 
     def setup(self) -> None:
-        """Create the collection, unless it exists."""
-        with suppress(CollectionExists):
-            self.store.create_collection(self._collection.name, body_index=False)
+        """Create the collection and the index, unless they exist."""
+        index = None if self._index is None else VectorIndex.parse(**self._index)
+        if index is None or index not in self._collection.indexes():
+            with suppress(CollectionExists):
+                self.store.create_collection(self._collection.name, body_index=False)
+            if self._index is not None:
+                self._collection.create_vector_index(**self._index)
         self._exists = True
 
     def close(self) -> None:
@@ -69,7 +81,14 @@ class StepRunner:
 class AsyncStepRunner:
     """Runs procedures on a collection of an `AsyncStore`: see `StepRunner`."""
 
-    def __init__(self, store: Any, collection: str, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        store: Any,
+        collection: str,
+        options: dict[str, Any],
+        index: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._index = index
         self.store: AsyncStore = open_store(AsyncStore, store, options)
         self._is_own = self.store is not store
         self._collection: Any = self.store[collection]
@@ -82,9 +101,13 @@ class AsyncStepRunner:
         return await _follow_async(self._collection, steps, self.store)
 
     async def setup(self) -> None:
-        """Create the collection, unless it exists."""
-        with suppress(CollectionExists):
-            await self.store.create_collection(self._collection.name, body_index=False)
+        """Create the collection and the index, unless they exist."""
+        index = None if self._index is None else VectorIndex.parse(**self._index)
+        if index is None or index not in await self._collection.indexes():
+            with suppress(CollectionExists):
+                await self.store.create_collection(self._collection.name, body_index=False)
+            if self._index is not None:
+                await self._collection.create_vector_index(**self._index)
         self._exists = True
 
     async def aclose(self) -> None:

@@ -25,7 +25,9 @@ SWEEP_MINUTES: Final = 5.0
 class LangGraphStore(SyncFront, BaseStore):  # type: ignore[misc]
     """A store of LangGraph in a `Store`, or on a URL or the path of an SQLite file with `options` of `Store`.
 
-    `index` is LangGraph's `IndexConfig`: with an index, `search(query=…)` compares vectors by cosine similarity.
+    `index` is LangGraph's `IndexConfig`: with an index, `search(query=…)` finds the nearest vectors. The index may have
+    a `distance_type`: "cosine", "l2" or "inner_product", as `PostgresStore` has; the score of "l2" is the negative
+    distance. It takes numpy.
     `ttl` is LangGraph's `TTLConfig`, in minutes. Expired items are invisible at once. A batch is a transaction: the
     reads see the state before the writes, and after an error nothing is written. `collection` has the items; the
     first use creates the collection. The async methods run in threads; `AsyncLangGraphStore` needs no threads.
@@ -53,7 +55,8 @@ class LangGraphStore(SyncFront, BaseStore):  # type: ignore[misc]
     ) -> None:
         self._index = EmbeddingIndex.parse(index)
         self.ttl_config = ttl
-        self._runner = StepRunner(store, collection, options)
+        definition = None if self._index is None else self._index.definition
+        self._runner = StepRunner(store, collection, options, definition)
         self._sweeper: threading.Thread | None = None
 
     def close(self) -> None:
@@ -149,7 +152,8 @@ class AsyncLangGraphStore(AsyncFront, BaseStore):  # type: ignore[misc]
     ) -> None:
         self._index = EmbeddingIndex.parse(index)
         self.ttl_config = ttl
-        self._runner = AsyncStepRunner(store, collection, options)
+        definition = None if self._index is None else self._index.definition
+        self._runner = AsyncStepRunner(store, collection, options, definition)
         self._loop = LoopCaller()
         self._sweeper: asyncio.Task[None] | None = None
 

@@ -356,8 +356,8 @@ class StatementCompiler(Protocol):
     def insert(self, table: sa.Table) -> Any:
         """Return an INSERT with ON CONFLICT."""
 
-    def list_parameter(self, texts: Sequence[str]) -> Any:
-        """Return the parameter of `AnyOf`."""
+    def list_parameter(self, texts: Sequence[str] | Sequence[int]) -> Any:
+        """Return the parameter of `AnyOf` or `AnyInteger`."""
 
     def row(self, id: str, body: str, now: int, ttl: int | None) -> Any:
         """Return the parameters of a statement that inserts a row of documents, which expires after `ttl` microseconds;
@@ -413,6 +413,14 @@ class DDL(Protocol):
     def drop_array_index(self, physical: str) -> Sequence[str]:
         """Return the statements that drop an index of `create_array_index`."""
         return ()
+
+    def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:
+        """Return the statements that create triggers: each change of a row of `table` inserts the row's `seq` into
+        `journal`, and a deletion erases the row's vectors.
+        """
+
+    def drop_journal(self, table: sa.Table, journal: str) -> Sequence[str]:
+        """Return the statements that drop the triggers of `create_journal`."""
 
 
 class Placement(Protocol):

@@ -15,6 +15,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from ....query.index import Plan
 from ...elements import (
     Addend,
+    AnyInteger,
     AnyOf,
     BodyFromText,
     BodyMatches,
@@ -92,6 +93,7 @@ class PostgresCompiler(StatementCompiler):
         JsonbFromText: _body_from_text,
         BodyMatches: lambda element, body, parameter: rendered(body, element.condition, parameter),
         AnyOf: lambda _, column, texts: f"{column} = ANY (CAST({texts} AS TEXT[]))",
+        AnyInteger: lambda _, column, numbers: f"{column} = ANY (CAST({numbers} AS BIGINT[]))",
         ListOf: _list_of,
         ValueText: lambda element, body: f"CAST({value_at(body, element.keys)} AS TEXT)",
         Addend: lambda _, kind, text: (
@@ -110,7 +112,7 @@ class PostgresCompiler(StatementCompiler):
     def insert(self, table: sa.Table) -> Any:
         return insert(table)
 
-    def list_parameter(self, texts: Sequence[str]) -> list[str]:
+    def list_parameter(self, texts: Sequence[str] | Sequence[int]) -> list[Any]:
         """Psycopg adapts lists."""
         return list(texts)
 
@@ -197,6 +199,32 @@ class PostgresDDL(DDL):
         options = {f"postgresql_{name}": value for name, value in gin.items()}
         index = sa.Index(physical, table.c.body, **options)
         return [str(sa.schema.CreateIndex(index).compile(dialect=_DIALECT))]
+
+    def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:
+        schema = table.schema
+        function, noted, stored = (
+            table_name(sa.Table(each, sa.MetaData(schema=schema)))
+            for each in (f"{journal}_noted", journal, vectors)
+        )
+        body = (
+            "BEGIN IF TG_OP = 'DELETE' THEN "
+            f"INSERT INTO {noted} (seq) VALUES (OLD.seq); "
+            f"UPDATE {stored} SET vector = NULL, hash = NULL WHERE seq = OLD.seq; "
+            "ELSIF TG_OP = 'INSERT' OR OLD.body IS DISTINCT FROM NEW.body THEN "
+            f"INSERT INTO {noted} (seq) VALUES (NEW.seq); END IF; RETURN NULL; END"
+        )
+        trigger = _DIALECT.identifier_preparer.quote(f"{journal}_noted")
+        creating = f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS"
+        event = f"AFTER INSERT OR DELETE OR UPDATE OF body ON {table_name(table)}"
+        return [
+            f"{creating} $journal$ {body} $journal$",
+            f"CREATE TRIGGER {trigger} {event} FOR EACH ROW EXECUTE FUNCTION {function}()",
+        ]
+
+    def drop_journal(self, table: sa.Table, journal: str) -> Sequence[str]:
+        """CASCADE drops the trigger."""
+        function = table_name(sa.Table(f"{journal}_noted", sa.MetaData(schema=table.schema)))
+        return [f"DROP FUNCTION IF EXISTS {function}() CASCADE"]
 
 
 class PostgresPlacement(Placement):

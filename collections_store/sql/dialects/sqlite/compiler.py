@@ -23,6 +23,7 @@ from .... import codec
 from ....query.index import Plan
 from ...elements import (
     Addend,
+    AnyInteger,
     AnyOf,
     ArrayTest,
     BodyFromText,
@@ -49,6 +50,7 @@ _REPORT_VERSION: Final = "collections_store_report_version"
 """The SQL function that appends a number to a list, and returns null. RETURNING would take a twentieth of a `put`."""
 _LISTS: Final = codec.Codec(max_bytes=2**40)
 _NINES: Final = 10**18 - 1
+_EVENTS: Final = ("insert", "update", "delete")
 _SHORT: Final = 9
 """Characters of an addend: the sum of 2**33 rows, more than a file holds, has 64 bits."""
 _USED: Final = re.compile(
@@ -93,6 +95,9 @@ class SqliteCompiler(StatementCompiler):
             body, element.condition, iter(parameters)
         ),
         AnyOf: lambda _, column, texts: f"{column} IN (SELECT value FROM json_each({texts}))",
+        AnyInteger: lambda _, column, numbers: (
+            f"{column} IN (SELECT value FROM json_each({numbers}))"
+        ),
         ArrayTest: _array_test,
         ValueText: lambda element, body: f"({body} -> {path_literal(element.keys)})",
         Addend: lambda _, kind, text: (
@@ -112,7 +117,7 @@ class SqliteCompiler(StatementCompiler):
     def insert(self, table: sa.Table) -> Any:
         return insert(table)
 
-    def list_parameter(self, texts: Sequence[str]) -> str:
+    def list_parameter(self, texts: Sequence[str] | Sequence[int]) -> str:
         """Return the list as JSON: SQLite limits the number of parameters."""
         return _LISTS.encode(list(texts))
 
@@ -198,6 +203,26 @@ class SqliteDDL(DDL):
                 for event, (when, then) in triggers.items()
             ),
         ]
+
+    def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:
+        name = self.reference(table)
+        noted = f'INSERT INTO "{journal}" (seq) VALUES ({{0}}.seq);'
+        erased = f'UPDATE "{vectors}" SET vector = NULL, hash = NULL WHERE seq = OLD.seq;'
+        triggers = {
+            "insert": (f"AFTER INSERT ON {name}", noted.format("NEW")),
+            "update": (
+                f"AFTER UPDATE OF body ON {name} WHEN OLD.body IS NOT NEW.body",
+                noted.format("NEW"),
+            ),
+            "delete": (f"AFTER DELETE ON {name}", f"{noted.format('OLD')} {erased}"),
+        }
+        return [
+            f'CREATE TRIGGER "{journal}_{event}" {when} BEGIN {then} END'
+            for event, (when, then) in triggers.items()
+        ]
+
+    def drop_journal(self, table: sa.Table, journal: str) -> Sequence[str]:
+        return [f'DROP TRIGGER IF EXISTS "{journal}_{event}"' for event in _EVENTS]
 
     def drop_array_index(self, physical: str) -> Sequence[str]:
         events = ("insert", "update", "delete")

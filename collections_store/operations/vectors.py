@@ -1,0 +1,600 @@
+"""Vector indexes: storing the vectors of changed documents, and finding the nearest.
+
+Rules, besides those of `sql.vectors`:
+
+1. The database notes each change of a document in the journal of each vector index, whoever writes.
+2. A search first stores the vectors of the noted documents, in batches: a batch is read in one transaction, its vectors
+   are computed outside of transactions and locks, and another transaction stores them.
+3. A document whose vectors cannot be computed stays in the journal, with the problem, and is tried again after
+   `RETRIED_AFTER` seconds.
+4. A search reads one snapshot: the vectors up to a position, the journal, the filter's documents, and the results. Vectors
+   that need no embedder are also computed from the documents in the journal: in a transaction, nothing is stored.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from functools import partial
+from hashlib import sha256
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+
+from ..codec import Decode, decode
+from ..document import Document, documents_of, now
+from ..errors import DatabaseError, InvalidSearch, ReadOnlyDatabase, cut
+from ..expressions.classes import value_class
+from ..options import CollectionOptions
+from ..query.filter import Filter
+from ..query.vector_index import VectorIndex
+from ..results import SearchResult, Unindexed
+from ..search.chunks import chunks_of
+from ..search.embedders import Embed, Embedder
+from ..search.vectors import (
+    FLOOR,
+    Block,
+    Matrix,
+    Row,
+    VectorMatch,
+    VectorQuery,
+    best,
+    nearest,
+    pack,
+)
+from ..sql.vectors import MAX_DEAD, VectorStatements
+from .by_id import body_of, raise_unless_skipped
+from .collections import existing, read_entry
+from .indexes import CreateIndex, DropIndex
+from .operation import Operation, Steps
+from .read import matching
+from .session import Session
+
+RETRIED_AFTER: Final = 60
+"""Seconds until a document whose vectors could not be computed is tried again."""
+READ_AT_ONCE: Final = 256
+"""Rows with a vector. More take longer: freed memory goes back to the system, and comes again page by page (measured)."""
+DOCUMENTS: Final = 64
+"""Documents of a batch, and the most texts of a call of an embedder."""
+MAX_PROBLEM: Final = 300
+FAILURES: Final = 2
+"""Failures of an embedder in a row after which a search goes on without the remaining documents."""
+_COLUMNS: Final = ("place", "start", "stop", "hash", "vector")
+Key: TypeAlias = tuple[str, int | None, int | None, bytes]
+"""The place of a vector, the part of the text there, and the hash of what the vector was made of."""
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Waiting(NamedTuple):
+    """A document in the journal: its position, its rows in the journal, and the keys of its stored vectors. `id` is None
+    for a document that does not exist.
+    """
+
+    position: int
+    numbers: list[int]
+    id: str | None
+    body: Any
+    stored: list[Key]
+
+
+class Computed(NamedTuple):
+    """The vectors of a document; None for a vector that is stored. `parts` is None where nothing changes."""
+
+    document: Waiting
+    parts: list[tuple[Key, bytes | None]] | None
+
+
+def find_vectors(options: CollectionOptions, name: str | None) -> VectorIndex:
+    """Return the vector index of a name, or the only one; raises `InvalidSearch`."""
+    every = options.vector_indexes
+    found = [each for each in every if name is None or each.name == name]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(repr(each.name) for each in every) or "none: call create_vector_index"
+    problem = (
+        "must be the name of a vector index" if name or not every else "must be named by index="
+    )
+    raise InvalidSearch(name or "", f"the index {problem}; there is {names}")
+
+
+def open_index(
+    session: Session, collection: str, name: str | None
+) -> tuple[VectorIndex, VectorStatements]:
+    """Return a vector index as the catalogue has it now, and its statements; raises `InvalidSearch`."""
+    options = existing(collection, read_entry(session, collection))[1]
+    index = find_vectors(options, name)
+    return index, session.collection(collection).vectors(index.physical)
+
+
+class VectorOperation(Operation[T_co]):
+    """The base class of operations on the vector index of a name, or the only one; None: the only one."""
+
+    __slots__ = ()
+
+    def absent(self) -> Any:
+        """Raise `InvalidSearch`."""
+        raise InvalidSearch("", f"the collection {self.collection!r} does not exist")
+
+
+@value_class
+class FindVectorIndex(VectorOperation[tuple[VectorIndex, Embedder | None]]):
+    """Return a vector index, and its embedder; raises `InvalidSearch`."""
+
+    collection: str
+    name: str | None = None
+
+    atomic = True
+
+    def __call__(self, session: Session) -> tuple[VectorIndex, Embedder | None]:
+        index, _ = open_index(session, self.collection, self.name)
+        return index, session.catalogue.resident.embedders.get((index.physical, index))
+
+
+@value_class
+class UseEmbedder(VectorOperation[None]):
+    """Use an embedder for a vector index from now on."""
+
+    collection: str
+    name: str
+    embedder: Embedder = field(repr=False)
+
+    atomic = True
+
+    def __call__(self, session: Session) -> None:
+        index, _ = open_index(session, self.collection, self.name)
+        session.catalogue.resident.embedders[index.physical, index] = self.embedder
+
+
+@value_class
+class Reindex(VectorOperation[None]):
+    """Replace a vector index by another of the same name: all documents are in the journal again."""
+
+    collection: str
+    index: VectorIndex
+    writes = True
+
+    def __call__(self, session: Session) -> None:
+        open_index(session, self.collection, self.index.name)
+        DropIndex(self.collection, self.index.name)(session)
+        CreateIndex(self.collection, self.index)(session)
+
+
+@value_class
+class ReadWaiting(VectorOperation[list[Waiting]]):
+    """Read the documents of the first rows in the journal that nobody tried since `since`."""
+
+    collection: str
+    name: str
+    since: int
+    limit: int
+
+    def __call__(self, session: Session) -> list[Waiting]:
+        _, statements = open_index(session, self.collection, self.name)
+        window = {"since": self.since, "limit": self.limit, "now": now()}
+        found: dict[int, Waiting] = {}
+        for number, position, id, text in session.rows(statements.waiting, window):
+            if position not in found:
+                body = None if id is None else body_of(self.collection, id, text, decode)
+                found[position] = Waiting(position, [], id, body, [])
+            found[position].numbers.append(number)
+        if not found:
+            return []
+        for number, position in rows_of(session, statements.failed, found):
+            if number not in found[position].numbers:
+                found[position].numbers.append(number)
+        for position, *key in rows_of(session, statements.stored, found):
+            found[position].stored.append(tuple(key))
+        return list(found.values())
+
+
+def rows_of(session: Session, sql: str, positions: Iterable[int], **others: Any) -> list[Any]:
+    """Return the rows of a statement over `:positions`."""
+    listed = session.database.compiler.list_parameter(list(positions))
+    return session.rows(sql, {"positions": listed, **others})
+
+
+@value_class
+class StoreVectors(VectorOperation[int]):
+    """Store vectors of documents that have not changed since they were read; returns how many documents."""
+
+    collection: str
+    index: VectorIndex
+    computed: Sequence[Computed] = field(repr=False)
+    writes = True
+    snapshot = False
+
+    def __call__(self, session: Session) -> int:
+        index, statements = open_index(session, self.collection, self.index.name)
+        if index.physical != self.index.physical:
+            return 0
+        numbers = [n for each in self.computed for n in each.document.numbers]
+        there = {number for (number,) in rows_of(session, statements.lock, numbers)}
+        same = [each for each in self.computed if there.issuperset(each.document.numbers)]
+        if not same:
+            return 0
+        settled = [n for each in same for n in each.document.numbers]
+        listed = session.database.compiler.list_parameter(settled)
+        session.changed(statements.settle, {"positions": listed})
+        changed = [each for each in same if each.parts is not None]
+        if changed:
+            rows = [row for each in changed for row in self._rows(session, statements, each)]
+            positions = [each.document.position for each in changed]
+            listed = session.database.compiler.list_parameter(positions)
+            session.changed(statements.remove, {"positions": listed})
+            # the numbers of later transactions are greater
+            session.rows(session.store.hold, {"name": self.collection})
+            for row in rows:
+                session.changed(statements.add, row)
+            self._remove_dead(session, statements)
+        return len(same)
+
+    def _rows(
+        self, session: Session, statements: VectorStatements, each: Computed
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a document, or a row without a vector."""
+        assert each.parts is not None
+        position, kept = each.document.position, {}
+        if any(vector is None for _, vector in each.parts):
+            kept = dict(session.rows(statements.kept, {"seq": position}))
+        # a stored vector is gone where the document was deleted, which the journal has
+        rows = [(*key, vector or kept.get(key[3])) for key, vector in each.parts]
+        whole: list[Any] = [row for row in rows if row[4] is not None]
+        for row in whole or [(None,) * len(_COLUMNS)]:
+            yield {"seq": position, **dict(zip(_COLUMNS, row, strict=True))}
+
+    def _remove_dead(self, session: Session, statements: VectorStatements) -> None:
+        """Delete rows without a vector if there are many. A row says so to those who know vectors before it."""
+        [(dead,)] = session.rows(statements.count_dead)
+        if dead > MAX_DEAD:
+            session.changed(statements.remove_dead)
+            session.changed(statements.add, {"seq": FLOOR, **dict.fromkeys(_COLUMNS)})
+
+
+@value_class
+class NoteProblem(VectorOperation[None]):
+    """Note why the vectors of documents cannot be computed."""
+
+    collection: str
+    name: str
+    numbers: Sequence[int]
+    problem: str
+    writes = True
+
+    def __call__(self, session: Session) -> None:
+        _, statements = open_index(session, self.collection, self.name)
+        listed = session.database.compiler.list_parameter(self.numbers)
+        row = {"positions": listed, "now": now(), "problem": self.problem}
+        session.changed(statements.note_problem, row)
+
+
+@value_class
+class ListUnindexed(Operation[list[Unindexed]]):
+    """List the documents in the journals of all vector indexes, the first `limit` of each."""
+
+    collection: str
+    limit: int
+    method = "search_backlog"
+    empty = list
+
+    def __call__(self, session: Session) -> list[Unindexed]:
+        options = existing(self.collection, read_entry(session, self.collection))[1]
+        found: dict[Unindexed, None] = {}
+        for index in options.vector_indexes:
+            statements = session.collection(self.collection).vectors(index.physical)
+            rows = session.rows(statements.backlog, {"limit": self.limit, "now": now()})
+            found.update((Unindexed(id, index.name, problem), None) for id, problem in rows)
+        return list(found)
+
+
+@value_class
+class Nearest(VectorOperation[list[SearchResult[Any]]]):
+    """Find the documents with the nearest vectors, best first."""
+
+    collection: str
+    name: str
+    vector: Any = field(repr=False)
+    k: int
+    filter: Filter
+    min_score: float | None
+    decode: Decode = field(default=decode, repr=False)
+
+    def __call__(self, session: Session) -> list[SearchResult[Any]]:
+        index, statements = open_index(session, self.collection, self.name)
+        query = VectorQuery.parse(self.vector, index.dimensions, index.metric)
+        state: tuple[list[int], ...] = [], [], []
+        for kind, value in session.rows(statements.state, {"now": now()}):
+            state[kind].append(value)
+        [last], noted, expired = state
+        limits: Any = {"only": self._chosen(session), "min_score": self.min_score}
+        blocks = self._blocks(session, statements, index, last)
+        matches = nearest(blocks, query, self.k, never=[*noted, *expired], **limits)
+        places: dict[int, str] = {}
+        if noted and index.model is None:
+            computed = self._computed(session, statements, index, noted, places)
+            matches = best([*matches, *nearest(computed, query, self.k, **limits)], self.k)
+        matches = self._first(session, statements, matches)
+        return self._found(session, statements, matches, places)
+
+    def _computed(
+        self,
+        session: Session,
+        statements: VectorStatements,
+        index: VectorIndex,
+        positions: list[int],
+        places: dict[int, str],
+    ) -> Iterator[Block]:
+        """Yield the vectors of documents in the journal, which is not changed; enter their `places`."""
+        for first in range(0, len(positions), READ_AT_ONCE):
+            some, rows = positions[first : first + READ_AT_ONCE], list[Row]()
+            for position, id, text in rows_of(session, statements.bodies, some, now=now()):
+                body = body_of(self.collection, id, text, decode)
+                with suppress(ValueError):
+                    computed = packed(index, Waiting(position, [], id, body, []))
+                    for (place, *_), vector in computed.parts or ():
+                        number = -1 - len(places)
+                        places[number] = place
+                        rows.append((number, position, vector))
+            yield Block.of(rows, index.dimensions)
+
+    def _chosen(self, session: Session) -> list[int] | None:
+        """Return the positions of the documents that the filter matches; None: of all."""
+        if self.filter == Filter():
+            return None
+        query = session.collection(self.collection).positions(self.filter)
+        if query.residual:
+            return [position for position, _ in matching(session, self.collection, self.filter)]
+        return [position for (position,) in session.select(query, self.filter)]
+
+    def _blocks(
+        self, session: Session, statements: VectorStatements, index: VectorIndex, last: int
+    ) -> Iterable[Block]:
+        """Return all vectors: of the matrix in memory if it is, or can be, up to date, else as they are read."""
+        resident, physical = session.catalogue.resident, index.physical
+        held = resident.matrix(physical)
+        if held.position == last:
+            return held.blocks
+        found: Matrix | None = None
+        if 0 < held.position < last:
+            rows = _after(session, statements, held.position)
+            found = held.updated([row for some in rows for row in some], index.dimensions)
+        if found is None:
+            [(count,)] = session.rows(statements.count)
+            if count * index.dimensions * 4 > resident.limit:
+                of_rows = partial(Block.of, dimensions=index.dimensions)
+                return map(of_rows, _read(session, statements))
+            found = Matrix.read(last, count, index.dimensions, _read(session, statements))
+        if held.position < last:
+            resident.keep(physical, found)
+        return found.blocks
+
+    def _first(
+        self, session: Session, statements: VectorStatements, matches: list[VectorMatch]
+    ) -> list[VectorMatch]:
+        """Return the first `k` matches: of equal scores, the least ids."""
+        if len({each.score for each in matches}) == len(matches):
+            return matches
+        ids = dict(rows_of(session, statements.ids, (each.position for each in matches)))
+        return sorted(matches, key=lambda each: (-each.score, ids[each.position]))[: self.k]
+
+    def _found(
+        self,
+        session: Session,
+        statements: VectorStatements,
+        matches: list[VectorMatch],
+        places: Mapping[int, str],
+    ) -> list[SearchResult[Any]]:
+        rows = rows_of(session, statements.found, (each.position for each in matches))
+        positions = {row[1]: row[0] for row in rows}
+        documents = documents_of(rows, self.decode, self.collection, raise_unless_skipped)
+        by_position: dict[int, Document[Any]] = {positions[each.id]: each for each in documents}
+        parts: dict[int, tuple[Any, ...]] = {each: (place,) for each, place in places.items()}
+        numbers = [each.number for each in matches if each.number not in parts]
+        for number, *part in rows_of(session, statements.places, numbers):
+            parts[number] = tuple(part)
+        return [
+            SearchResult(by_position[each.position], each.score, {}, *parts[each.number])
+            for each in matches
+            if each.position in by_position
+        ]
+
+
+def _after(session: Session, statements: VectorStatements, number: int) -> Iterator[list[Row]]:
+    """Yield the rows after a number, in order."""
+    while True:
+        rows = session.rows(statements.after, {"number": number, "limit": READ_AT_ONCE})
+        if rows:
+            yield rows
+        if len(rows) < READ_AT_ONCE:
+            return
+        number = rows[-1][0]
+
+
+def _read(session: Session, statements: VectorStatements) -> Iterator[list[Row]]:
+    """Yield all rows with a vector."""
+    for rows in _after(session, statements, 0):
+        yield [row for row in rows if row[2] is not None]
+
+
+# -- procedures --------------------------------------------------------------------------------
+
+
+@value_class
+class CallEmbedder:
+    """Call an embedder's function with texts, outside of transactions; in an event loop, in a thread."""
+
+    function: Embed
+    texts: list[str]
+
+
+def create_vector_index(
+    collection: str, index: VectorIndex, embedder: Embedder | None, *, again: bool = False
+) -> Steps[str]:
+    """Create a vector index, and use an embedder; `again`: in place of the index of the name."""
+    yield Reindex(collection, index) if again else CreateIndex(collection, index)
+    if embedder is not None:
+        yield UseEmbedder(collection, index.name, embedder)
+    return index.name
+
+
+def store_waiting(
+    collection: str, index: VectorIndex, embedder: Embedder | None, since: int
+) -> Steps[None]:
+    """Store the vectors of the documents in the journal that nobody tried since `since`."""
+    if index.model is not None and embedder is None:
+        return
+    failed = 0
+    while True:
+        waiting = yield ReadWaiting(collection, index.name, since, DOCUMENTS)
+        done, failed = yield from _store_batch(collection, index, embedder, waiting, failed)
+        if len(waiting) < DOCUMENTS or not done:
+            return
+
+
+def _store_batch(
+    collection: str,
+    index: VectorIndex,
+    embedder: Embedder | None,
+    waiting: list[Waiting],
+    failed: int,
+) -> Steps[tuple[bool, int]]:
+    """Store the vectors of some documents: of all at once, or of each if that fails. Return False after the second
+    failure in a row, and the failures in a row.
+    """
+    if not waiting:
+        return True, 0
+    try:
+        computed = yield from _computed(index, embedder, waiting)
+    except Exception as error:
+        if embedder is None and not isinstance(error, ValueError):
+            raise  # it is not the problem of a vector
+        if len(waiting) > 1:
+            for each in waiting:
+                done, failed = yield from _store_batch(collection, index, embedder, [each], failed)
+                if not done:
+                    return False, failed
+            return True, failed
+        problem = (
+            str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        )
+        yield NoteProblem(collection, index.name, waiting[0].numbers, cut(problem, MAX_PROBLEM))
+        failed = failed + 1 if embedder is not None else 0
+        return failed < FAILURES, failed
+    yield StoreVectors(collection, index, computed)
+    return True, 0
+
+
+def _computed(
+    index: VectorIndex, embedder: Embedder | None, waiting: list[Waiting]
+) -> Steps[list[Computed]]:
+    """Compute the vectors of documents; raises what the embedder raises, and `ValueError`."""
+    if embedder is None:
+        return [packed(index, each) for each in waiting]
+    texts: dict[bytes, str] = {}
+    cut_up = [(each, list(_parts(index, embedder, each))) for each in waiting]
+    for each, parts in cut_up:
+        stored = {key[3] for key in each.stored}
+        texts.update((key[3], text) for key, text in parts if key[3] not in stored)
+    vectors = yield from embedded(index, embedder.documents, list(texts.values()))
+    made = dict(zip(texts, vectors, strict=True))
+    return [
+        Computed(each, None)
+        if each.stored and [key for key, _ in parts] == each.stored
+        else Computed(each, [(key, made.get(key[3])) for key, _ in parts])
+        for each, parts in cut_up
+    ]
+
+
+def packed(index: VectorIndex, document: Waiting) -> Computed:
+    """Return the vectors at the fields of a document; raises `ValueError`."""
+    parts: list[tuple[Key, bytes | None]] = []
+    for place, value in index.vectors(document.body) if document.id is not None else ():
+        try:
+            vector = pack(value, index.dimensions, index.metric)
+        except ValueError as error:
+            raise ValueError(f"{place} {error}") from None
+        parts.append(((place, None, None, _hash(vector)), vector))
+    same = document.stored and [key for key, _ in parts] == document.stored
+    return Computed(document, None if same else parts)
+
+
+def _parts(index: VectorIndex, embedder: Embedder, document: Waiting) -> Iterator[tuple[Key, str]]:
+    """Yield the keys and the texts of the chunks of a document."""
+    cut_up = embedder.cut or chunks_of
+    for place, text in index.texts(document.body) if document.id is not None else ():
+        for start, stop in cut_up(text):
+            part = text[start:stop]
+            yield (place, start, stop, _hash(part.encode())), part
+
+
+def _hash(data: bytes) -> bytes:
+    return sha256(data).digest()[:16]
+
+
+def embedded(index: VectorIndex, function: Embed, texts: list[str]) -> Steps[list[bytes]]:
+    """Return the packed vectors that an embedder makes of texts; raises `ValueError` for unusable vectors."""
+    found: list[bytes] = []
+    for first in range(0, len(texts), DOCUMENTS):
+        some = texts[first : first + DOCUMENTS]
+        vectors = list((yield CallEmbedder(function, some)))
+        if len(vectors) != len(some):
+            raise ValueError(f"embed must return {len(some)} vectors, got {len(vectors)}")
+        for vector in vectors:
+            try:
+                found.append(pack(vector, index.dimensions, index.metric))
+            except ValueError as error:
+                raise ValueError(f"a vector that embed returns {error}") from None
+    return found
+
+
+def find_nearest(  # noqa: PLR0917 - as the method has them
+    collection: str,
+    query: Any,
+    name: str | None,
+    k: int,
+    filter: Filter,
+    min_score: float | None,
+    decode: Decode,
+    *,
+    store: bool,
+) -> Steps[list[SearchResult[Any]]]:
+    """Find the nearest documents; first `store` the vectors of changed documents."""
+    index, embedder = yield FindVectorIndex(collection, name)
+    if isinstance(query, str):
+        query = yield from _query(index, embedder, query)
+    VectorQuery.parse(query, index.dimensions, index.metric)  # before anything is stored
+    if store:
+        try:
+            since = now() - RETRIED_AFTER * 1_000_000
+            yield from store_waiting(collection, index, embedder, since)
+        except DatabaseError as error:
+            # a database that can only be read; an SQLite file raises the base class, and a damaged one fails again below
+            if type(error) not in {DatabaseError, ReadOnlyDatabase}:
+                raise
+    found: list[SearchResult[Any]] = yield Nearest(
+        collection, index.name, query, k, filter, min_score, decode
+    )
+    return found
+
+
+def _query(index: VectorIndex, embedder: Embedder | None, text: str) -> Steps[Any]:
+    if embedder is None:
+        made = (
+            "has vectors of its fields" if index.model is None else f"has the model {index.model!r}"
+        )
+        problem = f"the index {index.name!r} {made}, and this store no function: search for a vector, or call create_vector_index with embed="
+        raise InvalidSearch(text, problem)
+    vectors = list((yield CallEmbedder(embedder.queries, [text])))
+    if len(vectors) != 1:
+        raise InvalidSearch(text, f"embed must return 1 vector, got {len(vectors)}")
+    return vectors[0]
+
+
+def store_backlog(collection: str, name: str | None) -> Steps[int]:
+    """Store the vectors of all documents in the journal; returns how many documents remain."""
+    index, embedder = yield FindVectorIndex(collection, name)
+    if index.model is not None and embedder is None:
+        problem = f"the index {index.name!r} has the model {index.model!r}, and this store no function: call create_vector_index with embed="
+        raise InvalidSearch("", problem)
+    yield from store_waiting(collection, index, embedder, now())
+    left = yield ListUnindexed(collection, sys.maxsize)
+    return sum(each.index == index.name for each in left)
