@@ -399,7 +399,8 @@ class OperationBuilder:
                 raise InvalidIndex("model", "must be the name of the model of embed, got None")
             options = {**options, "model": embedder.model}
         index = VectorIndex.parse(fields, **options)
-        self._codec.check_fields(index, "index")
+        for path in index.paths:
+            self._codec.check_fields(path, "index")
         return create_vector_index(self.name, index, embedder, again=again)
 
     def _nearest(
