@@ -74,6 +74,7 @@ def folded() -> Mapping[str, str]:
 def _table() -> Mapping[int, str]:
     table = {ord(each): other for each, other in folded().items()}
     table.update((code, " ") for low, high in separators() for code in range(low, high + 1))
+    table.update((code, " ") for code in (0, *range(0xD800, 0xE000)))  # no database stores these
     return table
 
 

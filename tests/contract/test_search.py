@@ -240,6 +240,7 @@ HOSTILE = [
     "'", '"', "a'b", 'tea" OR "', "tea)", "(tea", "tea AND", "NEAR(tea)", "^tea", "tea:*", "{title}: tea", "title:",
     "tea & cake", "!tea", "tea | ", "tea <-> x", "\\", "a\\'b", "%s %(x)s", ":text", "$1", "tea; DROP TABLE x", "*", "-*",
     "title:title:tea", '"tea*"', "tea^2", "a\tb\nc", "\u2028", "x" * 100, " ".join(["tea"] * 100),
+    "tea\0cup", "\ud800tea", "tea\udfff",
 ]  # fmt: skip
 
 
