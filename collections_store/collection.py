@@ -29,12 +29,13 @@ from .models.versioned import VersionedCodec
 from .operations import by_id
 from .operations.bulk import Mode
 from .operations.editing import EDIT_ATTEMPTS, Editing
+from .operations.embedding import CallEmbedder, store_backlog
 from .operations.indexes import DropIndex, ListIndexes
 from .operations.operation import Operation, Steps, follow
 from .operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from .operations.requests import OperationBuilder, ReturnDocument
 from .operations.upgrades import Progress, upgrade_documents, versioned_steps
-from .operations.vectors import CallEmbedder, ListUnindexed, store_backlog
+from .operations.vectors import ListUnindexed
 from .options import Consistency, Ttl, check_choice, check_integer, check_version
 from .query.change import ChangeKind
 from .query.filter import FilterLike

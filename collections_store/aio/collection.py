@@ -30,10 +30,10 @@ from ..document import (
 from ..engine.notifier import ChangeNotifier
 from ..operations import by_id
 from ..operations.editing import EDIT_ATTEMPTS, Editing
+from ..operations.embedding import CallEmbedder
 from ..operations.operation import Steps
 from ..operations.procedures import ATTEMPTS, CallFunction, Pause
 from ..operations.requests import OperationBuilder
-from ..operations.vectors import CallEmbedder
 from ..options import Consistency, Ttl, check_choice
 from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike

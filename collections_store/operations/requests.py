@@ -57,6 +57,7 @@ from ..search.query import check_query
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
 from .editing import Editing
+from .embedding import create_vector_index, find_nearest
 from .find import (
     Batches,
     Count,
@@ -92,7 +93,6 @@ from .update import (
     Replacement,
     read_increment,
 )
-from .vectors import create_vector_index, find_nearest
 
 if TYPE_CHECKING:
     from .aggregate import Aggregate
@@ -399,7 +399,8 @@ class OperationBuilder:
                 raise InvalidIndex("model", "must be the name of the model of embed, got None")
             options = {**options, "model": embedder.model}
         index = VectorIndex.parse(fields, **options)
-        self._codec.check_fields(index, "index")
+        for path in index.paths:
+            self._codec.check_fields(path, "index")
         return create_vector_index(self.name, index, embedder, again=again)
 
     def _nearest(

@@ -1,4 +1,4 @@
-"""Vector indexes: storing the vectors of changed documents, and finding the nearest.
+"""Vector indexes: storing the vectors of changed documents, and finding the nearest. `embedding` has the steps.
 
 Rules, besides those of `sql.vectors`:
 
@@ -13,7 +13,6 @@ Rules, besides those of `sql.vectors`:
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -23,14 +22,13 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from ..codec import Decode, decode
 from ..document import Document, documents_of, now
-from ..errors import DatabaseError, InvalidSearch, ReadOnlyDatabase, cut
+from ..errors import InvalidSearch
 from ..expressions.classes import value_class
 from ..options import CollectionOptions
 from ..query.filter import Filter
 from ..query.vector_index import VectorIndex
 from ..results import SearchResult, Unindexed
-from ..search.chunks import chunks_of
-from ..search.embedders import Embed, Embedder
+from ..search.embedders import Embedder
 from ..search.vectors import (
     FLOOR,
     Block,
@@ -46,19 +44,12 @@ from ..sql.vectors import MAX_DEAD, VectorStatements
 from .by_id import body_of, raise_unless_skipped
 from .collections import existing, read_entry
 from .indexes import CreateIndex, DropIndex
-from .operation import Operation, Steps
+from .operation import Operation
 from .read import matching
 from .session import Session
 
-RETRIED_AFTER: Final = 60
-"""Seconds until a document whose vectors could not be computed is tried again."""
 READ_AT_ONCE: Final = 256
 """Rows with a vector. More take longer: freed memory goes back to the system, and comes again page by page (measured)."""
-DOCUMENTS: Final = 64
-"""Documents of a batch, and the most texts of a call of an embedder."""
-MAX_PROBLEM: Final = 300
-FAILURES: Final = 2
-"""Failures of an embedder in a row after which a search goes on without the remaining documents."""
 _COLUMNS: Final = ("place", "start", "stop", "hash", "vector")
 Key: TypeAlias = tuple[str, int | None, int | None, bytes]
 """The place of a vector, the part of the text there, and the hash of what the vector was made of."""
@@ -415,95 +406,6 @@ def _read(session: Session, statements: VectorStatements) -> Iterator[list[Row]]
         yield [row for row in rows if row[2] is not None]
 
 
-# -- procedures --------------------------------------------------------------------------------
-
-
-@value_class
-class CallEmbedder:
-    """Call an embedder's function with texts, outside of transactions; in an event loop, in a thread."""
-
-    function: Embed
-    texts: list[str]
-
-
-def create_vector_index(
-    collection: str, index: VectorIndex, embedder: Embedder | None, *, again: bool = False
-) -> Steps[str]:
-    """Create a vector index, and use an embedder; `again`: in place of the index of the name."""
-    yield Reindex(collection, index) if again else CreateIndex(collection, index)
-    if embedder is not None:
-        yield UseEmbedder(collection, index.name, embedder)
-    return index.name
-
-
-def store_waiting(
-    collection: str, index: VectorIndex, embedder: Embedder | None, since: int
-) -> Steps[None]:
-    """Store the vectors of the documents in the journal that nobody tried since `since`."""
-    if index.model is not None and embedder is None:
-        return
-    failed = 0
-    while True:
-        waiting = yield ReadWaiting(collection, index.name, since, DOCUMENTS)
-        done, failed = yield from _store_batch(collection, index, embedder, waiting, failed)
-        if len(waiting) < DOCUMENTS or not done:
-            return
-
-
-def _store_batch(
-    collection: str,
-    index: VectorIndex,
-    embedder: Embedder | None,
-    waiting: list[Waiting],
-    failed: int,
-) -> Steps[tuple[bool, int]]:
-    """Store the vectors of some documents: of all at once, or of each if that fails. Return False after the second
-    failure in a row, and the failures in a row.
-    """
-    if not waiting:
-        return True, 0
-    try:
-        computed = yield from _computed(index, embedder, waiting)
-    except Exception as error:
-        if embedder is None and not isinstance(error, ValueError):
-            raise  # it is not the problem of a vector
-        if len(waiting) > 1:
-            for each in waiting:
-                done, failed = yield from _store_batch(collection, index, embedder, [each], failed)
-                if not done:
-                    return False, failed
-            return True, failed
-        problem = (
-            str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        )
-        yield NoteProblem(collection, index.name, waiting[0].numbers, cut(problem, MAX_PROBLEM))
-        failed = failed + 1 if embedder is not None else 0
-        return failed < FAILURES, failed
-    yield StoreVectors(collection, index, computed)
-    return True, 0
-
-
-def _computed(
-    index: VectorIndex, embedder: Embedder | None, waiting: list[Waiting]
-) -> Steps[list[Computed]]:
-    """Compute the vectors of documents; raises what the embedder raises, and `ValueError`."""
-    if embedder is None:
-        return [packed(index, each) for each in waiting]
-    texts: dict[bytes, str] = {}
-    cut_up = [(each, list(_parts(index, embedder, each))) for each in waiting]
-    for each, parts in cut_up:
-        stored = {key[3] for key in each.stored}
-        texts.update((key[3], text) for key, text in parts if key[3] not in stored)
-    vectors = yield from embedded(index, embedder.documents, list(texts.values()))
-    made = dict(zip(texts, vectors, strict=True))
-    return [
-        Computed(each, None)
-        if each.stored and [key for key, _ in parts] == each.stored
-        else Computed(each, [(key, made.get(key[3])) for key, _ in parts])
-        for each, parts in cut_up
-    ]
-
-
 def packed(index: VectorIndex, document: Waiting) -> Computed:
     """Return the vectors at the fields of a document; raises `ValueError`."""
     parts: list[tuple[Key, bytes | None]] = []
@@ -512,89 +414,11 @@ def packed(index: VectorIndex, document: Waiting) -> Computed:
             vector = pack(value, index.dimensions, index.metric)
         except ValueError as error:
             raise ValueError(f"{place} {error}") from None
-        parts.append(((place, None, None, _hash(vector)), vector))
+        parts.append(((place, None, None, hash_of(vector)), vector))
     same = document.stored and [key for key, _ in parts] == document.stored
     return Computed(document, None if same else parts)
 
 
-def _parts(index: VectorIndex, embedder: Embedder, document: Waiting) -> Iterator[tuple[Key, str]]:
-    """Yield the keys and the texts of the chunks of a document."""
-    cut_up = embedder.cut or chunks_of
-    for place, text in index.texts(document.body) if document.id is not None else ():
-        for start, stop in cut_up(text):
-            part = text[start:stop]
-            yield (place, start, stop, _hash(part.encode())), part
-
-
-def _hash(data: bytes) -> bytes:
+def hash_of(data: bytes) -> bytes:
+    """Return the hash of what a vector is made of."""
     return sha256(data).digest()[:16]
-
-
-def embedded(index: VectorIndex, function: Embed, texts: list[str]) -> Steps[list[bytes]]:
-    """Return the packed vectors that an embedder makes of texts; raises `ValueError` for unusable vectors."""
-    found: list[bytes] = []
-    for first in range(0, len(texts), DOCUMENTS):
-        some = texts[first : first + DOCUMENTS]
-        vectors = list((yield CallEmbedder(function, some)))
-        if len(vectors) != len(some):
-            raise ValueError(f"embed must return {len(some)} vectors, got {len(vectors)}")
-        for vector in vectors:
-            try:
-                found.append(pack(vector, index.dimensions, index.metric))
-            except ValueError as error:
-                raise ValueError(f"a vector that embed returns {error}") from None
-    return found
-
-
-def find_nearest(  # noqa: PLR0917 - as the method has them
-    collection: str,
-    query: Any,
-    name: str | None,
-    k: int,
-    filter: Filter,
-    min_score: float | None,
-    decode: Decode,
-    *,
-    store: bool,
-) -> Steps[list[SearchResult[Any]]]:
-    """Find the nearest documents; first `store` the vectors of changed documents."""
-    index, embedder = yield FindVectorIndex(collection, name)
-    if isinstance(query, str):
-        query = yield from _query(index, embedder, query)
-    VectorQuery.parse(query, index.dimensions, index.metric)  # before anything is stored
-    if store:
-        try:
-            since = now() - RETRIED_AFTER * 1_000_000
-            yield from store_waiting(collection, index, embedder, since)
-        except DatabaseError as error:
-            # a database that can only be read; an SQLite file raises the base class, and a damaged one fails again below
-            if type(error) not in {DatabaseError, ReadOnlyDatabase}:
-                raise
-    found: list[SearchResult[Any]] = yield Nearest(
-        collection, index.name, query, k, filter, min_score, decode
-    )
-    return found
-
-
-def _query(index: VectorIndex, embedder: Embedder | None, text: str) -> Steps[Any]:
-    if embedder is None:
-        made = (
-            "has vectors of its fields" if index.model is None else f"has the model {index.model!r}"
-        )
-        problem = f"the index {index.name!r} {made}, and this store no function: search for a vector, or call create_vector_index with embed="
-        raise InvalidSearch(text, problem)
-    vectors = list((yield CallEmbedder(embedder.queries, [text])))
-    if len(vectors) != 1:
-        raise InvalidSearch(text, f"embed must return 1 vector, got {len(vectors)}")
-    return vectors[0]
-
-
-def store_backlog(collection: str, name: str | None) -> Steps[int]:
-    """Store the vectors of all documents in the journal; returns how many documents remain."""
-    index, embedder = yield FindVectorIndex(collection, name)
-    if index.model is not None and embedder is None:
-        problem = f"the index {index.name!r} has the model {index.model!r}, and this store no function: call create_vector_index with embed="
-        raise InvalidSearch("", problem)
-    yield from store_waiting(collection, index, embedder, now())
-    left = yield ListUnindexed(collection, sys.maxsize)
-    return sum(each.index == index.name for each in left)

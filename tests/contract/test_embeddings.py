@@ -9,7 +9,7 @@ import pytest
 from conftest import Clock
 
 from collections_store import AsyncStore, IndexExists, InvalidIndex, InvalidSearch, Store
-from collections_store.operations.vectors import DOCUMENTS
+from collections_store.operations.embedding import DOCUMENTS
 
 pytestmark = pytest.mark.each_backend
 WORDS = ("tea", "ice", "sun")

@@ -5,6 +5,7 @@ import random
 import struct
 import sys
 from base64 import b64encode
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from backends import Backend
 from conftest import Clock
 
 from collections_store import (
+    F,
     IndexExists,
     InvalidIndex,
     InvalidSearch,
@@ -20,6 +22,7 @@ from collections_store import (
     SearchResult,
     Store,
     Unindexed,
+    UnknownField,
     UpdateOne,
     VectorIndex,
 )
@@ -31,6 +34,11 @@ from collections_store.operations.vectors import (
 )
 
 pytestmark = pytest.mark.each_backend
+
+
+@dataclass
+class Point:
+    at: list[float]
 
 
 def found(things: Any, query: Any, k: int = 10, **options: Any) -> list[str]:
@@ -377,3 +385,14 @@ def test_a_vector_index_is_a_value(points: Any) -> None:
     [index] = points.indexes()
     assert index == VectorIndex.parse("at", dimensions=2, metric="l2")
     assert VectorIndex.from_json(index.to_json()) == index
+
+
+def test_a_model_knows_the_fields_and_the_bodies(store: Any) -> None:
+    things = store.collection("points", model=Point)
+    with pytest.raises(UnknownField, match="index.*'there'"):
+        things.create_vector_index("there", dimensions=2)
+    things.create_vector_index(F(Point).at, dimensions=2)
+    things.put("a", Point([1.0, 0.0]))
+    assert [each.body for each in things.nearest([1, 0])] == [Point([1.0, 0.0])]
+    with pytest.raises(UnknownField, match="filter.*'there'"):
+        things.nearest([1, 0], filter={"there": 1})
