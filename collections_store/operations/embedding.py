@@ -5,7 +5,8 @@ in `vectors`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 from ..codec import Decode
@@ -47,10 +48,10 @@ FAILURES: Final = 2
 
 @value_class
 class CallEmbedder:
-    """Call an embedder's function with texts, outside of transactions; in an event loop, in a thread."""
+    """Call an embedder's function with texts, or a computation, outside of transactions; in an event loop, in a thread."""
 
-    function: Embed
-    texts: list[str]
+    function: Callable[[Any], Any]
+    texts: Any
 
 
 def create_vector_index(
@@ -115,7 +116,8 @@ def _computed(
 ) -> Steps[list[Computed]]:
     """Compute the vectors of documents; raises what the embedder raises, and `ValueError`."""
     if embedder is None:
-        return [packed(index, each) for each in waiting]
+        computed: list[Computed] = yield CallEmbedder(partial(_packed, index), waiting)
+        return computed
     texts: dict[bytes, str] = {}
     cut_up = [(each, list(_parts(index, embedder, each))) for each in waiting]
     for each, parts in cut_up:
@@ -129,6 +131,10 @@ def _computed(
         else Computed(each, [(key, made.get(key[3])) for key, _ in parts])
         for each, parts in cut_up
     ]
+
+
+def _packed(index: VectorIndex, waiting: list[Waiting]) -> list[Computed]:
+    return [packed(index, each) for each in waiting]
 
 
 def _parts(index: VectorIndex, embedder: Embedder, document: Waiting) -> Iterator[tuple[Key, str]]:
@@ -171,7 +177,8 @@ def find_nearest(  # noqa: PLR0917 - as the method has them
     index, embedder = yield FindVectorIndex(collection, name)
     if isinstance(query, str):
         query = yield from _query(index, embedder, query)
-    VectorQuery.parse(query, index.dimensions, index.metric)  # before anything is stored
+    parse = partial(VectorQuery.parse, dimensions=index.dimensions, metric=index.metric)
+    yield CallEmbedder(parse, query)  # raises before anything is stored
     if store:
         try:
             since = now() - RETRIED_AFTER * 1_000_000
