@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, get_args, overload
 
-from .aio.bridge import wait_for
 from .changes import ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
@@ -1001,5 +1000,7 @@ class Collection(OperationBuilder, Generic[Body]):
             case CallFunction(function, argument):
                 return function(argument)
             case CallEmbedder(function, texts):
+                from .aio.bridge import wait_for
+
                 return wait_for(function(texts))
         return self._run(step)

@@ -14,7 +14,7 @@ from selection import sampled
 
 RUNNER = Path(__file__).with_name("pages.py")
 PAGES = (README, DOCS / "tutorial.md")
-EXTRAS = ("postgresql", "pydantic", "msgspec", "cli", "schema")
+EXTRAS = ("postgresql", "pydantic", "msgspec", "cli", "schema", "vector")
 BESIDE = ("attrs", "fastapi", "greenlet", "hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
 
 

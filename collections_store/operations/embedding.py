@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ..codec import Decode
 from ..document import now
-from ..errors import DatabaseError, InvalidSearch, ReadOnlyDatabase, cut
+from ..errors import DatabaseBusy, DatabaseError, InvalidSearch, ReadOnlyDatabase, cut
 from ..expressions.classes import value_class
 from ..query.filter import Filter
 from ..query.vector_index import VectorIndex
@@ -184,8 +184,9 @@ def find_nearest(  # noqa: PLR0917 - as the method has them
             since = now() - RETRIED_AFTER * 1_000_000
             yield from store_waiting(collection, index, embedder, since)
         except DatabaseError as error:
-            # a database that can only be read; an SQLite file raises the base class, and a damaged one fails again below
-            if type(error) not in {DatabaseError, ReadOnlyDatabase}:
+            # a database that can only be read, or that another process writes to; an SQLite file raises the base class,
+            # and a damaged one fails again below
+            if type(error) not in {DatabaseError, DatabaseBusy, ReadOnlyDatabase}:
                 raise
     found: list[SearchResult[Any]] = yield Nearest(
         collection, index.name, query, k, filter, min_score, decode

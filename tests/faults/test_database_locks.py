@@ -16,9 +16,9 @@ LOGS = ("", "-wal", "-shm")
 
 
 def locks(live: Path) -> list[str]:
-    """Return the locks of a database file and its logs."""
+    """Return the locks of a database file and its logs. The file is read in parts: a lock may be in two."""
     inodes = {f":{path.stat().st_ino} " for end in LOGS if (path := Path(f"{live}{end}")).exists()}
-    found = [each.partition(":")[2] for each in _LOCKS.read_text().splitlines()]
+    found = {each.partition(":")[2] for each in _LOCKS.read_text().splitlines()}
     return sorted(each for each in found if any(inode in each for inode in inodes))
 
 

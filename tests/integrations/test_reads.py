@@ -27,6 +27,7 @@ from collections_store import (
     DatabaseError,
     DialogueNotFound,
     InvalidOption,
+    InvalidSearch,
     MissingExtra,
     Store,
     integrations,
@@ -263,7 +264,14 @@ def put_checkpoint(saver: Any) -> Any:
     )
 
 
-_COLLECTION = "bulk_write change create_index delete_many delete_one drop_index edit find_one_and_delete find_one_and_replace find_one_and_update increment insert_many insert_one purge_expired put put_many remove remove_many replace_one touch update update_many update_one upgrade_documents with_options"
+def write_searched(things: Any) -> None:
+    """Leave vectors that no search has stored yet."""
+    things.create_text_index("text")
+    things.create_vector_index("v", dimensions=2)
+    things.put("a", {"n": 1, "text": "green tea", "v": [0.5, 0.5]})
+
+
+_COLLECTION = "bulk_write change create_index create_text_index create_vector_index delete_many delete_one drop_index edit find_one_and_delete find_one_and_replace find_one_and_update increment insert_many insert_one purge_expired put put_many reindex remove remove_many replace_one store_vectors touch update update_many update_one upgrade_documents with_options"
 _MEMORY = "change clear configure delete delete_many end expire increment namespace pop put put_many request session touch transaction"
 _DIALOGUES = "purge remove restore_quarantined save"
 _WRITES_OF_SAVERS = "put aput put_writes aput_writes delete_thread adelete_thread delete_for_runs adelete_for_runs copy_thread acopy_thread prune aprune delete_idle_threads adelete_idle_threads get_next_version run_imported close aclose setup from_conn_string"
@@ -306,7 +314,7 @@ SUBJECTS = [
     Subject(
         "collections_store.Collection collections_store.AsyncCollection",
         lambda store: store["things"],
-        lambda things: things.put("a", {"n": 1}),
+        write_searched,
         calls(
             aggregate=([{"$group": {"_id": "$n"}}],),
             count=("n", 1),
@@ -321,11 +329,14 @@ SUBJECTS = [
             id_prefixes=("/",),
             indexes=(),
             list=(),
+            nearest=([1.0, 0.0],),
             page=("n", 1),
+            search=("tea",),
+            search_backlog=(),
             stream=(),
         ),
         f"{_COLLECTION} watch",
-        raises=(CollectionNotFound,),  # explain, which has nothing to explain
+        raises=(CollectionNotFound, InvalidSearch),  # explain and searches, which have no index
     ),
     Subject(
         "collections_store.ChangeStream collections_store.AsyncChangeStream",
@@ -641,7 +652,7 @@ SUBJECTS = [
 ]
 
 NOT_STORED = {
-    "BulkWriteResult", "Document", "Filter", "Index", "Page", "Path", "Projection", "PutManyResult", "Sort", "Update", "UpgradeSample",
+    "BulkWriteResult", "Document", "Filter", "Index", "Page", "Path", "Projection", "PutManyResult", "SearchPage", "SearchResult", "Sort", "TextIndex", "VectorIndex", "Update", "UpgradeSample",
     "Dialogue", "DialogueCodec", "DialogueLabel", "Message", "PlainCodec", "Rules", "Storage", "SyncCollection",
     "Response", "SkillRules", "ExternalFile", "PairedCollection", "PairedOwner", "StoreOwner",
 }  # fmt: skip
