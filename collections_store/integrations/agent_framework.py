@@ -248,7 +248,7 @@ class AgentCheckpointStorage(_Owned):
     Pass the storage to `WorkflowBuilder` or to `run` as `checkpoint_storage`. Tasks and processes can share a
     storage. Values are encoded as by `FileCheckpointStorage`: values beyond JSON are pickled, and only the listed
     types are read again. Listed are `allowed_checkpoint_types` ("module:qualname"), types given to
-    `register_checkpoint_type`, the framework's types and simple types of Python. Whoever can write to the database
+    `register_checkpoint_type`, the framework's types and simple types of Python. A program that can write to the database
     can choose the bytes to be unpickled: protect the database as you protect your program.
 
     `ttl`: seconds, or a timedelta, until a checkpoint expires; None: never.

@@ -2,7 +2,7 @@
 
 Rules, besides those of `sql.vectors`:
 
-1. The database notes each change of a document in the journal of each vector index, whoever writes.
+1. The database notes each change of a document in the journal of each vector index, also a change by another program.
 2. A search first stores the vectors of the noted documents, in batches: a batch is read in one transaction, its vectors
    are computed outside of transactions and locks, and another transaction stores them.
 3. A document whose vectors cannot be computed stays in the journal, with the problem, and is tried again after

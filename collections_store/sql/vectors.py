@@ -5,8 +5,8 @@ journal: a row for each change of a document whose vectors are not stored yet. T
 journal in the transaction of the change, and erase the vectors of deleted documents.
 
 1. A document in the journal has no stored match: its vectors are of another version.
-2. Whoever stores the vectors of a document deletes the rows of the journal that stood there when the document was read.
-   Later changes have rows of their own, which stay. Whoever cannot delete all of these rows deletes and stores nothing:
+2. A store that stores the vectors of a document deletes the rows of the journal that stood there when the document was read.
+   Later changes have rows of their own, which stay. A store that cannot delete all of these rows deletes and stores nothing:
    another has stored the vectors of this or of a later version.
 3. Every change of the vectors that a reader must know inserts a row with a greater number than all others. A document
    without vectors has a row without a vector.
