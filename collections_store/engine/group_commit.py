@@ -462,7 +462,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
         for job in jobs:
             job.finish(error=in_doubt(error, job.operation))
         return []
-    except Exception as error:  # noqa: BLE001 - of one job: each alone raises its own
+    except BaseException as error:  # noqa: BLE001 - of one job: each alone raises its own
         if len(jobs) == 1:
             jobs.pop().finish(error=error)
         return jobs

@@ -131,6 +131,47 @@ def test_a_failed_write_does_not_affect_its_group(backend: Backend) -> None:
     asyncio.run(main())
 
 
+class Leave(BaseException):
+    """As `SystemExit`, which asyncio would not let a task raise."""
+
+
+@dataclass(frozen=True)
+class Exits(Operation[None]):
+    """An operation whose function of the user's ends the thread."""
+
+    collection: str = "things"
+    writes: bool = True
+    atomic: bool = True
+
+    def __call__(self, session: Session) -> None:
+        raise Leave
+
+
+@pytest.mark.parametrize("exits", [Exits(), Exits(atomic=False), Exits(writes=False)])
+def test_an_exit_ends_no_thread_of_the_store_and_no_other_task(
+    backend: Backend, exits: Exits
+) -> None:
+    async def main() -> None:
+        async with AsyncStore(backend.url, **backend.options) as store:
+            await store["things"].put("warm", 0)
+            for _ in range(2):
+                jobs = [store.run(exits), *(store["things"].put(f"n {n}", n) for n in range(20))]
+                first, *others = await asyncio.gather(*jobs, return_exceptions=True)
+                assert isinstance(first, Leave)
+                assert all(isinstance(answer, int) for answer in others)
+
+    asyncio.run(main())
+
+
+def test_an_exit_ends_no_other_thread(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store, ThreadPoolExecutor(6) as threads:
+        store["things"].put("warm", 0)
+        exits = [threads.submit(store.core.run, Exits()) for _ in range(100)]
+        puts = [threads.submit(store["things"].put, f"n {n}", n) for n in range(100)]
+        assert all(isinstance(each.exception(), Leave) for each in exits)
+        assert [each.result() for each in puts] == [1] * 100
+
+
 def test_a_row_that_is_locked_does_not_hold_up_the_others(postgres_backend: Backend) -> None:
     url = postgres_backend.url.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url)
