@@ -74,9 +74,6 @@ static PyMethodDef functions[] = {
 };
 
 static PyModuleDef_Slot slots[] = {
-#ifdef Py_mod_multiple_interpreters
-    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
-#endif
     {0, NULL},
 };
 

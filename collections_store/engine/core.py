@@ -206,7 +206,7 @@ class Core:
             with checked_by(partial(raise_if_abandoned, job)):
                 opened = self.open(write=job.operation.writes)
                 opened.prepare(write=job.operation.writes)
-        except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
+        except BaseException as error:  # noqa: BLE001 - it is raised where the job is waited for
             job.finish(error=error)
         else:
             job.created = time.monotonic()  # until here it waited for no other operation

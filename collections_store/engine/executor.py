@@ -193,7 +193,7 @@ class Executor:
             this_thread.running.note("wait", waited)
             with checked_by(partial(raise_if_abandoned, job)):
                 result = self.run(job.operation, job.created, job)
-        except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
+        except BaseException as error:  # noqa: BLE001 - it is raised where the job is waited for
             job.finish(error=error)
         else:
             job.finish(result)

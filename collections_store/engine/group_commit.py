@@ -113,6 +113,11 @@ class GroupCommit:
         self._writer.put(permit)
         self._wake_next()
 
+    def add(self, job: Job) -> None:
+        """Add the job of a caller in an event loop. The thread that runs the job may wait: others took what it came for."""
+        self.waiting.append(job)
+        self._released.set()
+
     def run(self, operation: Operation[Any], started: float | None = None) -> Any:
         """Run an operation in this thread, or in another thread's group."""
         if started is None:
@@ -194,11 +199,11 @@ class GroupCommit:
             self._wake_next()
 
     def _wake_next(self) -> None:
-        """Wake the thread that is to run the next group."""
+        """Wake the thread that is to run the next group. If no job is left, a thread that came for one goes back."""
         job = self._next_job()
         if job is not None and job.wake is not None:
             job.wake.put(None)
-        elif job is not None:
+        else:
             self._released.set()
 
     def _next_job(self) -> Job | None:
@@ -462,7 +467,7 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
         for job in jobs:
             job.finish(error=in_doubt(error, job.operation))
         return []
-    except Exception as error:  # noqa: BLE001 - of one job: each alone raises its own
+    except BaseException as error:  # noqa: BLE001 - of one job: each alone raises its own
         if len(jobs) == 1:
             jobs.pop().finish(error=error)
         return jobs

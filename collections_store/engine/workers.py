@@ -247,7 +247,7 @@ class Workers:
 
     def submit_to_group(self, job: Job, groups: GroupCommit) -> None:
         """Run the job with the next group."""
-        groups.waiting.append(job)
+        groups.add(job)
         if self._writer is None:
             self._start_writer()
         self._wakes.put(groups)

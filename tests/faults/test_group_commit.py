@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from backends import Backend
 from faults.losing import Proxy
 
 from collections_store import AsyncStore, Collection, DatabaseError, DatabaseUnavailable, Store
+from collections_store.engine import group_commit
 from collections_store.operations.by_id import Put
 from collections_store.operations.operation import Operation
 from collections_store.operations.session import Session
@@ -127,6 +129,94 @@ def test_a_failed_write_does_not_affect_its_group(backend: Backend) -> None:
             assert sum(isinstance(answer, DatabaseError) for answer in answers) == 3
             assert sum(isinstance(answer, ZeroDivisionError) for answer in answers) == 3
             assert await store["things"].count() == 61
+
+    asyncio.run(main())
+
+
+class Leave(BaseException):
+    """As `SystemExit`, which asyncio would not let a task raise."""
+
+
+@dataclass(frozen=True)
+class Exits(Operation[None]):
+    """An operation whose function of the user's ends the thread."""
+
+    collection: str = "things"
+    writes: bool = True
+    atomic: bool = True
+
+    def __call__(self, session: Session) -> None:
+        raise Leave
+
+
+@pytest.mark.parametrize("exits", [Exits(), Exits(atomic=False), Exits(writes=False)])
+def test_an_exit_ends_no_thread_of_the_store_and_no_other_task(
+    backend: Backend, exits: Exits
+) -> None:
+    async def main() -> None:
+        async with AsyncStore(backend.url, **backend.options) as store:
+            await store["things"].put("warm", 0)
+            for _ in range(2):
+                jobs = [store.run(exits), *(store["things"].put(f"n {n}", n) for n in range(20))]
+                first, *others = await asyncio.gather(*jobs, return_exceptions=True)
+                assert isinstance(first, Leave)
+                assert all(isinstance(answer, int) for answer in others)
+
+    asyncio.run(main())
+
+
+def test_an_exit_ends_no_other_thread(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store, ThreadPoolExecutor(6) as threads:
+        store["things"].put("warm", 0)
+        exits = [threads.submit(store.core.run, Exits()) for _ in range(100)]
+        puts = [threads.submit(store["things"].put, f"n {n}", n) for n in range(100)]
+        assert all(isinstance(each.exception(), Leave) for each in exits)
+        assert [each.result() for each in puts] == [1] * 100
+
+
+def test_a_write_after_a_cancelled_write_waits_for_nobody(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that came for the cancelled write finds nothing, and must not wait for a release."""
+    monkeypatch.setattr(group_commit, "POLL_INTERVAL", 100.0)
+
+    async def main() -> None:
+        async with AsyncStore(backend.url, **backend.options) as store:
+            await store["things"].put("warm", 0)
+            for number in range(50):
+                given_up = asyncio.ensure_future(store["things"].put("given up", number))
+                await asyncio.sleep(0)
+                given_up.cancel()
+                await asyncio.wait([given_up])
+                time.sleep(0.001)  # noqa: ASYNC251 - the thread comes meanwhile
+                put = asyncio.ensure_future(store["things"].put("n", number))
+                done, _ = await asyncio.wait([put], timeout=30)
+                assert done
+
+    asyncio.run(main())
+
+
+def test_tasks_beside_threads_wait_for_no_poll(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_commit, "POLL_INTERVAL", 100.0)
+
+    async def main() -> None:
+        async with AsyncStore(f"sqlite:///{tmp_path / 'store.db'}", durability="normal") as store:
+            await store["things"].put("warm", 0)
+            things = store.get_sync_collection("things")
+
+            def write() -> None:
+                for number in range(300):
+                    things.put("thread", number)
+
+            writes = [asyncio.to_thread(write) for _ in range(3)]
+            tasks: list[Any] = [asyncio.ensure_future(each) for each in writes]
+            for number in range(300):
+                tasks.append(asyncio.ensure_future(store["things"].put("task", number)))
+                await asyncio.sleep(0.0005)
+            _, waiting = await asyncio.wait(tasks, timeout=50)
+            assert not waiting
 
     asyncio.run(main())
 

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -164,6 +165,25 @@ def test_a_moved_file_keeps_acknowledged_writes(file: Path) -> None:
         with pytest.raises(DatabaseUnavailable):
             store["things"].put("late", 1)
     assert len(look_into(file.with_name("moved.db"))) == 2 + 20
+
+
+def test_the_log_of_a_replaced_file_is_emptied_after_a_reader(file: Path) -> None:
+    with Store(f"sqlite:///{file}") as store:
+        store["things"].put("a", 1)
+        with closing(
+            sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+        ) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM sqlite_master").fetchall()
+            store["things"].put("b", 1)  # the reader sees the file without it
+            rename_backup(file)
+            time.sleep(2 * CHECK_EVERY)
+            end = threading.Timer(0.02, reader.execute, ["ROLLBACK"])
+            end.start()
+            with pytest.raises(DatabaseUnavailable, match="replaced"):
+                store["things"].put("c", 1)
+            assert Path(f"{file}-wal").stat().st_size == 0
+            end.join()
 
 
 def test_async_writes_to_a_replaced_file_are_rejected(file: Path) -> None:

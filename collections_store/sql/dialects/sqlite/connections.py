@@ -169,8 +169,12 @@ class SqliteConnections(Connections):
 
     persistent_settings = ("PRAGMA journal_mode = WAL",)
     """WAL: readers do not wait for the writer."""
-    flush_log = ("ROLLBACK", "PRAGMA wal_checkpoint(TRUNCATE)")
-    """A checkpoint cannot run within a transaction."""
+    flush_log = (
+        "ROLLBACK",
+        f"PRAGMA busy_timeout = {int(BUSY_SLICE * 1000)}",
+        "PRAGMA wal_checkpoint(TRUNCATE)",
+    )
+    """A checkpoint cannot run within a transaction, and waits for readers. A connection that writes waits for nothing."""
 
     def configure(self, connection: Any, url: sa.URL, *, is_pooled: bool | None) -> None:
         """Change nothing: the driver's own cache of statements suffices."""
