@@ -810,7 +810,7 @@ class Collection(OperationBuilder, Generic[Body]):
         """Store the vectors of all changed documents, failed ones too, which searches retry after a minute; return how many
         documents remain.
 
-        Call it after many writes: the next search is then fast. Raise `InvalidSearch`.
+        Call it after many writes: the next search is then fast. Raise `InvalidSearch`, also in a transaction.
 
         >>> name = store["sights"].create_vector_index("embedding", dimensions=2)
         >>> version = store["sights"].put("tower", {"embedding": [1, 2, 3]})
@@ -820,7 +820,8 @@ class Collection(OperationBuilder, Generic[Body]):
         embedding must have 2 numbers, got 3
         """
         name = None if index is None else read_index_name(index)
-        return self._follow(store_backlog(self.name, name))
+        store = self._notifier is not None
+        return self._follow(store_backlog(self.name, name, store=store))
 
     def search_backlog(self, limit: int = 100) -> Backlog:
         """Return the documents whose vectors are not stored, with the problem if there is one; up to `limit` of each

@@ -29,7 +29,7 @@ from ..options import CollectionOptions
 from ..query.filter import Filter
 from ..query.vector_index import VectorIndex
 from ..results import SearchResult, Unindexed
-from ..search.chunks import chunks_of
+from ..search.chunks import spans
 from ..search.embedders import Embed, Embedder
 from ..search.vectors import (
     FLOOR,
@@ -473,14 +473,17 @@ def _store_batch(
                 if not done:
                     return False, failed
             return True, failed
-        problem = (
-            str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        )
-        yield NoteProblem(collection, index.name, waiting[0].numbers, cut(problem, MAX_PROBLEM))
+        yield NoteProblem(collection, index.name, waiting[0].numbers, _problem(error))
         failed = failed + 1 if embedder is not None else 0
         return failed < FAILURES, failed
     yield StoreVectors(collection, index, computed)
     return True, 0
+
+
+def _problem(error: Exception) -> str:
+    """Return the text of an error: without characters that a database cannot store."""
+    text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return cut(text, MAX_PROBLEM).encode(errors="replace").decode().replace("\0", "?")
 
 
 def _computed(
@@ -518,10 +521,9 @@ def packed(index: VectorIndex, document: Waiting) -> Computed:
 
 
 def _parts(index: VectorIndex, embedder: Embedder, document: Waiting) -> Iterator[tuple[Key, str]]:
-    """Yield the keys and the texts of the chunks of a document."""
-    cut_up = embedder.cut or chunks_of
+    """Yield the keys and the texts of the chunks of a document; raises `ValueError`."""
     for place, text in index.texts(document.body) if document.id is not None else ():
-        for start, stop in cut_up(text):
+        for start, stop in spans(embedder.cut, text):
             part = text[start:stop]
             yield (place, start, stop, _hash(part.encode())), part
 
@@ -589,8 +591,13 @@ def _query(index: VectorIndex, embedder: Embedder | None, text: str) -> Steps[An
     return vectors[0]
 
 
-def store_backlog(collection: str, name: str | None) -> Steps[int]:
-    """Store the vectors of all documents in the journal; returns how many documents remain."""
+def store_backlog(collection: str, name: str | None, *, store: bool) -> Steps[int]:
+    """Store the vectors of all documents in the journal; returns how many documents remain. Not `store`: a transaction,
+    which may not, for the matrix in memory would have vectors that are rolled back.
+    """
+    if not store:
+        problem = "a transaction stores no vectors: call store_vectors of the collection that the store gives"
+        raise InvalidSearch("", problem)
     index, embedder = yield FindVectorIndex(collection, name)
     if index.model is not None and embedder is None:
         problem = f"the index {index.name!r} has the model {index.model!r}, and this store no function: call create_vector_index with embed="

@@ -248,6 +248,21 @@ def test_a_search_in_a_transaction_sees_the_transaction_and_stores_nothing(store
     assert found(points, [0, 0]) == ["new", "one"]
 
 
+def test_a_transaction_stores_no_vectors_that_it_may_roll_back(store: Any) -> None:
+    points = store["points"]
+    points.create_vector_index("at", dimensions=2, metric="l2")
+    points.put("one", at(1, 0))
+    assert found(points, [0, 0]) == ["one"]
+    with pytest.raises(ZeroDivisionError), store.transaction() as transaction:
+        transaction["points"].put("two", at(0, 0))
+        with pytest.raises(InvalidSearch, match="a transaction stores no vectors"):
+            transaction["points"].store_vectors()
+        assert found(transaction["points"], [0, 0]) == ["two", "one"]
+        raise ZeroDivisionError
+    points.put("two", at(2, 0))
+    assert [(each.id, each.score) for each in points.nearest([0, 0])] == [("one", -1), ("two", -2)]
+
+
 def test_a_store_that_only_reads_sees_every_document(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with Store(url) as store:
