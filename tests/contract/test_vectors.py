@@ -8,9 +8,11 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from backends import Backend
 from conftest import Clock
+from psycopg import sql
 
 from collections_store import (
     IndexExists,
@@ -307,6 +309,23 @@ def test_collections_are_renamed_configured_dropped_and_created_again(store: Any
     store["b"].create_vector_index("at", dimensions=2, metric="l2")
     store["b"].put("one", at(1, 0))
     assert found(store["b"], [0, 0]) == ["one"]
+
+
+def test_sql_with_another_search_path_is_noted(empty_postgres_url: str) -> None:
+    with Store(empty_postgres_url) as store:
+        points = store["points"]
+        points.create_vector_index("at", dimensions=2, metric="l2")
+        points.create_text_index("text")
+        points.put("one", at(1, 0))
+        assert found(points, [0, 0]) == ["one"]
+        with psycopg.connect(empty_postgres_url, autocommit=True) as raw:
+            [schema] = raw.execute("SELECT current_schema()").fetchone() or [None]
+            raw.execute("SET search_path = public")
+            table = sql.Identifier(str(schema), "cs_1_points")
+            body = '{"at": [2, 0], "text": "Crème"}'
+            raw.execute(sql.SQL("UPDATE {} SET body = {}").format(table, body))
+        assert [each.score for each in points.nearest([0, 0])] == [-2.0]
+        assert [each.id for each in points.search("creme")] == ["one"]
 
 
 def test_a_second_store_sees_what_the_first_stored(shared_backend: Backend) -> None:
