@@ -106,6 +106,12 @@ def open_index(
     return index, session.collection(collection).vectors(index.physical)
 
 
+def open_same(session: Session, collection: str, index: VectorIndex) -> VectorStatements | None:
+    """Return the statements of a vector index; None if another has taken its place."""
+    found, statements = open_index(session, collection, index.name)
+    return statements if found.physical == index.physical else None
+
+
 class VectorOperation(Operation[T_co]):
     """The base class of operations on the vector index of a name, or the only one; None: the only one."""
 
@@ -161,15 +167,17 @@ class Reindex(VectorOperation[None]):
 
 @value_class
 class ReadWaiting(VectorOperation[list[Waiting]]):
-    """Read the documents of the first rows in the journal that nobody tried since `since`."""
+    """Read the documents of the first `limit` rows in the journal that nobody tried since `since`."""
 
     collection: str
-    name: str
+    index: VectorIndex
     since: int
     limit: int
 
     def __call__(self, session: Session) -> list[Waiting]:
-        _, statements = open_index(session, self.collection, self.name)
+        statements = open_same(session, self.collection, self.index)
+        if statements is None:
+            return []
         window = {"since": self.since, "limit": self.limit, "now": now()}
         found: dict[int, Waiting] = {}
         for number, position, id, text in session.rows(statements.waiting, window):
@@ -204,8 +212,8 @@ class StoreVectors(VectorOperation[int]):
     snapshot = False
 
     def __call__(self, session: Session) -> int:
-        index, statements = open_index(session, self.collection, self.index.name)
-        if index.physical != self.index.physical:
+        statements = open_same(session, self.collection, self.index)
+        if statements is None:
             return 0
         numbers = [n for each in self.computed for n in each.document.numbers]
         there = {number for (number,) in rows_of(session, statements.lock, numbers)}
@@ -255,13 +263,15 @@ class NoteProblem(VectorOperation[None]):
     """Note why the vectors of documents cannot be computed."""
 
     collection: str
-    name: str
+    index: VectorIndex
     numbers: Sequence[int]
     problem: str
     writes = True
 
     def __call__(self, session: Session) -> None:
-        _, statements = open_index(session, self.collection, self.name)
+        statements = open_same(session, self.collection, self.index)
+        if statements is None:
+            return
         listed = session.database.compiler.list_parameter(self.numbers)
         row = {"positions": listed, "now": now(), "problem": self.problem}
         session.changed(statements.note_problem, row)
@@ -444,9 +454,10 @@ def store_waiting(
         return
     failed = 0
     while True:
-        waiting = yield ReadWaiting(collection, index.name, since, DOCUMENTS)
+        waiting = yield ReadWaiting(collection, index, since, DOCUMENTS)
         done, failed = yield from _store_batch(collection, index, embedder, waiting, failed)
-        if len(waiting) < DOCUMENTS or not done:
+        # a document may have several rows
+        if sum(len(each.numbers) for each in waiting) < DOCUMENTS or not done:
             return
 
 
@@ -473,7 +484,7 @@ def _store_batch(
                 if not done:
                     return False, failed
             return True, failed
-        yield NoteProblem(collection, index.name, waiting[0].numbers, _problem(error))
+        yield NoteProblem(collection, index, waiting[0].numbers, _problem(error))
         failed = failed + 1 if embedder is not None else 0
         return failed < FAILURES, failed
     yield StoreVectors(collection, index, computed)

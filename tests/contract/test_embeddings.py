@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backends import Backend
 from conftest import Clock
 
 from collections_store import AsyncStore, IndexExists, InvalidIndex, InvalidSearch, Store
@@ -256,6 +257,39 @@ def test_a_failure_with_any_text_is_listed(
     embed.problem = error
     assert found(things, [1, 0, 0, 0]) == []
     assert [each.problem for each in things.search_backlog()] == [problem]
+
+
+@pytest.mark.parametrize("search", [True, False])
+def test_documents_that_changed_repeatedly_hide_no_other(
+    things: Any, embed: Counting, *, search: bool
+) -> None:
+    create(things, embed)
+    for n in range(3):
+        things.put("0", {"text": f"ice {n}"})
+    things.put_many((str(n), {"text": f"tea {n}"}) for n in range(3 * DOCUMENTS))
+    if search:
+        assert len(found(things, [1, 0, 0, 0], 1000)) == 3 * DOCUMENTS
+    assert things.store_vectors() == 0
+    assert len(embed.taken()) == 3 * DOCUMENTS
+
+
+def test_an_index_may_be_replaced_while_texts_are_embedded(
+    shared_backend: Backend, embed: Counting
+) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        notes = store["notes"]
+
+        def replace(texts: list[str]) -> list[list[float]]:
+            assert not embed.calls, "the texts are embedded again and again"
+            notes.reindex("text", dimensions=1, embed=lambda some: [[1]] * len(some), model="one")
+            return embed(texts)
+
+        create(notes, replace)
+        notes.put_many((str(n), {"text": f"tea {n}"}) for n in range(DOCUMENTS))
+        with pytest.raises(InvalidSearch, match="must have 1 numbers"):
+            notes.nearest([1, 0, 0, 0])
+        assert {each.problem for each in notes.search_backlog()} == {None}
+        assert len(notes.nearest([1], k=100)) == DOCUMENTS
 
 
 @pytest.mark.parametrize(

@@ -353,11 +353,11 @@ def test_a_deletion_is_not_lost_between_two_that_store_vectors(shared_backend: B
         points = store["points"]
         points.create_vector_index("at", dimensions=2, metric="l2")
         points.put("one", at(1, 0))
-        read = ReadWaiting("points", "at_vector", 0, 10)
+        index, _ = store.run(FindVectorIndex("points"))
+        read = ReadWaiting("points", index, 0, 10)
         waiting = [store.run(read)]
         points.remove("one")
         waiting.append(store.run(read))
-        index, _ = store.run(FindVectorIndex("points"))
         for documents in waiting:
             computed = [packed(index, each) for each in documents]
             store.run(StoreVectors("points", index, computed))
