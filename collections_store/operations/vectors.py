@@ -259,22 +259,22 @@ class StoreVectors(VectorOperation[int]):
 
 
 @value_class
-class NoteProblem(VectorOperation[None]):
-    """Note why the vectors of documents cannot be computed."""
+class NoteProblems(VectorOperation[None]):
+    """Note why the vectors of documents cannot be computed: the rows of each in the journal, and the problem."""
 
     collection: str
     index: VectorIndex
-    numbers: Sequence[int]
-    problem: str
+    problems: Sequence[tuple[Sequence[int], str]]
     writes = True
 
     def __call__(self, session: Session) -> None:
         statements = open_same(session, self.collection, self.index)
         if statements is None:
             return
-        listed = session.database.compiler.list_parameter(self.numbers)
-        row = {"positions": listed, "now": now(), "problem": self.problem}
-        session.changed(statements.note_problem, row)
+        for numbers, problem in self.problems:
+            listed = session.database.compiler.list_parameter(numbers)
+            row = {"positions": listed, "now": now(), "problem": problem}
+            session.changed(statements.note_problem, row)
 
 
 @value_class
@@ -473,22 +473,37 @@ def _store_batch(
     """
     if not waiting:
         return True, 0
+    if embedder is None:
+        yield from _store_packed(collection, index, waiting)
+        return True, 0
     try:
         computed = yield from _computed(index, embedder, waiting)
-    except Exception as error:
-        if embedder is None and not isinstance(error, ValueError):
-            raise  # it is not the problem of a vector
+    except Exception as error:  # noqa: BLE001 - whatever an embedder raises
         if len(waiting) > 1:
             for each in waiting:
                 done, failed = yield from _store_batch(collection, index, embedder, [each], failed)
                 if not done:
                     return False, failed
             return True, failed
-        yield NoteProblem(collection, index, waiting[0].numbers, _problem(error))
-        failed = failed + 1 if embedder is not None else 0
-        return failed < FAILURES, failed
+        yield NoteProblems(collection, index, [(waiting[0].numbers, _problem(error))])
+        return failed + 1 < FAILURES, failed + 1
     yield StoreVectors(collection, index, computed)
     return True, 0
+
+
+def _store_packed(collection: str, index: VectorIndex, waiting: list[Waiting]) -> Steps[None]:
+    """Store the vectors at the fields of some documents, and note the problems of the others."""
+    computed: list[Computed] = []
+    problems: list[tuple[list[int], str]] = []
+    for each in waiting:
+        try:
+            computed.append(packed(index, each))
+        except ValueError as error:
+            problems.append((each.numbers, _problem(error)))
+    if computed:
+        yield StoreVectors(collection, index, computed)
+    if problems:
+        yield NoteProblems(collection, index, problems)
 
 
 def _problem(error: Exception) -> str:
@@ -498,11 +513,9 @@ def _problem(error: Exception) -> str:
 
 
 def _computed(
-    index: VectorIndex, embedder: Embedder | None, waiting: list[Waiting]
+    index: VectorIndex, embedder: Embedder, waiting: list[Waiting]
 ) -> Steps[list[Computed]]:
     """Compute the vectors of documents; raises what the embedder raises, and `ValueError`."""
-    if embedder is None:
-        return [packed(index, each) for each in waiting]
     texts: dict[bytes, str] = {}
     cut_up = [(each, list(_parts(index, embedder, each))) for each in waiting]
     for each, parts in cut_up:

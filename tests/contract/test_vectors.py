@@ -1,5 +1,6 @@
 """Vector indexes: what `nearest` finds after every kind of write, on both databases, sync and async."""
 
+import logging
 import math
 import random
 import struct
@@ -326,6 +327,23 @@ def test_sql_with_another_search_path_is_noted(empty_postgres_url: str) -> None:
             raw.execute(sql.SQL("UPDATE {} SET body = {}").format(table, body))
         assert [each.score for each in points.nearest([0, 0])] == [-2.0]
         assert [each.id for each in points.search("creme")] == ["one"]
+
+
+def test_documents_without_usable_vectors_take_few_transactions(
+    shared_backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Store(shared_backend.url, **shared_backend.options, echo=True) as store:
+        points = store["points"]
+        points.create_vector_index("at", dimensions=2)
+        points.put_many((f"{n}", {"at": [0, 0] if n % 2 else f"{n}"}) for n in range(40))
+        points.put("one", at(1, 0))
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "collections_store.statements"):
+            assert found(points, [1, 0]) == ["one"]
+        assert sum("COMMIT" in record.message for record in caplog.records) < 10
+        problems = {each.id: each.problem for each in points.search_backlog()}
+        assert len(problems) == 40
+        assert problems["2"] == "at must be an array of 2 numbers, got '2'"
 
 
 def test_a_second_store_sees_what_the_first_stored(shared_backend: Backend) -> None:
