@@ -23,6 +23,7 @@ from .document import (
     read_ttl,
 )
 from .engine.notifier import ChangeNotifier
+from .errors import InvalidOption
 from .expressions.evaluation import MEMORY_LIMIT
 from .expressions.path import FieldLike
 from .models.versioned import VersionedCodec
@@ -646,6 +647,9 @@ class Collection(OperationBuilder, Generic[Body]):
         [('1', {'text': 'Green **tea** with milk'})]
         """
         if meaning is None:
+            for option, value in {"index": index, "diversity": diversity}.items():
+                if value is not None:
+                    raise InvalidOption(option, "goes with meaning= alone")
             return self._read(self._search(query, filter, limit, offset, after, highlight))
         window = {"filter": filter, "limit": limit, "offset": offset, "after": after}
         options = {**window, "highlight": highlight}

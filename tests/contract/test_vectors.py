@@ -9,6 +9,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psycopg
 import pytest
 from backends import Backend
@@ -18,6 +19,7 @@ from psycopg import sql
 from collections_store import (
     IndexExists,
     InvalidIndex,
+    InvalidOption,
     InvalidSearch,
     MissingExtra,
     SearchResult,
@@ -209,6 +211,8 @@ def test_invalid_vectors_are_listed_and_not_found(things: Any, value: Any, probl
         ([1, math.inf], "finite"),
         ([1, "x"], "array of 2 numbers"),
         (7, "array of 2 numbers"),
+        (np.array(7), "array of 2 numbers"),
+        (np.array([1j, 2]), "array of 2 numbers"),
         ("text", "embed="),
     ],
 )
@@ -216,6 +220,11 @@ def test_invalid_queries(things: Any, query: Any, problem: str) -> None:
     things.create_vector_index("at", dimensions=2)
     with pytest.raises(InvalidSearch, match=problem):
         things.nearest(query)
+
+
+def test_the_least_score_is_a_number(points: Any) -> None:
+    with pytest.raises(InvalidOption, match="min_score: must be a number, got nan"):
+        points.nearest([0, 0], min_score=math.nan)
 
 
 def test_a_search_names_one_of_several_indexes(points: Any) -> None:
