@@ -795,8 +795,8 @@ class Collection(OperationBuilder, Generic[Body]):
         The search is exact. `filter` limits the search, also to a range of ids: `{"$id": {"$gte": "a/", "$lt": "a0"}}`.
         `min_score` leaves out lower scores. `index` names one of several vector indexes. A text requires an index with
         `embed`. The vectors of changed documents are stored first; a document that cannot be indexed is not found, see
-        `search_backlog`. In a transaction, and in a store that only reads, nothing is stored: documents with changed
-        texts are not found there.
+        `search_backlog`. In a transaction, in a store that only reads, and while another holds a lock for longer than
+        `busy_timeout`, nothing is stored: documents with changed texts are not found there.
 
         Raise `InvalidSearch`, `InvalidFilter` and `MissingExtra`, and what `embed` raises for the text.
 

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from ..codec import Decode, decode
 from ..document import Document, documents_of, now
-from ..errors import DatabaseError, InvalidSearch, ReadOnlyDatabase, cut
+from ..errors import DatabaseBusy, DatabaseError, InvalidSearch, ReadOnlyDatabase, cut
 from ..expressions.classes import value_class
 from ..options import CollectionOptions
 from ..query.filter import Filter
@@ -593,8 +593,9 @@ def find_nearest(  # noqa: PLR0917 - as the method has them
             since = now() - RETRIED_AFTER * 1_000_000
             yield from store_waiting(collection, index, embedder, since)
         except DatabaseError as error:
-            # a database that can only be read; an SQLite file raises the base class, and a damaged one fails again below
-            if type(error) not in {DatabaseError, ReadOnlyDatabase}:
+            # a database that can only be read, or that another writes for long: a search needs no lock. An SQLite file
+            # raises the base class, and a damaged one fails again below
+            if type(error) not in {DatabaseError, ReadOnlyDatabase, DatabaseBusy}:
                 raise
     found: list[SearchResult[Any]] = yield Nearest(
         collection, index.name, query, k, filter, min_score, decode

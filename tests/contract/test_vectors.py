@@ -287,6 +287,24 @@ def test_a_store_that_only_reads_sees_every_document(tmp_path: Path) -> None:
         assert len(store["points"].search_backlog()) == 2
 
 
+def test_a_search_does_not_fail_while_another_writes(shared_backend: Backend) -> None:
+    options = {**shared_backend.options, "busy_timeout": 0.2}
+    with (
+        Store(shared_backend.url, **options) as store,
+        Store(shared_backend.url, **options) as other,
+    ):
+        points = store["points"]
+        points.create_vector_index("at", dimensions=2, metric="l2")
+        points.put("one", at(1, 0))
+        assert found(points, [0, 0]) == ["one"]
+        points.put_many({"one": at(3, 0), "two": at(2, 0)})
+        with other.transaction() as transaction:
+            transaction["points"].create_index("name")
+            assert found(points, [0, 0]) == ["two", "one"]
+            assert len(points.search_backlog()) == 2
+        assert points.store_vectors() == 0
+
+
 def test_vectors_may_be_32_bit_floats_in_base64(things: Any) -> None:
     things.create_vector_index("at", dimensions=2, metric="l2")
     one, two = (b64encode(struct.pack("<2f", n, 0)).decode() for n in (1, 2))
