@@ -22,6 +22,7 @@ from .document import (
     read_ttl,
 )
 from .engine.notifier import ChangeNotifier
+from .errors import InvalidOption
 from .expressions.evaluation import MEMORY_LIMIT
 from .expressions.path import FieldLike
 from .models.versioned import VersionedCodec
@@ -636,7 +637,8 @@ class Collection(OperationBuilder, Generic[Body]):
         `meaning` is a text or a vector, as of `nearest`, with or without a query. The results of both searches are
         fused by their ranks: a result's score is the sum of 1 / (60 + rank). `place` is the field that is near. `index`
         names one of several vector indexes. `diversity` from 0 to 1 also counts how little a result resembles better
-        ones, by their vectors. There is no cursor: use `offset`.
+        ones, by their vectors. There is no cursor: use `offset`. A later page fuses more results of both searches, so
+        a result may be on two pages, or on none.
 
         Raise `InvalidSearch` for a query without words, and without a text index.
 
@@ -646,6 +648,9 @@ class Collection(OperationBuilder, Generic[Body]):
         [('1', {'text': 'Green **tea** with milk'})]
         """
         if meaning is None:
+            for option, value in {"index": index, "diversity": diversity}.items():
+                if value is not None:
+                    raise InvalidOption(option, "goes with meaning= alone")
             return self._read(self._search(query, filter, limit, offset, after, highlight))
         window = {"filter": filter, "limit": limit, "offset": offset, "after": after}
         options = {**window, "highlight": highlight}
@@ -791,8 +796,8 @@ class Collection(OperationBuilder, Generic[Body]):
         The search is exact. `filter` limits the search, also to a range of ids: `{"$id": {"$gte": "a/", "$lt": "a0"}}`.
         `min_score` leaves out lower scores. `index` names one of several vector indexes. A text requires an index with
         `embed`. The vectors of changed documents are stored first; a document that cannot be indexed is not found, see
-        `search_backlog`. In a transaction, and in a store that only reads, nothing is stored: documents with changed
-        texts are not found there.
+        `search_backlog`. In a transaction, in a store that only reads, and while another holds a lock for longer than
+        `busy_timeout`, nothing is stored: documents with changed texts are not found there.
 
         Raise `InvalidSearch`, `InvalidFilter` and `MissingExtra`, and what `embed` raises for the text.
 
@@ -810,7 +815,7 @@ class Collection(OperationBuilder, Generic[Body]):
         """Store the vectors of all changed documents, failed ones too, which searches retry after a minute; return how many
         documents remain.
 
-        Call it after many writes: the next search is then fast. Raise `InvalidSearch`.
+        Call it after many writes: the next search is then fast. Raise `InvalidSearch`, also in a transaction.
 
         >>> name = store["sights"].create_vector_index("embedding", dimensions=2)
         >>> version = store["sights"].put("tower", {"embedding": [1, 2, 3]})
@@ -820,7 +825,8 @@ class Collection(OperationBuilder, Generic[Body]):
         embedding must have 2 numbers, got 3
         """
         name = None if index is None else read_index_name(index)
-        return self._follow(store_backlog(self.name, name))
+        store = self._notifier is not None
+        return self._follow(store_backlog(self.name, name, store=store))
 
     def search_backlog(self, limit: int = 100) -> Backlog:
         """Return the documents whose vectors are not stored, with the problem if there is one; up to `limit` of each

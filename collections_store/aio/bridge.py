@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -290,9 +291,16 @@ async def follow(
 
 
 def wait_for(result: Any) -> Any:
-    """Return the result of an awaitable of a caller without an event loop, and anything else as it is."""
+    """Return the result of an awaitable of a sync caller, in an event loop of its own; and anything else as it is."""
 
     async def waited() -> Any:
         return await result
 
-    return asyncio.run(waited()) if isawaitable(result) else result
+    if not isawaitable(result):
+        return result
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(waited())
+    with ThreadPoolExecutor(1) as thread:  # as in a notebook: this thread's loop runs
+        return thread.submit(copy_context().run, asyncio.run, waited()).result()

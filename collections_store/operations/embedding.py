@@ -16,7 +16,7 @@ from ..expressions.classes import value_class
 from ..query.filter import Filter
 from ..query.vector_index import VectorIndex
 from ..results import SearchResult
-from ..search.chunks import chunks_of
+from ..search.chunks import spans
 from ..search.embedders import Embed, Embedder
 from ..search.vectors import VectorQuery, pack
 from .indexes import CreateIndex
@@ -27,7 +27,7 @@ from .vectors import (
     Key,
     ListUnindexed,
     Nearest,
-    NoteProblem,
+    NoteProblems,
     ReadWaiting,
     Reindex,
     StoreVectors,
@@ -72,9 +72,10 @@ def store_waiting(
         return
     failed = 0
     while True:
-        waiting = yield ReadWaiting(collection, index.name, since, DOCUMENTS)
+        waiting = yield ReadWaiting(collection, index, since, DOCUMENTS)
         done, failed = yield from _store_batch(collection, index, embedder, waiting, failed)
-        if len(waiting) < DOCUMENTS or not done:
+        # a document may have several rows
+        if sum(len(each.numbers) for each in waiting) < DOCUMENTS or not done:
             return
 
 
@@ -90,34 +91,56 @@ def _store_batch(
     """
     if not waiting:
         return True, 0
+    if embedder is None:
+        yield from _store_packed(collection, index, waiting)
+        return True, 0
     try:
         computed = yield from _computed(index, embedder, waiting)
-    except Exception as error:
-        if embedder is None and not isinstance(error, ValueError):
-            raise  # it is not the problem of a vector
+    except Exception as error:  # noqa: BLE001 - whatever an embedder raises
         if len(waiting) > 1:
             for each in waiting:
                 done, failed = yield from _store_batch(collection, index, embedder, [each], failed)
                 if not done:
                     return False, failed
             return True, failed
-        problem = (
-            str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-        )
-        yield NoteProblem(collection, index.name, waiting[0].numbers, cut(problem, MAX_PROBLEM))
-        failed = failed + 1 if embedder is not None else 0
-        return failed < FAILURES, failed
+        yield NoteProblems(collection, index, [(waiting[0].numbers, _problem(error))])
+        return failed + 1 < FAILURES, failed + 1
     yield StoreVectors(collection, index, computed)
     return True, 0
 
 
+def _store_packed(collection: str, index: VectorIndex, waiting: list[Waiting]) -> Steps[None]:
+    """Store the vectors at the fields of some documents, and note the problems of the others."""
+    computed, problems = yield CallEmbedder(partial(_packed, index), waiting)
+    if computed:
+        yield StoreVectors(collection, index, computed)
+    if problems:
+        yield NoteProblems(collection, index, problems)
+
+
+def _packed(
+    index: VectorIndex, waiting: list[Waiting]
+) -> tuple[list[Computed], list[tuple[list[int], str]]]:
+    computed: list[Computed] = []
+    problems: list[tuple[list[int], str]] = []
+    for each in waiting:
+        try:
+            computed.append(packed(index, each))
+        except ValueError as error:
+            problems.append((each.numbers, _problem(error)))
+    return computed, problems
+
+
+def _problem(error: Exception) -> str:
+    """Return the text of an error: without characters that a database cannot store."""
+    text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    return cut(text, MAX_PROBLEM).encode(errors="replace").decode().replace("\0", "?")
+
+
 def _computed(
-    index: VectorIndex, embedder: Embedder | None, waiting: list[Waiting]
+    index: VectorIndex, embedder: Embedder, waiting: list[Waiting]
 ) -> Steps[list[Computed]]:
     """Compute the vectors of documents; raises what the embedder raises, and `ValueError`."""
-    if embedder is None:
-        computed: list[Computed] = yield CallEmbedder(partial(_packed, index), waiting)
-        return computed
     texts: dict[bytes, str] = {}
     cut_up = [(each, list(_parts(index, embedder, each))) for each in waiting]
     for each, parts in cut_up:
@@ -133,15 +156,10 @@ def _computed(
     ]
 
 
-def _packed(index: VectorIndex, waiting: list[Waiting]) -> list[Computed]:
-    return [packed(index, each) for each in waiting]
-
-
 def _parts(index: VectorIndex, embedder: Embedder, document: Waiting) -> Iterator[tuple[Key, str]]:
-    """Yield the keys and the texts of the chunks of a document."""
-    cut_up = embedder.cut or chunks_of
+    """Yield the keys and the texts of the chunks of a document; raises `ValueError`."""
     for place, text in index.texts(document.body) if document.id is not None else ():
-        for start, stop in cut_up(text):
+        for start, stop in spans(embedder.cut, text):
             part = text[start:stop]
             yield (place, start, stop, hash_of(part.encode())), part
 
@@ -184,8 +202,8 @@ def find_nearest(  # noqa: PLR0917 - as the method has them
             since = now() - RETRIED_AFTER * 1_000_000
             yield from store_waiting(collection, index, embedder, since)
         except DatabaseError as error:
-            # a database that can only be read, or that another process writes to; an SQLite file raises the base class,
-            # and a damaged one fails again below
+            # a database that can only be read, or that another writes for long: a search needs no lock. An SQLite file
+            # raises the base class, and a damaged one fails again below
             if type(error) not in {DatabaseError, DatabaseBusy, ReadOnlyDatabase}:
                 raise
     found: list[SearchResult[Any]] = yield Nearest(
@@ -207,8 +225,13 @@ def _query(index: VectorIndex, embedder: Embedder | None, text: str) -> Steps[An
     return vectors[0]
 
 
-def store_backlog(collection: str, name: str | None) -> Steps[int]:
-    """Store the vectors of all documents in the journal; returns how many documents remain."""
+def store_backlog(collection: str, name: str | None, *, store: bool) -> Steps[int]:
+    """Store the vectors of all documents in the journal; returns how many documents remain. Not `store`: a transaction,
+    which may not, for the matrix in memory would have vectors that are rolled back.
+    """
+    if not store:
+        problem = "a transaction stores no vectors: call store_vectors of the collection that the store gives"
+        raise InvalidSearch("", problem)
     index, embedder = yield FindVectorIndex(collection, name)
     if index.model is not None and embedder is None:
         problem = f"the index {index.name!r} has the model {index.model!r}, and this store no function: call create_vector_index with embed="

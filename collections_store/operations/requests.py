@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 from ..codec import Codec
@@ -407,7 +408,8 @@ class OperationBuilder:
         self, query: Any, k: Any, filter: Any, min_score: Any, index: Any, *, store: bool
     ) -> Steps[list[SearchResult[Any]]]:
         parsed, most = self._filter(filter), check_integer("k", k)
-        if min_score is not None and not isinstance(min_score, int | float):
+        is_number = isinstance(min_score, int | float) and not isnan(min_score)
+        if min_score is not None and not is_number:
             raise InvalidOption("min_score", f"must be a number, got {shortened(min_score)}")
         name = None if index is None else read_index_name(index)
         limits = most, parsed, min_score

@@ -30,7 +30,7 @@ from ..search.matching import Marks, snippets
 from ..sql.select import Statements
 from .by_id import as_document
 from .operation import Operation
-from .read import MIN_BATCH, ReadsDocuments, returned
+from .read import MIN_BATCH, ReadsDocuments, next_limit, returned
 from .session import Session
 
 EVERYTHING_FILTER: Final = Filter()
@@ -133,12 +133,15 @@ class FindWords(Operation[SearchPage]):
         while True:
             query = statements.search(self.filter, after=position is not None)
             window: dict[str, Any] = {"skip": 0, "limit": batch, **parameters, **(position or {})}
-            rows = self._rows(session.rows(query.sql, query.parameters(self.filter, window)))
+            read = session.rows(query.sql, query.parameters(self.filter, window))
+            rows = self._rows(read)
             rest = query.rest(self.filter)
             yield from (row for row in rows if matches(rest, row.document, ordered=ordered))
             if len(rows) < batch:
                 return
             position = {"score": rows[-1].score, "id": rows[-1].document.id}
+            # a batch ranks all words again, so each is as long as memory allows
+            batch = next_limit(batch, sum(len(row[3]) for row in read))
 
     def _rows(self, rows: list[Any]) -> list[_Row]:
         return [_Row(row[0], as_document(row[2:], self.collection)) for row in rows]

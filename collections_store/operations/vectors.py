@@ -97,6 +97,12 @@ def open_index(
     return index, session.collection(collection).vectors(index.physical)
 
 
+def open_same(session: Session, collection: str, index: VectorIndex) -> VectorStatements | None:
+    """Return the statements of a vector index; None if another has taken its place."""
+    found, statements = open_index(session, collection, index.name)
+    return statements if found.physical == index.physical else None
+
+
 class VectorOperation(Operation[T_co]):
     """The base class of operations on the vector index of a name, or the only one; None: the only one."""
 
@@ -152,15 +158,17 @@ class Reindex(VectorOperation[None]):
 
 @value_class
 class ReadWaiting(VectorOperation[list[Waiting]]):
-    """Read the documents of the first rows in the journal that nobody tried since `since`."""
+    """Read the documents of the first `limit` rows in the journal that nobody tried since `since`."""
 
     collection: str
-    name: str
+    index: VectorIndex
     since: int
     limit: int
 
     def __call__(self, session: Session) -> list[Waiting]:
-        _, statements = open_index(session, self.collection, self.name)
+        statements = open_same(session, self.collection, self.index)
+        if statements is None:
+            return []
         window = {"since": self.since, "limit": self.limit, "now": now()}
         found: dict[int, Waiting] = {}
         for number, position, id, text in session.rows(statements.waiting, window):
@@ -195,8 +203,8 @@ class StoreVectors(VectorOperation[int]):
     snapshot = False
 
     def __call__(self, session: Session) -> int:
-        index, statements = open_index(session, self.collection, self.index.name)
-        if index.physical != self.index.physical:
+        statements = open_same(session, self.collection, self.index)
+        if statements is None:
             return 0
         numbers = [n for each in self.computed for n in each.document.numbers]
         there = {number for (number,) in rows_of(session, statements.lock, numbers)}
@@ -242,20 +250,22 @@ class StoreVectors(VectorOperation[int]):
 
 
 @value_class
-class NoteProblem(VectorOperation[None]):
-    """Note why the vectors of documents cannot be computed."""
+class NoteProblems(VectorOperation[None]):
+    """Note why the vectors of documents cannot be computed: the rows of each in the journal, and the problem."""
 
     collection: str
-    name: str
-    numbers: Sequence[int]
-    problem: str
+    index: VectorIndex
+    problems: Sequence[tuple[Sequence[int], str]]
     writes = True
 
     def __call__(self, session: Session) -> None:
-        _, statements = open_index(session, self.collection, self.name)
-        listed = session.database.compiler.list_parameter(self.numbers)
-        row = {"positions": listed, "now": now(), "problem": self.problem}
-        session.changed(statements.note_problem, row)
+        statements = open_same(session, self.collection, self.index)
+        if statements is None:
+            return
+        for numbers, problem in self.problems:
+            listed = session.database.compiler.list_parameter(numbers)
+            row = {"positions": listed, "now": now(), "problem": problem}
+            session.changed(statements.note_problem, row)
 
 
 @value_class

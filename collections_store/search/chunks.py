@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from operator import index
 from typing import Any, Final, TypeAlias
 
 from ..errors import InvalidIndex, shortened
@@ -35,6 +36,22 @@ def cut_of(chunks: Any) -> Cut:
         return partial(chunks_of, length=chunks)
     problem = f"must be a number of characters, or a function, got {shortened(chunks)}"
     raise InvalidIndex("chunks", problem)
+
+
+def spans(cut: Cut | None, text: str) -> Iterator[Span]:
+    """Yield the chunks that a function makes of a text, or None; raises `ValueError` for chunks out of the text."""
+    if cut is None:
+        yield from chunks_of(text)
+        return
+    for given in cut(text):
+        try:
+            start, stop = map(index, given)
+        except (TypeError, ValueError):
+            start = stop = 0
+        if not 0 <= start < stop <= len(text):
+            problem = f"chunks must return (start, stop) pairs of a text of {len(text)} characters"
+            raise ValueError(f"{problem}, got {shortened(given)}")
+        yield start, stop
 
 
 def chunks_of(text: str, length: int = LENGTH) -> Iterator[Span]:

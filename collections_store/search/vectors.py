@@ -59,7 +59,8 @@ def _read(vector: Any, dimensions: int, metric: Metric) -> np.ndarray[Any, Any]:
     if isinstance(vector, str):
         vector = _from_base64(vector)
     is_array = isinstance(vector, np.ndarray)
-    if not is_array and (isinstance(vector, str | bytes) or not isinstance(vector, Sequence)):
+    is_listed = isinstance(vector, Sequence) and not isinstance(vector, str | bytes)
+    if not is_listed and not (is_array and vector.ndim and vector.dtype.kind not in "bc"):
         raise ValueError(f"must be an array of {dimensions} numbers, got {shortened(vector)}")
     if len(vector) != dimensions:
         raise ValueError(f"must have {dimensions} numbers, got {len(vector)}")

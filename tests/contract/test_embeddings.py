@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+from backends import Backend
 from conftest import Clock
 
 from collections_store import AsyncStore, IndexExists, InvalidIndex, InvalidSearch, Store
@@ -221,6 +223,91 @@ def test_a_coroutine_function_embeds(store: Any, embed: Counting) -> None:
     notes = create(store["notes"], slowly)
     notes.put("a", {"text": "tea"})
     assert found(notes, "tea") == ["a"]
+
+
+def test_a_sync_store_embeds_by_a_coroutine_in_an_event_loop() -> None:
+    async def embed(texts: list[str]) -> list[list[float]]:
+        if "bad" in texts:
+            raise RuntimeError("no")
+        return [[1.0] for _ in texts]
+
+    async def main(store: Store) -> list[str]:
+        with pytest.raises(RuntimeError, match="no"):
+            store["notes"].nearest("bad")
+        return found(store["notes"], "tea")
+
+    with Store("sqlite://") as store:
+        store["notes"].create_vector_index("text", dimensions=1, embed=embed, model="one")
+        store["notes"].put("a", {"text": "tea"})
+        assert asyncio.run(main(store)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("error", "problem"),
+    [
+        (ValueError("a\0b\ud800c"), "a?b?c"),
+        (RuntimeError("\udc80\0"), "RuntimeError: ??"),
+    ],
+)
+def test_a_failure_with_any_text_is_listed(
+    things: Any, embed: Counting, error: Exception, problem: str
+) -> None:
+    create(things, embed)
+    things.put("a", {"text": "tea"})
+    embed.problem = error
+    assert found(things, [1, 0, 0, 0]) == []
+    assert [each.problem for each in things.search_backlog()] == [problem]
+
+
+@pytest.mark.parametrize("search", [True, False])
+def test_documents_that_changed_repeatedly_hide_no_other(
+    things: Any, embed: Counting, *, search: bool
+) -> None:
+    create(things, embed)
+    for n in range(3):
+        things.put("0", {"text": f"ice {n}"})
+    things.put_many((str(n), {"text": f"tea {n}"}) for n in range(3 * DOCUMENTS))
+    if search:
+        assert len(found(things, [1, 0, 0, 0], 1000)) == 3 * DOCUMENTS
+    assert things.store_vectors() == 0
+    assert len(embed.taken()) == 3 * DOCUMENTS
+
+
+def test_an_index_may_be_replaced_while_texts_are_embedded(
+    shared_backend: Backend, embed: Counting
+) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        notes = store["notes"]
+
+        def replace(texts: list[str]) -> list[list[float]]:
+            assert not embed.calls, "the texts are embedded again and again"
+            notes.reindex("text", dimensions=1, embed=lambda some: [[1]] * len(some), model="one")
+            return embed(texts)
+
+        create(notes, replace)
+        notes.put_many((str(n), {"text": f"tea {n}"}) for n in range(DOCUMENTS))
+        with pytest.raises(InvalidSearch, match="must have 1 numbers"):
+            notes.nearest([1, 0, 0, 0])
+        assert {each.problem for each in notes.search_backlog()} == {None}
+        assert len(notes.nearest([1], k=100)) == DOCUMENTS
+
+
+@pytest.mark.parametrize(
+    "span", [(-3, -1), (0, 2**40), (0, 0), (2, 1), (0.0, 1.0), (1, 2, 3), "ab"]
+)
+def test_chunks_are_parts_of_the_text(things: Any, embed: Counting, span: Any) -> None:
+    create(things, embed, chunks=lambda _: [span])
+    things.put("a", {"text": "green tea"})
+    assert found(things, "tea") == []
+    problem = things.search_backlog()[0].problem
+    assert problem.startswith("chunks must return (start, stop) pairs of a text of 9 characters")
+
+
+def test_chunks_may_be_of_numpy(things: Any, embed: Counting) -> None:
+    create(things, embed, chunks=lambda _: np.array([[0, 5], [6, 9]]))
+    things.put("a", {"text": "green tea"})
+    best = things.nearest("tea")[0]
+    assert (best.start, best.stop) == (6, 9)
 
 
 def test_an_event_loop_goes_on_while_a_function_embeds() -> None:

@@ -73,6 +73,12 @@ def test_diversity_prefers_results_that_differ(notes: Any) -> None:
     assert second in {"c", "e"}
 
 
+@pytest.mark.parametrize("option", [{"index": "text_vector"}, {"diversity": 0.5}])
+def test_options_of_meaning_go_with_meaning(notes: Any, option: Any) -> None:
+    with pytest.raises(InvalidOption, match=r"goes with meaning= alone"):
+        notes.search("tea", **option)
+
+
 @pytest.mark.parametrize("diversity", [-0.1, 1.1, "much"])
 def test_invalid_diversity(notes: Any, diversity: Any) -> None:
     with pytest.raises(InvalidOption, match="diversity.*from 0 to 1"):

@@ -1,5 +1,6 @@
 """Searches by words: the text index, results, pages and errors, the same on every database."""
 
+import logging
 import operator
 from pathlib import Path
 from typing import Any
@@ -132,6 +133,20 @@ def test_pages_and_offsets_have_every_result_once(store: Any, filter: Any) -> No
         things.search("tea", after=cursor, offset=1)
 
 
+def test_a_filter_of_the_matcher_takes_few_statements(
+    shared_backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each statement ranks all documents with the words again."""
+    with Store(shared_backend.url, **shared_backend.options, echo=True) as store:
+        things = store["things"]
+        things.create_text_index("t")
+        things.put_many((f"{n}", {"t": "tea", "n": n}) for n in range(3000))
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "collections_store.statements"):
+            assert ids(things.search("tea", filter={"$expr": {"$eq": ["$n", 5]}})) == ["5"]
+    assert sum(record.message.count(" ORDER BY ") for record in caplog.records) == 5
+
+
 def test_expired_documents_are_not_found(store: Any, notes: Any) -> None:
     notes.put("cup", NOTES["cup"], ttl=0.001)
     notes.put("crème", NOTES["crème"], ttl=3600)
@@ -253,7 +268,9 @@ def test_hostile_queries_are_no_error_of_the_database(notes: Any, query: str) ->
     assert set(ids(found)) <= set(NOTES)
 
 
-@pytest.mark.parametrize("key", ["a'b", 'q"', "a$b", "%s", "é", "a:b", "\\"])
+@pytest.mark.parametrize(
+    "key", ["a'b", 'q"', "a$b", "a$row$; b", "a$keep$", "a$has$", "%s", "é", "a:b", "\\"]
+)
 def test_fields_with_odd_keys(things: Any, key: str) -> None:
     things.put("1", {key: "tea", "x": "cake"})
     try:

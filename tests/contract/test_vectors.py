@@ -1,5 +1,6 @@
 """Vector indexes: what `nearest` finds after every kind of write, on both databases, sync and async."""
 
+import logging
 import math
 import random
 import struct
@@ -9,14 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psycopg
 import pytest
 from backends import Backend
 from conftest import Clock
+from psycopg import sql
 
 from collections_store import (
     F,
     IndexExists,
     InvalidIndex,
+    InvalidOption,
     InvalidSearch,
     MissingExtra,
     SearchResult,
@@ -214,6 +219,8 @@ def test_invalid_vectors_are_listed_and_not_found(things: Any, value: Any, probl
         ([1, math.inf], "finite"),
         ([1, "x"], "array of 2 numbers"),
         (7, "array of 2 numbers"),
+        (np.array(7), "array of 2 numbers"),
+        (np.array([1j, 2]), "array of 2 numbers"),
         ("text", "embed="),
     ],
 )
@@ -221,6 +228,11 @@ def test_invalid_queries(things: Any, query: Any, problem: str) -> None:
     things.create_vector_index("at", dimensions=2)
     with pytest.raises(InvalidSearch, match=problem):
         things.nearest(query)
+
+
+def test_the_least_score_is_a_number(points: Any) -> None:
+    with pytest.raises(InvalidOption, match="min_score: must be a number, got nan"):
+        points.nearest([0, 0], min_score=math.nan)
 
 
 def test_a_search_names_one_of_several_indexes(points: Any) -> None:
@@ -256,6 +268,21 @@ def test_a_search_in_a_transaction_sees_the_transaction_and_stores_nothing(store
     assert found(points, [0, 0]) == ["new", "one"]
 
 
+def test_a_transaction_stores_no_vectors_that_it_may_roll_back(store: Any) -> None:
+    points = store["points"]
+    points.create_vector_index("at", dimensions=2, metric="l2")
+    points.put("one", at(1, 0))
+    assert found(points, [0, 0]) == ["one"]
+    with pytest.raises(ZeroDivisionError), store.transaction() as transaction:
+        transaction["points"].put("two", at(0, 0))
+        with pytest.raises(InvalidSearch, match="a transaction stores no vectors"):
+            transaction["points"].store_vectors()
+        assert found(transaction["points"], [0, 0]) == ["two", "one"]
+        raise ZeroDivisionError
+    points.put("two", at(2, 0))
+    assert [(each.id, each.score) for each in points.nearest([0, 0])] == [("one", -1), ("two", -2)]
+
+
 def test_a_store_that_only_reads_sees_every_document(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     with Store(url) as store:
@@ -266,6 +293,24 @@ def test_a_store_that_only_reads_sees_every_document(tmp_path: Path) -> None:
     with Store(f"{url}?mode=ro") as store:
         assert found(store["points"], [0, 0]) == ["two", "one"]
         assert len(store["points"].search_backlog()) == 2
+
+
+def test_a_search_does_not_fail_while_another_writes(shared_backend: Backend) -> None:
+    options = {**shared_backend.options, "busy_timeout": 0.2}
+    with (
+        Store(shared_backend.url, **options) as store,
+        Store(shared_backend.url, **options) as other,
+    ):
+        points = store["points"]
+        points.create_vector_index("at", dimensions=2, metric="l2")
+        points.put("one", at(1, 0))
+        assert found(points, [0, 0]) == ["one"]
+        points.put_many({"one": at(3, 0), "two": at(2, 0)})
+        with other.transaction() as transaction:
+            transaction["points"].create_index("name")
+            assert found(points, [0, 0]) == ["two", "one"]
+            assert len(points.search_backlog()) == 2
+        assert points.store_vectors() == 0
 
 
 def test_vectors_may_be_32_bit_floats_in_base64(things: Any) -> None:
@@ -302,6 +347,40 @@ def test_collections_are_renamed_configured_dropped_and_created_again(store: Any
     assert found(store["b"], [0, 0]) == ["one"]
 
 
+def test_sql_with_another_search_path_is_noted(empty_postgres_url: str) -> None:
+    with Store(empty_postgres_url) as store:
+        points = store["points"]
+        points.create_vector_index("at", dimensions=2, metric="l2")
+        points.create_text_index("text")
+        points.put("one", at(1, 0))
+        assert found(points, [0, 0]) == ["one"]
+        with psycopg.connect(empty_postgres_url, autocommit=True) as raw:
+            [schema] = raw.execute("SELECT current_schema()").fetchone() or [None]
+            raw.execute("SET search_path = public")
+            table = sql.Identifier(str(schema), "cs_1_points")
+            body = '{"at": [2, 0], "text": "Crème"}'
+            raw.execute(sql.SQL("UPDATE {} SET body = {}").format(table, body))
+        assert [each.score for each in points.nearest([0, 0])] == [-2.0]
+        assert [each.id for each in points.search("creme")] == ["one"]
+
+
+def test_documents_without_usable_vectors_take_few_transactions(
+    shared_backend: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Store(shared_backend.url, **shared_backend.options, echo=True) as store:
+        points = store["points"]
+        points.create_vector_index("at", dimensions=2)
+        points.put_many((f"{n}", {"at": [0, 0] if n % 2 else f"{n}"}) for n in range(40))
+        points.put("one", at(1, 0))
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "collections_store.statements"):
+            assert found(points, [1, 0]) == ["one"]
+        assert sum("COMMIT" in record.message for record in caplog.records) < 10
+        problems = {each.id: each.problem for each in points.search_backlog()}
+        assert len(problems) == 40
+        assert problems["2"] == "at must be an array of 2 numbers, got '2'"
+
+
 def test_a_second_store_sees_what_the_first_stored(shared_backend: Backend) -> None:
     with (
         Store(shared_backend.url, **shared_backend.options) as one,
@@ -327,11 +406,11 @@ def test_a_deletion_is_not_lost_between_two_that_store_vectors(shared_backend: B
         points = store["points"]
         points.create_vector_index("at", dimensions=2, metric="l2")
         points.put("one", at(1, 0))
-        read = ReadWaiting("points", "at_vector", 0, 10)
+        index, _ = store.run(FindVectorIndex("points"))
+        read = ReadWaiting("points", index, 0, 10)
         waiting = [store.run(read)]
         points.remove("one")
         waiting.append(store.run(read))
-        index, _ = store.run(FindVectorIndex("points"))
         for documents in waiting:
             computed = [packed(index, each) for each in documents]
             store.run(StoreVectors("points", index, computed))

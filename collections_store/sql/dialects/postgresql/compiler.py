@@ -214,7 +214,10 @@ class PostgresDDL(DDL):
             f"INSERT INTO {noted} (seq) VALUES (NEW.seq); END IF; RETURN NULL; END"
         )
         trigger = _DIALECT.identifier_preparer.quote(f"{journal}_noted")
-        creating = f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS"
+        creating = (
+            f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql "
+            "SET search_path FROM CURRENT AS"
+        )
         event = f"AFTER INSERT OR DELETE OR UPDATE OF body ON {table_name(table)}"
         return [
             f"{creating} $journal$ {body} $journal$",

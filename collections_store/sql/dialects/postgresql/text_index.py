@@ -54,15 +54,18 @@ class PostgresTextIndexes(TextIndexes):
         new, old = (
             ", ".join(value_at(f"{row}.body", (key,)) for key in firsts) for row in ("NEW", "OLD")
         )
-        keep = (
-            f"CREATE FUNCTION {named.of('keep')}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT "
-            "AS $keep$ DECLARE r RECORD; BEGIN "
+        body = (
+            "DECLARE r RECORD; BEGIN "
             f"IF TG_OP = 'DELETE' THEN DELETE FROM {named.table} WHERE seq = OLD.seq; "
             f"ELSIF TG_OP = 'INSERT' THEN r := {named.of('row')}(NEW.body); "
             f"INSERT INTO {named.table} VALUES (NEW.seq, r.words, r.level); "
             f"ELSIF ROW({old}) IS DISTINCT FROM ROW({new}) THEN r := {named.of('row')}(NEW.body); "
             f"UPDATE {named.table} SET words = r.words, level = r.level WHERE seq = OLD.seq; "
-            "END IF; RETURN NULL; END $keep$"
+            "END IF; RETURN NULL; END"
+        )
+        keep = (
+            f"CREATE FUNCTION {named.of('keep')}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT "
+            f"AS {literal(body)}"
         )
         trigger = (
             f"CREATE TRIGGER {named.trigger} AFTER INSERT OR DELETE OR UPDATE OF body ON {documents} "
@@ -160,7 +163,7 @@ def _functions(named: _Named, index: TextIndex) -> Iterator[str]:
     ):
         yield (
             f"CREATE FUNCTION {named.of(name)}({arguments}) RETURNS {result} "
-            f"LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS ${name}$ {body} ${name}$"
+            f"LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS {literal(body)}"
         )
 
 
