@@ -114,7 +114,7 @@ class GroupCommit:
         self._wake_next()
 
     def add(self, job: Job) -> None:
-        """Add the job of a caller in an event loop. The thread that runs the job may wait: others took what it came for."""
+        """Add the job of a caller in an event loop. The thread that runs groups may wait: another ran its job."""
         self.waiting.append(job)
         self._released.set()
 

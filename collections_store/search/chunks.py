@@ -1,7 +1,7 @@
-"""Chunks: parts of a long text, each short enough for a model that makes vectors of texts.
+"""Chunks: parts of a long text, each short enough for an embedding model.
 
 A chunk ends at the end of a paragraph, else of a line, of a sentence, of a word, as late as it may. Chunks do not
-overlap, and a text that is short enough is its only chunk.
+overlap, and a short text is a single chunk.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def chunks_of(text: str, length: int = LENGTH) -> Iterator[Span]:
 
 
 def _end(text: str, start: int, length: int) -> int:
-    """Return where a chunk ends that begins at `start`."""
+    """Return the end of the chunk from `start`."""
     limit = start + length
     if len(text) - start <= length:
         return len(text)

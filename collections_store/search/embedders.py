@@ -1,4 +1,4 @@
-"""Embedders: the caller's functions and objects that make vectors of texts, by duck type.
+"""Embedders: the caller's functions and objects for vectors of texts, by duck type.
 
 An embedder is a function of a list of texts, sync or async, or an object with the methods of one of these libraries:
 LangChain (`embed_documents`), LlamaIndex (`get_text_embedding_batch`), sentence-transformers and model2vec (`encode`), or a

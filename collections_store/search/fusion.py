@@ -1,4 +1,4 @@
-"""Fusion: one ranking of several, and a ranking of results that differ from each other."""
+"""Fusion: one ranking of several, and a ranking of different results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def reciprocal_rank(
 ) -> list[tuple[Key, float]]:
     """Return the keys of rankings with their scores, the best first, equal ones in the order of their first ranking.
 
-    A key scores 1 / (constant + rank) in each ranking that has it, with ranks from 1 on. The scores of the rankings
-    themselves, which cannot be compared, do not count.
+    A key scores 1 / (constant + rank) in each ranking with the key, with ranks from 1 on. The scores of the rankings
+    cannot be compared, and do not count.
 
     >>> [key for key, _ in reciprocal_rank([["a", "b"], ["b", "c"]])]
     ['b', 'a', 'c']
@@ -31,9 +31,9 @@ def reciprocal_rank(
 def maximal_marginal_relevance(
     scores: Sequence[float], similarity: Callable[[int, int], float], diversity: float, most: int
 ) -> list[int]:
-    """Return the positions of up to `most` scores: each next one has a high score, and is not similar to those before.
+    """Return the positions of up to `most` scores: each has a high score, and is not similar to the previous ones.
 
-    `diversity` 0 counts the scores alone, relative to the greatest, and 1 the greatest similarity to a chosen one
+    `diversity` 0 counts the scores alone, relative to the greatest, and 1 the greatest similarity to a chosen result
     alone. Carbonell and Goldstein, 1998.
 
     >>> alike = {(0, 1): 1.0, (0, 2): 0.0, (1, 2): 0.0}

@@ -44,12 +44,12 @@ class SearchQuery:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """The terms that a match may have."""
+        """The terms of which a match may have any."""
         return tuple(term for alternatives in self.required for term in alternatives)
 
 
 def check_query(query: Any) -> str:
-    """Return a query that can be parsed for some fields; raises `InvalidSearch`."""
+    """Return a query, parsed for the given fields; raises `InvalidSearch`."""
     if not isinstance(query, str):
         raise InvalidSearch(query, f"must be a string, got {shortened(query)}")
     parsed(query)

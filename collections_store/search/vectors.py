@@ -1,9 +1,9 @@
-"""Vectors: how they are stored, and which are the nearest.
+"""Vectors: the stored form, and the search for the nearest.
 
 A stored vector is its numbers as 32-bit floats, little-endian; an index of the metric "cosine" has vectors of length 1.
 
 The search is exact. A product of matrices in 32 bits finds the candidates, within the bound of its rounding, and the
-scores of the candidates are computed in 64 bits, the same for the same vector wherever it is. Equal scores are real.
+scores of the candidates are computed in 64 bits, the same for equal vectors. Equal scores are real.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _read(vector: Any, dimensions: int, metric: Metric) -> np.ndarray[Any, Any]:
 
 
 def _from_base64(text: str) -> Any:
-    """Return the 32-bit floats in base64, or any other text as it is."""
+    """Return the 32-bit floats in base64, or any other text unchanged."""
     try:
         return numpy().frombuffer(b64decode(text, validate=True), "<f4")
     except ValueError:
@@ -140,7 +140,7 @@ class VectorQuery:
 
 
 class Block:
-    """Vectors in a matrix, with their numbers and the positions of their documents. `live`: which rows count; None: all."""
+    """Vectors in a matrix, with their numbers and the positions of their documents. `live`: the rows that count; None: all."""
 
     def __init__(self, numbers: Any, positions: Any, vectors: Any, live: Any = None) -> None:
         self.numbers, self.positions, self.vectors, self.live = numbers, positions, vectors, live
@@ -270,7 +270,7 @@ def nearest(
 ) -> list[VectorMatch]:
     """Return the best match of each of the `k` nearest documents, and of the documents as near as the last; best first.
 
-    `only` and `never` are positions of documents: the only ones to return, and ones not to return.
+    `only` and `never` are positions of documents: only these are returned, and these are not.
     """
     np = numpy()
     chosen = None if only is None else np.unique(np.fromiter(only, np.int64))
@@ -285,7 +285,7 @@ def nearest(
 
 
 def best(matches: list[VectorMatch], k: int) -> list[VectorMatch]:
-    """Return the best match of each of the `k` nearest documents, and of those as near."""
+    """Return the best match of each of the `k` nearest documents, and of equally near documents."""
     found: dict[int, VectorMatch] = {}
     for each in sorted(matches, key=lambda match: (-match.score, match.number)):
         found.setdefault(each.position, each)
@@ -296,7 +296,7 @@ def best(matches: list[VectorMatch], k: int) -> list[VectorMatch]:
 
 
 def _of_block(block: Block, query: VectorQuery, k: int, only: Any, never: Any) -> list[VectorMatch]:
-    """Return matches among which are those that `best` returns of the block."""
+    """Return matches of the block, the matches that `best` returns included."""
     np = numpy()
     rows = _rows(block, only, never)
     if rows is not ... and not len(rows):
@@ -351,7 +351,7 @@ def similarities(vectors: Sequence[bytes | None]) -> Callable[[int, int], float]
 
 
 class Resident:
-    """What a store holds in memory for its vector indexes: embedders, and matrices up to `limit` bytes."""
+    """The memory of a store for vector indexes: embedders, and matrices up to `limit` bytes."""
 
     limit: int = RESIDENT_BYTES
 

@@ -53,7 +53,7 @@ def separators() -> Iterator[tuple[int, int]]:
 
 
 def more_separators() -> str:
-    """Return the separators that `unicode61` takes for parts of words, the last first: so SQLite inserts them faster."""
+    """Return the separators that `unicode61` takes for parts of words, the last first, because SQLite inserts them faster."""
     ranges = _ranges(_MORE_SEPARATORS)
     return "".join(chr(code) for low, high in ranges for code in range(low, high + 1))[::-1]
 
@@ -66,7 +66,7 @@ def marks() -> str:
 
 @cache
 def folded() -> Mapping[str, str]:
-    """Return the characters that become others."""
+    """Return the characters that are replaced."""
     return dict(_pairs())
 
 

@@ -1,7 +1,7 @@
 """Text indexes of SQLite: a table of FTS5 without content, maintained by triggers.
 
-FTS5 is given the strings of each field, and finds the words of `search.words` in them by its own tokenizer, so that
-triggers need no function of this library. A row without content is removed by its old strings.
+Triggers give FTS5 the strings of each field. FTS5's tokenizer finds the words of `search.words`: triggers need no
+function of this library. A row without content is removed by its old strings.
 """
 
 from __future__ import annotations
