@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from functools import partial
-from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 from ..codec import Codec
@@ -100,6 +100,7 @@ if TYPE_CHECKING:
 
 MIN_FUSED: Final = 100
 """The results of each search that are fused, at least; else twice as many as are wanted."""
+_GREATEST: Final = sys.float_info.max
 
 
 class ReturnDocument:
@@ -408,9 +409,9 @@ class OperationBuilder:
         self, query: Any, k: Any, filter: Any, min_score: Any, index: Any, *, store: bool
     ) -> Steps[list[SearchResult[Any]]]:
         parsed, most = self._filter(filter), check_integer("k", k)
-        is_number = isinstance(min_score, int | float) and not isnan(min_score)
+        is_number = isinstance(min_score, int | float) and -_GREATEST <= min_score <= _GREATEST
         if min_score is not None and not is_number:
-            raise InvalidOption("min_score", f"must be a number, got {shortened(min_score)}")
+            raise InvalidOption("min_score", f"must be a finite number, got {shortened(min_score)}")
         name = None if index is None else read_index_name(index)
         limits = most, parsed, min_score
         return find_nearest(self.name, query, name, *limits, self._codec.decode_body, store=store)

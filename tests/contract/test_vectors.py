@@ -231,7 +231,7 @@ def test_invalid_queries(things: Any, query: Any, problem: str) -> None:
 
 
 def test_the_least_score_is_a_number(points: Any) -> None:
-    with pytest.raises(InvalidOption, match="min_score: must be a number, got nan"):
+    with pytest.raises(InvalidOption, match="min_score: must be a finite number, got nan"):
         points.nearest([0, 0], min_score=math.nan)
 
 
