@@ -242,8 +242,11 @@ def _pages(rows: int, dimensions: int) -> Any:
     copy, and a bytearray is not aligned: a product takes a third longer (measured).
     """
     size = rows * dimensions
-    private = {} if sys.platform == "win32" else {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
-    memory = mmap.mmap(-1, max(1, 4 * size), **private)
+    length = max(1, 4 * size)
+    if sys.platform == "win32":
+        memory = mmap.mmap(-1, length)
+    else:
+        memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return numpy().frombuffer(memory, "<f4", count=size).reshape(rows, dimensions)
 
 
