@@ -734,9 +734,10 @@ class Collection(OperationBuilder, Generic[Body]):
     ) -> str:
         """Create an index of vectors on fields of the body, unless the index exists; return the name.
 
-        `fields` is a field, or up to 8. Without `embed` the fields have vectors: arrays of numbers, or 32-bit
-        floats in base64. An array of vectors, and a path through arrays of objects, leads to several. A document scores by its best vector. `metric`:
-        the score is the cosine of the angle ("cosine"), the negative distance ("l2") or the dot product ("dot").
+        `fields` is a field, or a list of up to 8 fields. Without `embed` the fields have vectors: arrays of numbers, or
+        32-bit floats in base64. An array of vectors, or a path through arrays of objects, leads to several vectors. A
+        document scores by its best vector. `metric`: the score is the cosine of the angle ("cosine"), the negative
+        distance ("l2") or the dot product ("dot").
 
         With `embed` the fields have texts. `embed` is a function of a list of texts that returns a list of vectors,
         sync or async; or an embedding model of LangChain, LlamaIndex, sentence-transformers or model2vec, or a client of

@@ -49,9 +49,7 @@ from .conditions import (
     shape_of,
     with_operands,
 )
-from .conditions import (
-    leaves as leaves,
-)
+from .conditions import leaves as leaves
 from .parser import TEXT_TOP, FilterParser, check_equals, check_levels, holds_operators
 
 EVERYTHING = And(())
