@@ -454,7 +454,7 @@ def write_words(url: str, options: dict[str, Any], seed: str) -> None:
             )
             notes.update_many({"$id": {"$in": ids[:2]}}, {"$set": {"t": f"changed {word}"}})
             notes.remove(ids[3])
-            with suppress(KeyError), store.transaction() as tx:
+            with suppress(KeyError, TransactionConflict), store.transaction() as tx:
                 tx["notes"].put(ids[4], {"t": f"{word} old"})
                 if number % 3 == 0:
                     raise KeyError
