@@ -75,11 +75,10 @@ def bench_hosts(session: nox.Session) -> None:
     """Measure the integrations against the frameworks' own stores; print the ratios of CPU times in one table."""
     session.install("-e", ".[dev,hosts,peers]")
     folder = session.create_tmp()
-    env = {"BENCH_CLOCK": "cpu", "BENCH_REPORT": folder}
     files = sorted(map(str, Path("tests/benchmarks").glob("test_speed_hosts_*.py")))
     langgraph = "tests/integrations/test_langgraph.py"  # which has an environment of its own
     tests = ("-n", "0", "-m", "bench", *files, langgraph, *session.posargs)
-    session.run("python", "-m", "pytest", *tests, env=env)
+    session.run("python", "-m", "pytest", *tests, env={"BENCH_REPORT": folder})
     session.run("python", "tests/benchmarks/ratios.py", folder)
 
 

@@ -84,8 +84,8 @@ def tables(folder: str, results: Sequence[Result]) -> str:
         lines = [
             f"### {group}\n",
             *([picture] if shown else []),
-            "| What | Who | Floor | Took | Times the floor | To reach |",
-            "| --- | --- | ---: | ---: | ---: | --- |",
+            "| What | Who | Floor | Took | Times the floor | CPU | To reach |",
+            "| --- | --- | ---: | ---: | ---: | ---: | --- |",
         ]
         lines += [_line(each) for each in results if each.group == group]
         parts.append("\n".join(lines) + "\n")
@@ -96,7 +96,8 @@ def _line(each: Result) -> str:
     floor = f"{each.floor:,.1f} {each.unit}" if each.floor else ""
     who = f"**{each.who}**" if each.who == "ours" else each.who
     took, ratio = f"{each.took:,.1f} {each.unit}", f"{each.ratio:.2f}" if each.floor else ""
-    return f"| {each.what} | {who} | {floor} | {took} | {ratio} | {each.reach} |"
+    cpu = f"{each.cpu:.2f}" if each.cpu else ""
+    return f"| {each.what} | {who} | {floor} | {took} | {ratio} | {cpu} | {each.reach} |"
 
 
 def bars(title: str, results: Sequence[Result]) -> str:

@@ -60,6 +60,7 @@ class SqliteFloor:
         connection = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, timeout=30
         )
+        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {options.get('durability', 'normal').upper()}")
         return connection
 

@@ -1,13 +1,14 @@
 """Measurements: alternating rounds, medians, ratios, and the table of results.
 
 Rounds alternate between the floor and the others, so that whatever else the machine does meets all of them. The
-floor is the bare driver doing the same work. Only ratios are worth reading; nothing is asserted. With `BENCH_CLOCK=cpu` the
-times are those of the CPU, user and system, of this process: of all its threads, and not of a PostgreSQL server.
+floor is the bare driver doing the same work. Only ratios are worth reading; nothing is asserted. CPU times are those of this
+process, user and system: of all its threads, and not of a PostgreSQL server.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 import itertools
 import json
@@ -17,14 +18,13 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from benchmarks import charts
 from dialogues.scripts import DATA
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "15"))
-CLOCK = time.process_time if os.environ.get("BENCH_CLOCK") == "cpu" else time.perf_counter
 WARM_UP = 2
 SIZE = 1024
 """Bytes of JSON that a document has, about."""
@@ -34,7 +34,7 @@ REPORT = "BENCH_REPORT"
 
 @dataclass(frozen=True)
 class Result:
-    """A line of the table: the name, the times of the floor and of the library, and the ratio to reach."""
+    """A line of the table: the name, the times of the floor and of the library, and the ratio to reach; the ratio of CPU times."""
 
     group: str
     what: str
@@ -44,6 +44,7 @@ class Result:
     ratio: float
     reach: str = ""
     unit: str = "µs"
+    cpu: float | None = None
 
 
 def documents(count: int) -> Iterator[dict[str, Any]]:
@@ -53,6 +54,7 @@ def documents(count: int) -> Iterator[dict[str, Any]]:
         yield {"n": number, "bucket": number // 20, **body}
 
 
+@functools.cache  # reading them while others write would disturb these
 def cut_dialogues() -> list[dict[str, Any]]:
     """Return a dialogue truncated to `SIZE`."""
     if not DATA.is_file():
@@ -77,25 +79,35 @@ def _cut(dialogue: dict[str, Any]) -> dict[str, Any]:
     return {**header, "turns": turns}
 
 
+class Compared(NamedTuple):
+    """The medians of all rounds: the microseconds of the floor and of the other, and the ratios of their times and CPU times."""
+
+    floor: float
+    took: float
+    ratio: float
+    cpu: float
+
+
 def compare(
     floor: Callable[[], Any], others: dict[str, Callable[[], Any]], *, per: int
-) -> dict[str, tuple[float, float, float]]:
-    """Return, for each of the others, the median microseconds of the floor and its own, and the median of the
-    ratios of all rounds. Each function does something `per` times.
-    """
+) -> dict[str, Compared]:
+    """Return the medians for each of the others. Each function does something `per` times."""
     everyone = {"": floor, **others}
-    rounds: list[dict[str, float]] = []
+    rounds: list[dict[str, tuple[float, float]]] = []
     for number in range(ROUNDS + WARM_UP):
         order = list(everyone) if number % 2 else list(everyone)[::-1]
-        times = {name: timed(everyone[name]) / per * 1e6 for name in order}
-        rounds.append(times)
+        rounds.append({name: _both_times(everyone[name]) for name in order})
     counted = rounds[WARM_UP:]
-    low = statistics.median(each[""] for each in counted)
+
+    def median(of: Callable[[dict[str, tuple[float, float]]], float]) -> float:
+        return statistics.median(of(each) for each in counted)
+
     return {
-        name: (
-            low,
-            statistics.median(each[name] for each in counted),
-            statistics.median(each[name] / each[""] for each in counted),
+        name: Compared(
+            median(lambda each: each[""][0]) / per * 1e6,
+            median(lambda each: each[name][0]) / per * 1e6,  # noqa: B023
+            median(lambda each: each[name][0] / each[""][0]),  # noqa: B023
+            median(lambda each: each[name][1] / each[""][1]),  # noqa: B023
         )
         for name in others
     }
@@ -103,9 +115,16 @@ def compare(
 
 def timed(function: Callable[[], Any]) -> float:
     """Return how many seconds a call takes."""
-    begun = CLOCK()
+    begun = time.perf_counter()
     function()
-    return CLOCK() - begun
+    return time.perf_counter() - begun
+
+
+def _both_times(function: Callable[[], Any]) -> tuple[float, float]:
+    """Return how many seconds a call takes, and how many of the CPU."""
+    used = time.process_time()
+    took = timed(function)
+    return took, time.process_time() - used
 
 
 def again(function: Callable[[], Any], times: int) -> Callable[[], None]:
@@ -144,7 +163,7 @@ class Table:
                 f"floor {each.floor:10.1f}   {each.took:10.1f} {each.unit}" if each.floor else ""
             )
             self._tell(f"  {each.group + ', ' + each.what + ': ' + each.who:<58} {times:<36}"
-                       f" {each.ratio:8.2f}   {each.reach}")  # fmt: skip
+                       f" {each.ratio:8.2f} {each.cpu or 0.0:8.2f}   {each.reach}")  # fmt: skip
             self.results.append(each)
 
     def compare(
@@ -158,8 +177,9 @@ class Table:
         reach: str = "",
     ) -> None:
         """Measure the floor, the library and perhaps others, each doing something `per` times."""
-        for who, (low, own, ratio) in compare(floor, others, per=per).items():
-            self.add(Result(group, what, who, low, own, ratio, reach if who == "ours" else ""))
+        for who, (low, own, ratio, cpu) in compare(floor, others, per=per).items():
+            aim = reach if who == "ours" else ""
+            self.add(Result(group, what, who, low, own, ratio, aim, cpu=cpu))
 
     def keep(self, folder: Path) -> None:
         """Write the charts and the results, with those of earlier runs that were not measured again."""

@@ -1,4 +1,4 @@
-"""The ratios of a report as one table, ours over the framework's own: `python tests/benchmarks/ratios.py FOLDER` prints it.
+"""The ratios of CPU times of a report as one table, ours over the framework's own: `python tests/benchmarks/ratios.py FOLDER` prints it.
 
 `FOLDER` is the one that `BENCH_REPORT` named.
 """
@@ -20,7 +20,7 @@ def table_of(results: list[dict[str, Any]]) -> str:
         database = next((name for name in DATABASES if each["group"].endswith(name)), "")
         if each["who"] == "ours" and database:
             row = each["group"].removesuffix(database).rstrip(", "), each["what"]
-            rows.setdefault(row, {})[database] = each["ratio"]
+            rows.setdefault(row, {})[database] = each["cpu"]
     lines = ["| | | SQLite | PostgreSQL |", "| --- | --- | ---: | ---: |"]
     for (group, what), ratios in rows.items():
         cells = (f"{ratios[name]:.2f}" if name in ratios else "" for name in DATABASES)
