@@ -391,7 +391,8 @@ class Statements:
         columns = [self.table.c.seq, *texts, *(TypeAt(body, keys) for keys in sums)]
         rows = sa.select(*(each.label(f"c{number}") for number, each in enumerate(columns)))
         clauses = list(where.clauses)
-        if self.database.groups_whole_rows:
+        if self.database.takes_subqueries:
+            # With a limit no database flattens the query: GROUP BY would sort the bodies that its expressions read.
             found = rows.where(*clauses).limit(_EVERY_ROW).offset(ZERO).subquery("computed")
             columns, clauses = list(found.c), []
         seq, values, types = columns[0], columns[1 : len(texts) + 1], columns[len(texts) + 1 :]

@@ -526,8 +526,6 @@ class Database:
     """
     orders_union_all: bool = False
     """UNION ALL returns the rows of its first part, then those of its second part in their order."""
-    groups_whole_rows: bool = False
-    """GROUP BY sorts the columns that its expressions read, bodies too, unless a subquery computes the expressions."""
 
     def register(self) -> None:
         """Register the renderers of all elements with SQLAlchemy, including orders and the indexed form."""

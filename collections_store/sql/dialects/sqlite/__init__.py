@@ -49,6 +49,5 @@ DATABASE: Final = Database(
     index_ends_in_seq=True,
     counts_in_index=True,
     orders_union_all=True,
-    groups_whole_rows=True,
 )
 DATABASE.register()
