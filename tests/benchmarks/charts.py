@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 WIDTH, LEFT, RIGHT, BAR, GAP = 760, 300, 90, 16, 6
 FONT = 'font-family="sans-serif" font-size="12"'
 _LINES = ("#00897b", "#c58a3a", "#5c6bc0", "#d81b60", "#8d6e63")
-_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 # Charts follow the reader's colour scheme; the default is light.
 _STYLE = """<style>
 .ground { fill: #fff } .text { fill: #212121 } .quiet { fill: #616161 } .grid { stroke: #e0e0e0 } .floor { stroke: #616161 }
@@ -43,7 +42,7 @@ GLANCES = {
     "postgresql": (
         "PostgreSQL",
         "PostgreSQL, operations",
-        ("put", "get", "find of 20", "page of 20, filtered and sorted", "count by an index"),
+        ("put", "get", "find of 20", "count by an index", "update_one by an index"),
     ),
 }
 """The pictures at the top of the page: a file, a title, a group and its methods."""
@@ -52,13 +51,11 @@ LONGEST = 4
 
 
 def write(folder: Path, results: Sequence[Result]) -> None:
-    """Write a chart for each group, and the table into the page beside the folder."""
-    groups = dict.fromkeys(each.group for each in results)
-    for group in groups:
-        some = [each for each in results if each.group == group and each.floor]
-        if some:
-            picture = curves(group, some) if sizes_of(some) else bars(group, some)
-            (folder / f"{file_name(group)}.svg").write_text(picture, encoding="utf-8")
+    """Write the pictures, and the tables into the page beside the folder."""
+    for group in dict.fromkeys(each.group for each in results):
+        some = [each for each in results if each.group == group]
+        if sizes_of(some):
+            (folder / f"{file_name(group)}.svg").write_text(curves(group, some), encoding="utf-8")
     for name, (title, group, methods) in GLANCES.items():
         picture = glance(title, [each for each in results if each.group == group], methods)
         (folder / f"glance-{name}.svg").write_text(picture, encoding="utf-8")
@@ -76,10 +73,10 @@ def file_name(group: str) -> str:
 
 
 def tables(folder: str, results: Sequence[Result]) -> str:
-    """Return a table for each group, with its chart, in Markdown."""
+    """Return a table for each group, in Markdown; groups of sizes have a picture."""
     parts = []
     for group in dict.fromkeys(each.group for each in results):
-        shown = any(each.floor for each in results if each.group == group)
+        shown = sizes_of([each for each in results if each.group == group])
         picture = f"![{group}: times of the floor]({folder}/{file_name(group)}.svg)\n"
         lines = [
             f"### {group}\n",
@@ -95,41 +92,10 @@ def tables(folder: str, results: Sequence[Result]) -> str:
 def _line(each: Result) -> str:
     floor = f"{each.floor:,.1f} {each.unit}" if each.floor else ""
     who = f"**{each.who}**" if each.who == "ours" else each.who
-    took, ratio = f"{each.took:,.1f} {each.unit}", f"{each.ratio:.2f}" if each.floor else ""
+    took = f"{each.took:,.1f} {each.unit}" if each.unit else f"{each.took:.2f}"
+    ratio = f"{each.ratio:.2f}" if each.floor else ""
     cpu = f"{each.cpu:.2f}" if each.cpu else ""
     return f"| {each.what} | {who} | {floor} | {took} | {ratio} | {cpu} | {each.reach} |"
-
-
-def bars(title: str, results: Sequence[Result]) -> str:
-    """Return bars of the ratios, on a logarithmic axis that begins at a tenth of the floor."""
-    top = max([each.ratio for each in results] + [2.0])
-    width, low = WIDTH - LEFT - RIGHT, math.log10(0.1)
-    height = 78 + len(results) * (BAR + GAP)
-    bottom = height - 40
-
-    def at(ratio: float) -> float:
-        return LEFT + width * (math.log10(max(ratio, 0.1)) - low) / (math.log10(top) - low)
-
-    lines = _frame(height, f"{title}: times the bare driver (shorter is faster)")
-    for tick in (each for each in _TICKS if each <= top):
-        kind = "floor" if tick == 1 else "grid"
-        dashes = ' stroke-dasharray="3 3"' if tick == 1 else ""
-        x = f'x1="{at(tick):.1f}" x2="{at(tick):.1f}"'
-        lines.append(f'<line {x} y1="30" y2="{bottom}" class="{kind}"{dashes}/>')
-        lines.append(_text(at(tick), bottom + 15, f"{tick:g}", "quiet", "middle"))
-    lines.append(
-        _text(LEFT + width / 2, height - 6, "times the floor, logarithmic", "quiet", "middle")
-    )
-    for number, each in enumerate(results):
-        y, right = 36 + number * (BAR + GAP), at(each.ratio)
-        size = f'width="{right - LEFT:.1f}" height="{BAR}"'
-        who = "ours" if each.who == "ours" else "other"
-        lines += [
-            _text(LEFT - 8, y + 12, f"{each.what}, {each.who}", "text", "end"),
-            f'<rect x="{LEFT}" y="{y}" {size} class="{who}"/>',
-            _text(right + 5, y + 12, f"{each.ratio:.2f}", "text"),
-        ]
-    return _svg(height, lines)
 
 
 def glance(title: str, results: Sequence[Result], methods: Sequence[str]) -> str:

@@ -1,13 +1,12 @@
 """Writers that write at the same time, in threads or in processes: fixed work for each, one after another in the same run.
 
-Each figure is the median of rounds that alternate between the bare driver and the store. CPU time and context switches are of
-this process, or the sum over all writing processes; they say more than wall times on a machine that does other work.
+Each figure is the median of rounds that alternate between the bare driver and the store. CPU time is of this process, or the
+sum over all writing processes; it says more than wall time on a machine that does other work.
 """
 
 from __future__ import annotations
 
 import itertools
-import resource
 import statistics
 import threading
 import time
@@ -29,13 +28,12 @@ BODIES, IDS = 50, 100
 
 @dataclass(frozen=True)
 class Figures:
-    """What writers did in a round: microseconds a write of wall time and of CPU time, and voluntary context switches a write;
-    the latency in milliseconds that 99 of 100 writes kept; the time of the first writer to end, of the time of the last.
+    """What writers did in a round: microseconds a write of wall time and of CPU time; the latency in milliseconds that 99 of
+    100 writes kept; the time of the first writer to end, of the time of the last.
     """
 
     wall: float
     cpu: float
-    switches: float
     p99: float
     fairness: float
 
@@ -60,20 +58,13 @@ def write(put: Put, name: str, count: int) -> Writer:
     return Writer(time.perf_counter() - begun, latencies)
 
 
-def used() -> tuple[float, int]:
-    """Return the CPU seconds and the voluntary context switches of this process."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime, usage.ru_nvcsw
-
-
-def figures(writers: Sequence[Writer], cpu: float, switches: int) -> Figures:
+def figures(writers: Sequence[Writer], cpu: float) -> Figures:
     """Return the figures of writers that began at the same time."""
     latencies = sorted(itertools.chain.from_iterable(each.latencies for each in writers))
     seconds, count = [each.seconds for each in writers], len(latencies)
     return Figures(
         wall=max(seconds) / count * 1e6,
         cpu=cpu / count * 1e6,
-        switches=switches / count,
         p99=latencies[int(count * 0.99)] * 1e3,
         fairness=min(seconds) / max(seconds),
     )
@@ -93,12 +84,11 @@ def by_threads(puts: Sequence[Put], count: int) -> Figures:
     ]
     for each in threads:
         each.start()
-    cpu, switches = used()
+    cpu = time.process_time()
     barrier.wait()
     for each in threads:
         each.join()
-    cpu_after, switches_after = used()
-    return figures(writers, cpu_after - cpu, switches_after - switches)
+    return figures(writers, time.process_time() - cpu)
 
 
 def _writing_process(
@@ -114,10 +104,9 @@ def _writing_process(
     while (message := connection.recv()) is not None:
         count, begin = message
         time.sleep(max(0.0, begin - time.monotonic()))
-        cpu, switches = used()
+        cpu = time.process_time()
         writer = write(put, name, count)
-        cpu_after, switches_after = used()
-        connection.send((writer, cpu_after - cpu, switches_after - switches))
+        connection.send((writer, time.process_time() - cpu))
 
 
 @contextmanager
@@ -135,8 +124,8 @@ def processes(
         for each in some:
             each.connection.send((count, begin))
         answers = [each.connection.recv() for each in some]
-        writers, cpu, switches = zip(*answers, strict=True)
-        return figures(writers, sum(cpu), sum(switches))
+        writers, cpu = zip(*answers, strict=True)
+        return figures(writers, sum(cpu))
 
     try:
         yield by_processes

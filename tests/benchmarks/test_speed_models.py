@@ -85,21 +85,21 @@ def test_typed_reads(setup: Setup, table: Table) -> None:
             return untyped.find(*WHERE), [validate(text) for text in found]
 
         table.compare(
-            setup.name, "get, msgspec", gets(untyped.get), {"ours": gets(typed.get)},
+            f"{setup.name}, typed", "get, msgspec", gets(untyped.get), {"ours": gets(typed.get)},
             per=ROUNDS, reach="≤ 1.15",
         )  # fmt: skip
         table.compare(
-            setup.name, "get, pydantic", gets(both_get), {"ours": gets(modelled.get)},
+            f"{setup.name}, typed", "get, pydantic", gets(both_get), {"ours": gets(modelled.get)},
             per=ROUNDS, reach="≤ 1.1",
         )  # fmt: skip
         find = partial(typed.find, *WHERE)
         table.compare(
-            setup.name, "find, msgspec", finds(partial(untyped.find, *WHERE)), {"ours": finds(find)},
+            f"{setup.name}, typed", "find, msgspec", finds(partial(untyped.find, *WHERE)), {"ours": finds(find)},
             per=FINDS, reach="≤ 1.15",
         )  # fmt: skip
         find_modelled = partial(modelled.find, *WHERE)
         table.compare(
-            setup.name, "find, pydantic", finds(both_find), {"ours": finds(find_modelled)},
+            f"{setup.name}, typed", "find, pydantic", finds(both_find), {"ours": finds(find_modelled)},
             per=FINDS, reach="≤ 1.1",
         )  # fmt: skip
 
@@ -196,7 +196,7 @@ def test_other_libraries(table: Table, tmp_path: Path, request: pytest.FixtureRe
         ours = store.collection("dialogues", model=PydanticDialogue)
         beanie_get, beanie_find = beanie_peer(runner, bodies)
         table.compare(
-            "Models", "get", lambda: [hand.get(SOME[0]) for _ in range(FINDS)],
+            "Typed, and peers", "get", lambda: [hand.get(SOME[0]) for _ in range(FINDS)],
             {
                 "ours": lambda: [ours.get(SOME[0]) for _ in range(FINDS)],
                 "SQLModel": lambda: [model_get(SOME[0]) for _ in range(FINDS)],
@@ -205,7 +205,7 @@ def test_other_libraries(table: Table, tmp_path: Path, request: pytest.FixtureRe
             per=FINDS,
         )  # fmt: skip
         table.compare(
-            "Models", "find", hand.find,
+            "Typed, and peers", "find", hand.find,
             {
                 "ours": lambda: ours.find(*WHERE),
                 "SQLModel": model_find,

@@ -72,10 +72,9 @@ def show(table: Table, group: str, what: str, floor: Figures, own: Figures, **re
         low, took = getattr(floor, name), getattr(own, name)
         line = f"{what}: {name}", "ours", low, took, took / low, reach.get(name, ""), unit
         table.add(Result(group, *line))
-    for figure in ("switches", "fairness"):
-        for who, each in (("floor", floor), ("ours", own)):
-            found, to_reach = getattr(each, figure), reach.get(figure, "") if each is own else ""
-            table.add(Result(group, f"{what}: {figure}", who, 0.0, found, found, to_reach, ""))
+    for who, each, to_reach in (("floor", floor, ""), ("ours", own, reach.get("fairness", ""))):
+        found = each.fairness
+        table.add(Result(group, f"{what}: fairness", who, 0.0, found, found, to_reach, ""))
 
 
 def count_of(setup: Setup, writers: int) -> int:
