@@ -65,6 +65,14 @@ class Pipeline:
             return pipeline
         return cls(PipelineParser(codec).steps(pipeline))
 
+    def at(self, time: int) -> Pipeline:
+        """Return the pipeline with `$$NOW` in its leading `$match` stages as of a time in microseconds."""
+        leading = [
+            PlacedStage(place, stages.Match(match.filter.at(time)))
+            for place, match in self._matches()
+        ]
+        return Pipeline((*leading, *self.steps[len(leading) :]))
+
     def run(
         self,
         rows: Iterable[Row],

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any, Protocol, TypeAlias
 
-from ..document import Anonymous, Document, with_other_body
+from ..codec.times import iso
+from ..document import Anonymous, Document, moment, now, with_other_body
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, checked, size_of
@@ -43,7 +44,7 @@ class Context:
     source: Source
     memory_limit: int = MEMORY_LIMIT
     ordered: bool = True
-    variables: Mapping[str, Any] = field(default_factory=dict)
+    variables: Mapping[str, Any] = field(default_factory=lambda: {"NOW": iso(moment(now()))})
 
     def scope(self, row: Row) -> Scope:
         limit = self.memory_limit

@@ -19,7 +19,8 @@ from functools import lru_cache
 from typing import Any, ClassVar, Final, Literal
 
 from .. import codec
-from ..document import Document, MetadataField, metadatum
+from ..codec.times import iso
+from ..document import Document, MetadataField, metadatum, moment, now
 from ..errors import InvalidOperand
 from . import arrays
 from .classes import value_class
@@ -132,6 +133,21 @@ class Meta(Node):
     def evaluate(self, scope: Scope) -> Any:
         row = scope.row
         return metadatum(row, self.field) if isinstance(row, Document) else MISSING
+
+
+@value_class(eq=True)
+class Now(Node):
+    """The time of the call (`$$NOW`); without a call the current time."""
+
+    def evaluate(self, scope: Scope) -> Any:
+        return scope.variables.get("NOW") or iso(moment(now()))
+
+
+def at_time(expression: Node, time: int) -> Node:
+    """Return an expression in which `$$NOW` is a time in microseconds, also if it was another time before."""
+    if isinstance(expression, Let) and expression.variables[0][0] == "NOW":
+        expression = expression.inside
+    return Let((("NOW", Constant.of(iso(moment(time)))),), expression)
 
 
 @value_class(eq=True)

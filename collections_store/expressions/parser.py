@@ -91,6 +91,8 @@ class ExpressionParser:
         dotted = text[2:] if text.startswith("$$") else f"CURRENT.{text[1:]}"
         variable, *keys = dotted.split(".")
         check_keys(keys, place, self._error)
+        if variable == "NOW" and not keys:
+            return nodes.Now()
         if variable not in self._variables | SYSTEM_VARIABLES:
             self._refuse(place, f"there is no variable {shortened(variable)}")
         return Reference(variable, tuple(keys))

@@ -7,12 +7,10 @@ Years, months, weeks and days are counted in a time zone, on its clock. Hours an
 from __future__ import annotations
 
 import re
-from calendar import monthrange
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any, Final
-from zoneinfo import ZoneInfo
 
 from ..codec.times import iso
 from ..document import EPOCH
@@ -91,6 +89,8 @@ def _zone(name: str) -> tzinfo:
         if ahead < timedelta(days=1):
             return timezone(-ahead if sign == "-" else ahead)
     else:
+        from zoneinfo import ZoneInfo
+
         try:
             return ZoneInfo(name)
         except (KeyError, ValueError, OSError):
@@ -200,6 +200,8 @@ def add(time: datetime, by: str, amount: int, at: tzinfo) -> str:
             return _instant_of(clock + timedelta(days=amount * _WHOLE_DAYS[by]), at)
         months = clock.year * 12 + clock.month - 1 + amount * _MONTHS[by]
         year, month = divmod(months, 12)
+        from calendar import monthrange  # takes as long to import as all else here
+
         day = min(clock.day, monthrange(year, month + 1)[1])
         return _instant_of(clock.replace(year=year, month=month + 1, day=day), at)
     except (OverflowError, ValueError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import field
 from operator import itemgetter
 from typing import Any, Final
 
@@ -10,7 +11,8 @@ from ..aggregation.group import NO_TOTALS, CountedRow, GroupedFields, row_of
 from ..aggregation.pipeline import Leading, Pipeline, run
 from ..aggregation.rows import Context, Row, StageMemory, placed
 from ..aggregation.stages import Keys
-from ..document import Anonymous, Document
+from ..codec.times import iso
+from ..document import Anonymous, Document, moment, now
 from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT
@@ -39,6 +41,8 @@ class Aggregate(Operation[list[Any]]):
     collection: str
     pipeline: Pipeline
     memory_limit: int = MEMORY_LIMIT
+    time: int = field(default_factory=now)
+    """What `$$NOW` is, in microseconds."""
     atomic = True
 
     def __call__(self, session: Session) -> list[Any]:
@@ -132,7 +136,7 @@ class Aggregate(Operation[list[Any]]):
 
     def _context(self, session: Session) -> Context:
         source, ordered = _OtherCollections(session), session.database.ordered_keys
-        return Context(source, self.memory_limit, ordered)
+        return Context(source, self.memory_limit, ordered, {"NOW": iso(moment(self.time))})
 
     @property
     def collections(self) -> tuple[str, ...]:

@@ -153,9 +153,9 @@ class OperationBuilder:
             case UpdateOne() | UpdateMany() | ReplaceOne():
                 return self._modify(request, time=time)
             case DeleteOne(filter):
-                return self._delete_one(filter)
+                return self._delete_one(filter, time=time)
             case DeleteMany(filter):
-                return self._delete_many(filter)
+                return self._delete_many(filter, time=time)
         problem = f"must be write requests (InsertOne, UpdateOne, …), got {shortened(request)}"
         raise InvalidOption("requests", problem)
 
@@ -174,7 +174,8 @@ class OperationBuilder:
         time: int | None = None,
     ) -> Operation[UpdateResult]:
         """Return the operation of `update_one`, `update_many` or `replace_one`."""
-        filter = self._filter(request.filter, required=True)
+        time = now() if time is None else time
+        filter = self._filter(request.filter, required=True, time=time)
         if isinstance(request, UpdateMany):
             return ModifyMany(self.name, self._modification(request, time), filter)
         parts = None if projection is None else read_projection(projection, filter, self._codec)
@@ -185,7 +186,7 @@ class OperationBuilder:
         return ModifyOne(self.name, modification, filter, sort, **options, decode=decode)
 
     def _update(self, id: Any, request: UpdateOne, if_version: Any) -> Operation[UpdateResult]:
-        modification, expected = self._modification(request), check_version(if_version)
+        modification, expected = self._modification(request, now()), check_version(if_version)
         return ModifyOne(self.name, modification, id=check_id(id), expected=expected)
 
     def _find_and_modify(
@@ -211,10 +212,9 @@ class OperationBuilder:
         return FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
 
     def _modification(
-        self, request: UpdateOne | UpdateMany | ReplaceOne, time: int | None = None
+        self, request: UpdateOne | UpdateMany | ReplaceOne, time: int
     ) -> Modification:
         codec, upsert = self._codec, check_flag("upsert", request.upsert)
-        time = now() if time is None else time
         if isinstance(request, ReplaceOne):
             body = read_replacement(request.replacement, codec)
             return Modification(Replacement(body), codec, upsert, time)
@@ -223,20 +223,26 @@ class OperationBuilder:
             codec.check_fields(update, "update")
         return Modification(update, codec, upsert, time)
 
-    def _delete_one(self, filter: Any, equals: Any = ...) -> DeleteFirst:
-        return DeleteFirst(self.name, self._filter(filter, equals, required=True))
+    def _delete_one(self, filter: Any, equals: Any = ..., time: int | None = None) -> DeleteFirst:
+        return DeleteFirst(self.name, self._filter(filter, equals, required=True, time=time))
 
-    def _delete_many(self, filter: Any, equals: Any = ...) -> DeleteMatching:
-        return DeleteMatching(self.name, self._filter(filter, equals, required=True))
+    def _delete_many(
+        self, filter: Any, equals: Any = ..., time: int | None = None
+    ) -> DeleteMatching:
+        return DeleteMatching(self.name, self._filter(filter, equals, required=True, time=time))
 
-    def _filter(self, filter: Any, equals: Any = ..., *, required: bool = False) -> Filter:
-        """Parse a filter; the filter of a write is `required`: `{}` for all documents, never None."""
+    def _filter(
+        self, filter: Any, equals: Any = ..., *, required: bool = False, time: int | None = None
+    ) -> Filter:
+        """Parse a filter of a call that began at `time`; the filter of a write is `required`: `{}` for all documents,
+        never None.
+        """
         if required and filter is None:
             raise InvalidFilter("", "must be given, got None: {} matches all documents")
         parsed = Filter.parse(filter, equals, self._codec)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed)
-        return parsed
+        return parsed.at(time)
 
     def _sort(self, sort: Any) -> Sort:
         order = Sort.parse(sort)
@@ -379,7 +385,8 @@ class OperationBuilder:
         parsed = Pipeline.parse(pipeline, self._codec)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed.filtered()[0], "pipeline")
-        return Aggregate(self.name, parsed, check_memory(memory_limit))
+        time = now()
+        return Aggregate(self.name, parsed.at(time), check_memory(memory_limit), time)
 
     def _stream(self, filter: Any, equals: Any, sort: Any, projection: Any) -> Batches:
         parsed = self._filter(filter, equals)

@@ -101,7 +101,7 @@ class ChangeFilter:
     @classmethod
     def parse(cls, filter: Any, kinds: Any, codec: Codec) -> ChangeFilter:
         """Read the arguments of a caller; raises `InvalidFilter` and `InvalidOption`."""
-        parsed = Filter.parse(filter, codec=codec)
+        parsed = Filter.parse(filter, codec=codec).at()
         for part in nodes_of(parsed.condition):
             if isinstance(part, Text):
                 raise InvalidFilter("$text", "changes are in no text index")

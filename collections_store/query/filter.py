@@ -13,7 +13,9 @@ from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
 from ..codec import Codec, decode
+from ..document import now
 from ..errors import InvalidBody, InvalidFilter, shortened
+from ..expressions.nodes import at_time
 from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
 from ..expressions.patterns import Pattern, escaped
 from .conditions import (
@@ -63,6 +65,29 @@ class _Unfrozen:
 
 
 _allocate = object.__new__
+
+
+def _uses_now(condition: Condition) -> bool:
+    """Return whether an expression of a condition has `$$NOW`; expressions stand under AND, OR and NOT only."""
+    match condition:
+        case Field() | Metadata():  # most are
+            return False
+        case And(conditions) | Or(conditions):
+            return any(map(_uses_now, conditions))
+        case Not(inner):
+            return _uses_now(inner)
+        case Expression(Value(text=text)):
+            return '"$$NOW"' in text
+    return False
+
+
+def _at_time(condition: Condition, time: int) -> Condition:
+    def change(operand: Any) -> Any:
+        if operand.kind != "expression":
+            return operand
+        return Value(operand.kind, operand.text, at_time(operand.value, time))
+
+    return with_operands(condition, change)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -131,6 +156,12 @@ class Filter:
         if isinstance(what, Filter):
             return what
         raise InvalidFilter("", f"a filter must be a document or a field, got {shortened(what)}")
+
+    def at(self, time: int | None = None) -> Filter:
+        """Return the filter with `$$NOW` as of a time in microseconds, by default the current time."""
+        if not _uses_now(self.condition):
+            return self
+        return Filter(_at_time(self.condition, now() if time is None else time))
 
     def __and__(self, other: Filter) -> Filter:
         return self._joined(And, conjuncts, other)

@@ -22,7 +22,6 @@ from ..query.parser import FilterParser, first_key
 from .operators import OPERATORS, Pull
 
 STAGES: Final = ("$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith")
-_VARIABLES: Final = frozenset({"NOW"})
 _NAME: Final = re.compile(r"[a-z][A-Za-z0-9]*", re.ASCII)
 """The name of an array filter."""
 _ELEMENTS: Final = re.compile(r"\$\[(.*)\]", re.DOTALL)
@@ -304,6 +303,6 @@ def parse_stages(stages: list[Any] | tuple[Any, ...], codec: Codec) -> Pipeline:
             problem = f"a stage of an update must be one of {', '.join(STAGES)}"
             raise InvalidUpdate(f"{number}.{name}", problem)
     try:
-        return Pipeline(PipelineParser(codec, _VARIABLES).steps(stages))
+        return Pipeline(PipelineParser(codec).steps(stages))
     except InvalidPipeline as error:
         raise InvalidUpdate(error.place, error.problem) from error

@@ -6,7 +6,16 @@ from typing import Any
 
 import pytest
 
-from collections_store import InvalidBody, InvalidFilter, InvalidPipeline, InvalidUpdate, Update
+from collections_store import (
+    DeleteMany,
+    Filter,
+    InvalidBody,
+    InvalidFilter,
+    InvalidPipeline,
+    InvalidUpdate,
+    Update,
+    UpdateMany,
+)
 
 pytestmark = pytest.mark.each_backend
 
@@ -97,3 +106,53 @@ def test_a_default_that_takes_no_datetime_leaves_it_to_the_store(open_store: Any
     assert things.count({"at": EAST, "set": {1, 2}}) == 1
     with pytest.raises(InvalidBody, match="datetime is not JSON: no idea"):
         things.put("b", {"at": EAST})
+
+
+def test_a_call_has_one_now(things: Any) -> None:
+    things.insert_many([{"n": n} for n in range(2000)])
+    after = {"$expr": {"$lt": ["2000", "$$NOW"]}}
+    things.update_many(after, [{"$set": {"at": "$$NOW"}}, {"$set": {"again": "$$NOW"}}])
+    [instant] = things.distinct("at")
+    assert things.distinct("again") == [instant]
+    stages = [{"$set": {"bulk": "$$NOW"}}]
+    some = [UpdateMany({"n": n}, stages) for n in (1, 1000)]
+    things.bulk_write([*some, DeleteMany({"$expr": {"$gt": ["2000", "$$NOW"]}})])
+    assert len(things.distinct("bulk")) == 1
+    assert things.count() == 2000
+
+
+def test_a_filter_and_its_update_have_one_now(things: Any) -> None:
+    things.put("a", {})
+    things.update_one({}, [{"$set": {"at": "$$NOW"}}])
+    assert things.count({"$expr": {"$lt": ["$at", "$$NOW"]}}) == 1
+    assert things.find_one({"$nor": [{"$expr": {"$lt": ["$at", "$$NOW"]}}]}) is None
+    assert things.delete_many({"$expr": {"$gt": ["$at", "$$NOW"]}}).deleted_count == 0
+
+
+def test_now_in_pipelines(things: Any) -> None:
+    things.insert_many([{"n": n} for n in range(300)])
+    now = {"$project": {"_id": 0, "now": "$$NOW"}}
+    rows = things.aggregate(
+        [
+            {"$match": {"$expr": {"$lt": ["2000", "$$NOW"]}}},
+            {"$set": {"now": "$$NOW"}},
+            {"$match": {"$expr": {"$eq": ["$now", "$$NOW"]}}},
+            {"$lookup": {"from": things.name, "as": "others", "pipeline": [{"$limit": 1}, now]}},
+            {"$project": {"_id": 0, "now": 1, "other": {"$first": "$others.now"}, "is": "$$NOW"}},
+            {"$group": {"_id": ["$now", "$other", "$is"]}},
+        ]
+    )
+    [row] = rows
+    assert len(set(row["_id"])) == 1
+
+
+def test_a_kept_filter_has_the_time_of_each_call(things: Any) -> None:
+    kept = Filter.parse({"$expr": {"$lt": ["$at", "$$NOW"]}})
+    things.put("a", {"at": "2000"})
+    assert things.count(kept) == 1
+    things.update_one({}, [{"$set": {"at": "$$NOW"}}])
+    assert things.count(kept) == 1
+    once = kept.at(0)
+    assert once == kept
+    assert once.at(0) == once
+    assert things.count(once) == 1

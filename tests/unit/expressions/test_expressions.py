@@ -488,7 +488,7 @@ REFUSED: list[tuple[Any, str]] = [
     ("$a.", "must be a path without empty keys"),
     ("$a.$b", "must be a path without empty keys"),
     ("$$x", "no variable 'x'"),
-    ("$$NOW", "no variable 'NOW'"),
+    ("$$NOW.x", "no variable 'NOW'"),
     ({"$map": {"input": [], "as": "Up", "in": 1}}, r"\$map\.as"),
     ({"$map": {"input": []}}, r"\$map': requires in"),
     ({"$map": {"input": [], "in": 1, "im": 2}}, r"\$map\.im"),
