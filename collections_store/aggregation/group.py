@@ -6,19 +6,20 @@ A database can do a part (`fields_of`): equal values are one row with a number o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..codec import decode
-from ..document import Anonymous
+from ..document import Anonymous, Document
 from ..errors import InvalidOperand
-from ..expressions.evaluation import OperandError, is_null, key_of, order
-from ..expressions.nodes import Meta, Reference, evaluate, nodes_of
-from ..expressions.numbers import Total
-from ..expressions.values import MISSING, is_number
+from ..expressions.evaluation import OperandError, integer, key_of
+from ..expressions.nodes import Meta, OperatorCall, Reference, evaluate, nodes_of
+from ..expressions.values import MISSING
+from ..query.sort import Sort
+from .accumulators import ACCUMULATORS, Setting, State
 from .rows import Context, Row, StageMemory, placed, with_value
-from .stages import Accumulator, AccumulatorName, Group, Keys
+from .stages import Accumulator, Group, Keys
 
 Totals: TypeAlias = dict[Keys, tuple[int, int]]
 """The sum and the number of integers, by field."""
@@ -30,129 +31,13 @@ _OVERHEAD: Final = 200
 """Bytes that a group, or a field of it, takes besides its values."""
 
 
-class State:
-    """The state of an accumulator in a group. The base class is `$sum`."""
-
-    __slots__ = ("_total",)
-
-    def __init__(self, memory: StageMemory, ordered: bool) -> None:  # noqa: ARG002
-        self._total = Total()
-
-    def add(self, value: Any, times: int) -> None:
-        """Add a value that occurs `times` times."""
-        if is_number(value):
-            self._total.add(value, times)
-
-    def add_total(self, total: int, count: int) -> None:
-        """Add the sum of `count` integers."""
-        self._total.add_integers(total, count)
-
-    def result(self) -> Any:
-        """Return the accumulated value; raises `OperandError`."""
-        return self._total.total()
-
-
-class _Average(State):
-    __slots__ = ()
-
-    def result(self) -> Any:
-        return self._total.average()
-
-
-class _Last(State):
-    """Holds a value. `_size` is 0 before the first."""
-
-    __slots__ = ("_memory", "_ordered", "_size", "_value")
-
-    def __init__(self, memory: StageMemory, ordered: bool) -> None:
-        self._memory, self._ordered, self._value, self._size = memory, ordered, MISSING, 0
-
-    def add(self, value: Any, times: int) -> None:  # noqa: ARG002
-        before, self._size = self._size, self._memory.measure(value)
-        self._memory.hold(self._size - before)
-        self._value = value
-
-    def result(self) -> Any:
-        return None if self._value is MISSING else self._value
-
-
-class _First(_Last):
-    __slots__ = ()
-
-    def add(self, value: Any, times: int) -> None:
-        if not self._size:
-            super().add(value, times)
-
-
-class _Least(_Last):
-    __slots__ = ()
-    sign: ClassVar = 1
-
-    def add(self, value: Any, times: int) -> None:
-        if is_null(value):
-            return
-        first = self._value is MISSING
-        if first or order(value, self._value, ordered=self._ordered) * self.sign < 0:
-            super().add(value, times)
-
-
-class _Greatest(_Least):
-    __slots__ = ()
-    sign: ClassVar = -1
-
-
-class _List(State):
-    __slots__ = ("_memory", "_values")
-
-    def __init__(self, memory: StageMemory, ordered: bool) -> None:  # noqa: ARG002
-        self._memory, self._values = memory, list[Any]()
-
-    def add(self, value: Any, times: int) -> None:
-        if value is not MISSING:
-            self._memory.hold(self._memory.measure(value) * times)
-            self._values.extend([value] * times)
-
-    def result(self) -> Any:
-        return self._values
-
-
-class _Set(State):
-    __slots__ = ("_memory", "_ordered", "_values")
-
-    def __init__(self, memory: StageMemory, ordered: bool) -> None:
-        self._memory, self._ordered, self._values = memory, ordered, dict[Hashable, Any]()
-
-    def add(self, value: Any, times: int) -> None:  # noqa: ARG002
-        if value is MISSING:
-            return
-        size, key = self._memory.measure(value), key_of(value, ordered=self._ordered)
-        if key not in self._values:
-            self._memory.hold(2 * size)
-            self._values[key] = value
-
-    def result(self) -> Any:
-        return list(self._values.values())
-
-
-_STATES: Final[dict[AccumulatorName, Callable[[StageMemory, bool], State]]] = {
-    "$sum": State,
-    "$avg": _Average,
-    "$min": _Least,
-    "$max": _Greatest,
-    "$first": _First,
-    "$last": _Last,
-    "$push": _List,
-    "$addToSet": _Set,
-}
-
-
 def grouped(
     stage: Group, rows: Iterable[CountedRow], context: Context, place: str
 ) -> Iterator[Row]:
     """Yield a body for each group after reading all rows."""
     memory = StageMemory(place, context.memory_limit)
     groups = dict[Hashable, tuple[Any, list[State]]]()
-    fields = [(each.operand, _added(each)) for _, each in stage.fields]
+    fields = [(each, _added(each)) for _, each in stage.fields]
     with placed(place):
         for row, times, totals in rows:
             scope = context.scope(row)
@@ -162,10 +47,15 @@ def grouped(
             hashed = key_of(key, ordered=context.ordered)
             if hashed not in groups:
                 memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * size)
-                accumulators = (_STATES[each.operator] for _, each in stage.fields)
-                groups[hashed] = key, [make(memory, context.ordered) for make in accumulators]
-            for (operand, keys), state in zip(fields, groups[hashed][1], strict=True):
-                state.add(evaluate(operand, scope), times)
+                groups[hashed] = key, _states(stage, key, memory, context)
+            for (each, keys), state in zip(fields, groups[hashed][1], strict=True):
+                value = evaluate(each.operand, scope)
+                if each.sort is not None:
+                    value = _sort_key(each.sort, row, context), value
+                try:
+                    state.add(value, times)
+                except OperandError as error:
+                    raise InvalidOperand(each.operator, error.problem, error.found) from None
                 if keys in totals:
                     state.add_total(*totals[keys])
         for key, states in groups.values():
@@ -176,6 +66,28 @@ def grouped(
                 except OperandError as error:
                     raise InvalidOperand(each.operator, error.problem, error.found) from None
             yield Anonymous(body)
+
+
+def _states(stage: Group, key: Any, memory: StageMemory, context: Context) -> list[State]:
+    """Return the states of a group."""
+    found = []
+    for _, each in stage.fields:
+        count = 1
+        if each.count is not None:
+            given = evaluate(each.count, context.scope(Anonymous(key)))
+            try:
+                count = integer(given, 1)
+            except OperandError as error:
+                problem = f"n {error.problem}"
+                raise InvalidOperand(each.operator, problem, error.found) from None
+        setting = Setting(memory, context.ordered, each, count)
+        found.append(ACCUMULATORS[each.operator].state(setting))
+    return found
+
+
+def _sort_key(sort: Sort, row: Row, context: Context) -> Any:
+    document = row if isinstance(row, Document) else Document("", row.body)
+    return sort.key(document, ordered=context.ordered)
 
 
 class GroupedFields(NamedTuple):
@@ -191,7 +103,7 @@ def fields_of(stage: Group) -> GroupedFields | None:
 
     A field within a field that is read for its value is left out.
     """
-    if any(each.operator in {"$first", "$last", "$push"} for _, each in stage.fields):
+    if any(ACCUMULATORS[each.operator].in_order for _, each in stage.fields):
         return None
     sums = {keys for _, each in stage.fields if (keys := _added(each))}
     found = set()
@@ -199,7 +111,7 @@ def fields_of(stage: Group) -> GroupedFields | None:
     for expression in (stage.key, *operands):
         for node in nodes_of(expression):
             match node:
-                case Meta() | Reference("CURRENT" | "ROOT", ()):
+                case Meta() | OperatorCall("$rand") | Reference("CURRENT" | "ROOT", ()):
                     return None
                 case Reference("CURRENT" | "ROOT", keys):
                     found.add(keys)

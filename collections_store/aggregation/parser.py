@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from .. import codec
 from ..codec import Codec
@@ -25,24 +25,25 @@ from ..query.filter import Filter
 from ..query.parser import FilterParser
 from ..query.sort import Sort
 from . import stages
+from .accumulators import ACCUMULATORS
 from .stages import Accumulator, Entry, Keys, Named, PlacedStage, Side, Stage, Tree
 
 MAX_STAGES: Final = 200
 """Stages of a pipeline, including those in `$lookup`: each takes a call or two for every row."""
 MAX_LOOKUPS: Final = 20
 """Levels of nested `$lookup`; MongoDB's limit."""
-_ACCUMULATORS: Final = frozenset(get_args(stages.AccumulatorName))
 _UNSUPPORTED: Final = frozenset({
     "$bucket", "$bucketAuto", "$changeStream", "$collStats", "$currentOp", "$densify", "$documents",
     "$facet", "$fill", "$geoNear", "$graphLookup", "$indexStats", "$listSessions", "$merge", "$out",
     "$planCacheStats", "$redact", "$sample", "$search", "$searchMeta", "$setWindowFields",
     "$unionWith", "$vectorSearch",
 })  # fmt: skip
-_UNSUPPORTED_ACCUMULATORS: Final = frozenset({
-    "$accumulator", "$bottom", "$bottomN", "$concatArrays", "$firstN", "$lastN", "$maxN", "$median",
-    "$mergeObjects", "$minN", "$percentile", "$setUnion", "$stdDevPop", "$stdDevSamp", "$top",
-    "$topN",
+UNSUPPORTED_ACCUMULATORS: Final = frozenset({
+    "$accumulator", "$covariancePop", "$covarianceSamp", "$denseRank", "$derivative",
+    "$documentNumber", "$expMovingAvg", "$integral", "$linearFill", "$locf", "$minMaxScaler",
+    "$rank", "$shift",
 })  # fmt: skip
+"""Other accumulators and window functions of MongoDB."""
 _MAX_COUNT: Final = 2**63 - 1
 
 
@@ -175,7 +176,7 @@ class PipelineParser:
             _tree((_path(each, place), Named(), f"{place}.{each}") for each in fields)
         )
 
-    def _sort(self, operand: Any, place: str) -> Stage:
+    def _sort(self, operand: Any, place: str) -> stages.SortRows:
         if not isinstance(operand, dict) or not operand:
             raise InvalidPipeline(place, "must be a document of fields and 1 or -1")
         try:
@@ -212,13 +213,37 @@ class PipelineParser:
             if value != {}:
                 raise InvalidPipeline(here, "takes an empty document")
             return Accumulator("$sum", Constant.of(1))
-        if name not in _ACCUMULATORS:
-            known = name in _UNSUPPORTED_ACCUMULATORS
+        declared = ACCUMULATORS.get(name)
+        if declared is None:
+            known = name in UNSUPPORTED_ACCUMULATORS
             problem = "this accumulator is not supported" if known else "no such accumulator"
             raise InvalidPipeline(here, problem)
-        if isinstance(value, list):
-            raise InvalidPipeline(here, "takes one operand, got a list")
-        return Accumulator(name, self._expressions.parse(value, here))
+        if declared.form == "value":
+            if isinstance(value, list):
+                raise InvalidPipeline(here, "takes one operand, got a list")
+            return Accumulator(name, self._expressions.parse(value, here))
+        if declared.form in {"median", "percentile"}:
+            input, points = self._expressions.percentile(name, value, here)
+            return Accumulator(name, input, points=points)
+        return self._several(name, declared.form, value, here)
+
+    def _several(self, name: str, form: str, operand: Any, place: str) -> Accumulator:
+        """Parse an accumulator of several values, or of a sorted one."""
+        what = "output" if form.startswith("sorted") else "input"
+        names = (
+            what,
+            *(["sortBy"] if what == "output" else []),
+            *(["n"] if form[-1] == "n" else []),
+        )
+        given = self._expressions.named(operand, place, names)
+        parse, count, sort = self._expressions.parse, None, None
+        if "n" in given:
+            count = parse(given["n"], f"{place}.n")
+            if isinstance(count, Constant):
+                _integer(count.value, 1, f"{place}.n")
+        if "sortBy" in given:
+            sort = self._sort(given["sortBy"], f"{place}.sortBy").sort
+        return Accumulator(name, parse(given[what], f"{place}.{what}"), count, sort)
 
     def _unwind(self, operand: Any, place: str) -> Stage:
         given = operand if isinstance(operand, dict) else {"path": operand}

@@ -6,7 +6,7 @@ Some stages are parsed as others: `$set` is `$addFields`, `$unset` a `$project` 
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from ..document import MetadataField
 from ..expressions.classes import value_class
@@ -18,9 +18,6 @@ from ..query.sort import Sort
 Keys: TypeAlias = tuple[str, ...]
 Side: TypeAlias = Keys | MetadataField
 """One of the two fields that `$lookup` compares: of the body, or metadata."""
-AccumulatorName: TypeAlias = Literal[
-    "$sum", "$avg", "$min", "$max", "$first", "$last", "$push", "$addToSet"
-]
 
 
 @value_class(eq=True)
@@ -106,10 +103,17 @@ class CountRows:
 
 @value_class(eq=True)
 class Accumulator:
-    """A field of a group: an accumulator over the values of an expression."""
+    """A field of a group: an accumulator over the values of an expression.
 
-    operator: AccumulatorName
+    `count` is the `n` of the accumulator, which depends on the key of the group at most; `sort` is its `sortBy`, `points`
+    its `p`.
+    """
+
+    operator: str
     operand: Node
+    count: Node | None = None
+    sort: Sort | None = None
+    points: tuple[float, ...] = ()
 
 
 @value_class(eq=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import ROUND_DOWN, Context, Decimal
 from fractions import Fraction
+from functools import reduce
 from typing import Any, Final
 
 from ..codec import MAX_INTEGER, MIN_INTEGER
-from .evaluation import OperandError, is_null, number, result
+from .evaluation import OperandError, is_null, named, number, result
 from .values import is_number
 
 _EXACT: Final = Context(prec=800)
@@ -184,6 +185,73 @@ def positive(value: Any) -> Any:
     if value <= 0:
         raise OperandError(f"requires a number above 0, got {value}", value)
     return value
+
+
+def deviation(sum: Any, squares: Any, count: int, besides: int) -> float | None:
+    """Return the standard deviation by the exact sums of numbers and of their squares; null without enough numbers.
+
+    `besides` is 1 for a sample, 0 for a population.
+    """
+    if count <= besides:
+        return None
+    variance = Fraction(squares * count - sum * sum) / (count * (count - besides))
+    try:
+        return math.sqrt(variance)
+    except OverflowError:
+        return result(math.isqrt(int(variance)))
+
+
+def deviation_of(besides: int, *operands: Any) -> float | None:
+    """Return the standard deviation of the numbers among the operands, or among the elements of a single operand."""
+    some = [Fraction(each) for each in operands_or_elements(operands) if is_number(each)]
+    return deviation(sum(some), sum(each * each for each in some), len(some), besides)
+
+
+def percentiles(values: list[Any], points: Iterable[float]) -> list[float | None]:
+    """Return the smallest number that at least each part of the numbers does not exceed; null without numbers."""
+    found = sorted(values)
+    if not found:
+        return [None for _ in points]
+    return [float(found[max(0, math.ceil(p * len(found)) - 1)]) for p in points]
+
+
+def percentiles_of(value: Any, points: list[float]) -> list[float | None]:
+    """Return the percentiles of the numbers of an array, or of a single number."""
+    values = value if isinstance(value, list) else [value]
+    return percentiles([each for each in values if is_number(each)], points)
+
+
+def bits(combine: Callable[[int, int], int], start: int, *operands: Any) -> Any:
+    """Return the bits of all operands combined; null, if an operand is null."""
+    if any(map(is_null, operands)):
+        return None
+    return reduce(combine, (_bits(each) for each in operands), start)
+
+
+def _bits(value: Any) -> int:
+    if type(value) is not int:
+        raise OperandError(f"requires an integer, got {named(value)}", value)
+    return value
+
+
+def inverted_bits(value: Any) -> int:
+    """Return an integer with all bits changed."""
+    return ~_bits(value)
+
+
+def analytic(function: Callable[..., float], *operands: Any) -> float:
+    """Return the value of a function of real numbers."""
+    try:
+        return result(function(*operands))
+    except (ValueError, OverflowError):
+        given = ", ".join(map(str, operands))
+        problem = f"gives no number that JSON can hold, for {given}"
+        raise OperandError(problem, operands[0]) from None
+
+
+def sigmoid(value: Any) -> float:
+    """Return 1 / (1 + e ** -value)."""
+    return 1 / (1 + math.exp(-value)) if value >= 0 else 1 - sigmoid(-value)
 
 
 def total(*operands: Any) -> Total:

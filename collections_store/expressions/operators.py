@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import repeat
+from random import random
 from typing import Any, Final
 
 from .. import codec
@@ -127,6 +128,15 @@ def _trim(strip: Callable[[str, str], str], value: str, characters: str = string
     return strip(value, characters)
 
 
+_FUNCTIONS: Final[list[tuple[str, Callable[..., float], int]]] = [
+    *((name, getattr(math, name), 1) for name in (
+        "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    )),
+    ("atan2", math.atan2, 2),
+    ("degreesToRadians", math.radians, 1),
+    ("radiansToDegrees", math.degrees, 1),
+]  # fmt: skip
+"""Functions of real numbers: their names, and how many numbers each takes."""
 _ZONE: Final = 'timezone: zone = "UTC"'
 _WEEK: Final = f'{_ZONE}, startOfWeek: any = "sunday"'
 _MOVE: Final = f"startDate: time, unit: unit, amount: integer, {_ZONE}"
@@ -163,6 +173,24 @@ OPERATORS: Final = {
     "$ln": Operator(numbers.logarithm, "number", null=ALL),
     "$log": Operator(numbers.logarithm, "number, number", null=ALL),
     "$log10": Operator(lambda value: math.log10(numbers.positive(value)), "number", null=ALL),
+    "$sigmoid": Operator(
+        numbers.sigmoid, "input: number", null=ALL, bare=True, recovers=("onNull",)
+    ),
+    "$stdDevPop": Operator(partial(numbers.deviation_of, 0), "any*"),
+    "$stdDevSamp": Operator(partial(numbers.deviation_of, 1), "any*"),
+    "$median": Operator(lambda *operands: numbers.percentiles_of(*operands)[0], "any, any"),
+    "$percentile": Operator(numbers.percentiles_of, "any, any"),
+    "$rand": Operator(random, "any?"),
+    "$bitAnd": Operator(partial(numbers.bits, operator.and_, -1), "any*"),
+    "$bitOr": Operator(partial(numbers.bits, operator.or_, 0), "any*"),
+    "$bitXor": Operator(partial(numbers.bits, operator.xor, 0), "any*"),
+    "$bitNot": Operator(numbers.inverted_bits, "any", null=ALL),
+    **{
+        f"${name}": Operator(
+            partial(numbers.analytic, function), ", ".join(["number"] * count), null=ALL
+        )
+        for name, function, count in _FUNCTIONS
+    },
     # strings
     "$concat": Operator(strings.concatenate, "any*", scoped=True),
     "$toLower": Operator(lambda value: strings.in_short(value).translate(strings.LOWER), "any"),
@@ -292,10 +320,8 @@ OPERATORS: Final = {
 }
 
 UNSUPPORTED: Final = frozenset({
-    "$acos", "$acosh", "$asin", "$asinh", "$atan", "$atan2", "$atanh", "$binarySize", "$bitAnd",
-    "$bitNot", "$bitOr", "$bitXor", "$bsonSize", "$cos", "$cosh", "$degreesToRadians", "$function",
-    "$median", "$percentile", "$radiansToDegrees", "$rand", "$sampleRate", "$sin",
-    "$sinh", "$stdDevPop", "$stdDevSamp", "$tan", "$tanh", "$toDecimal",
-    "$toHashedIndexKey", "$toObjectId", "$toUUID", "$tsIncrement", "$tsSecond",
+    "$accumulator", "$binarySize", "$bsonSize", "$encStrContains", "$encStrEndsWith",
+    "$encStrNormalizedEq", "$encStrStartsWith", "$function", "$toDecimal", "$toHashedIndexKey",
+    "$toObjectId", "$toUUID", "$tsIncrement", "$tsSecond",
 })  # fmt: skip
 """Other operators of MongoDB."""

@@ -14,6 +14,7 @@ from .nodes import Constant, Node, OperatorCall, Reference, nodes_of
 from .operators import OPERATORS, UNSUPPORTED, Operator
 from .path import MAX_KEYS, Path
 from .strings import regex, type_named
+from .values import is_number
 
 MAX_NESTING: Final = 100
 """How deep an expression's JSON may be nested; evaluating takes a few calls for each level."""
@@ -256,6 +257,28 @@ class ExpressionParser:
         found = (self._field(parts, each, place) for each in names)
         return OperatorCall(name, (Constant.of(by_week), *found))
 
+    def percentile(self, name: str, operand: Any, place: str) -> tuple[Node, tuple[float, ...]]:
+        """Parse `$median` or `$percentile`: the input and the points from 0 to 1."""
+        points = ("p",) if name == "$percentile" else ()
+        given = self.named(operand, place, ("input", *points, "method"))
+        if given["method"] != "approximate":
+            problem = f"must be 'approximate', got {shortened(given['method'])}"
+            self._refuse(f"{place}.method", problem)
+        found = given.get("p", [0.5])
+        if not isinstance(found, list) or not found or not all(map(_is_point, found)):
+            problem = f"must be a list of numbers from 0 to 1, got {shortened(found)}"
+            self._refuse(f"{place}.p", problem)
+        return self._field(given, "input", place), tuple(found)
+
+    def _percentile(self, name: str, operand: Any, place: str) -> Node:
+        value, points = self.percentile(name, operand, place)
+        return OperatorCall(name, (value, Constant.of([*points])))
+
+    def _rand(self, name: str, operand: Any, place: str) -> Node:
+        if operand not in ({}, []):
+            self._refuse(place, f"takes an empty document, got {shortened(operand)}")
+        return OperatorCall(name, ())
+
     def _get_field(self, name: str, operand: Any, place: str) -> Node:
         current: Node = Reference("CURRENT")
         if isinstance(operand, dict) and not str(next(iter(operand), "")).startswith("$"):
@@ -339,6 +362,10 @@ def _only_adds(inside: Node) -> bool:
     return first == Reference("value") and len(others) > 0 and not any(uses)
 
 
+def _is_point(value: Any) -> bool:
+    return is_number(value) and 0 <= value <= 1
+
+
 def _stands_alone(operand: Any) -> bool:
     """Return whether an operand is not the document of named operands."""
     return not isinstance(operand, dict) or next(iter(operand), "").startswith("$")
@@ -366,6 +393,9 @@ READERS: Final[Mapping[str, Callable[[ExpressionParser, Any, Any, str], Node]]] 
     "$filter": ExpressionParser._filter,
     "$reduce": ExpressionParser._reduce,
     "$convert": ExpressionParser._convert,
+    "$rand": ExpressionParser._rand,
+    "$median": ExpressionParser._percentile,
+    "$percentile": ExpressionParser._percentile,
     "$dateFromParts": ExpressionParser._date_from_parts,
     "$getField": ExpressionParser._get_field,
     "$setField": ExpressionParser._set_field,

@@ -378,6 +378,11 @@ ErrorMaker: TypeAlias = Callable[[str, str], Exception]
 """A function from a position and a problem to an error."""
 
 _KNOWN: Final = ", ".join(f"${name}" for name in sorted((*METADATA, "body")))
+UNSUPPORTED: Final = frozenset({
+    "$box", "$center", "$centerSphere", "$geoIntersects", "$geoNear", "$geoWithin", "$geometry",
+    "$maxDistance", "$minDistance", "$near", "$nearSphere", "$polygon", "$where", "$within",
+})  # fmt: skip
+"""Other operators of MongoDB's filters."""
 
 
 def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Target:
@@ -402,6 +407,8 @@ def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Tar
         return Path(*rest)
     if name in METADATA and not rest:
         return name
+    if key in UNSUPPORTED:
+        raise error(key if position is None else position, "this operator is not supported")
     raise error(
         key if position is None else position,
         f"no such operator or metadata; there is {_KNOWN}. For a key of the body write {_as_path(key)}",

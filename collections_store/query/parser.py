@@ -28,6 +28,7 @@ from .conditions import (
     MAX_INLINE_VALUES,
     SCALARS,
     TIMES,
+    UNSUPPORTED,
     And,
     Bits,
     BitsOperator,
@@ -70,7 +71,7 @@ OPERATORS: Final = frozenset({
     "$mod", "$all", "$elemMatch", "$size", "$jsonSchema", *get_args(BitsOperator),
 })  # fmt: skip
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
-_TOP_LEVEL: Final = _LOGICAL | {"$expr", "$jsonSchema", "$text", "$where"}
+_TOP_LEVEL: Final = _LOGICAL | {"$expr", "$jsonSchema", "$sampleRate", "$text"}
 _NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}
 _COMPARISONS: Final[Mapping[str, Comparison]] = {name: name for name in get_args(Comparison)}
 """The operator itself, for a string that only equals it, as a member of an enumeration does."""
@@ -205,8 +206,8 @@ class FilterParser:
                     return self._schema(value, position)
                 case "$text":
                     return self._words(value, position)
-                case "$where":
-                    raise InvalidFilter(position, "this operator is not supported")
+                case "$sampleRate":
+                    return self._sample(value, position)
             return self._logical(key, value, position)
         if type(value) not in SCALARS and holds_operators(value):
             return self.operators(key, value, position)
@@ -260,6 +261,11 @@ class FilterParser:
         parser.check_nesting(plain, position)
         return Expression(Value("expression", text, parser.parse(plain, position)))
 
+    def _sample(self, rate: Any, position: str) -> Condition:
+        if not is_number(rate) or not 0 <= rate <= 1:
+            raise InvalidFilter(position, f"must be a number from 0 to 1, got {shortened(rate)}")
+        return self._expression({"$lt": [{"$rand": {}}, rate]}, position)
+
     def _schema(self, schema: Any, position: str) -> Condition:
         if not isinstance(schema, Mapping):
             raise InvalidFilter(position, f"must be a document, got {shortened(schema)}")
@@ -311,6 +317,8 @@ class FilterParser:
         reader = READERS.get(operator)
         if reader is None and not str(operator).startswith("$"):
             raise InvalidFilter(position.removeprefix("."), "operators and plain keys do not mix")
+        if operator in UNSUPPORTED:
+            raise InvalidFilter(position, "this operator is not supported")
         if reader is None:
             raise InvalidFilter(
                 position, f"no such operator{did_you_mean(str(operator), OPERATORS)}"

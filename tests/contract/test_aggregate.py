@@ -11,7 +11,16 @@ from backends import Backend
 from conformance.cases import of_bodies
 from conftest import SHARED
 
-from collections_store import F, InvalidOperand, InvalidPipeline, MemoryLimitExceeded, Store
+from collections_store import (
+    Document,
+    F,
+    InvalidFilter,
+    InvalidOperand,
+    InvalidPipeline,
+    MemoryLimitExceeded,
+    Store,
+)
+from collections_store.aggregation.pipeline import Pipeline
 
 pytestmark = pytest.mark.each_backend
 
@@ -338,3 +347,36 @@ def test_a_sorted_page_stops_reading_at_the_memory_limit(things: Any) -> None:
         assert tracemalloc.get_traced_memory()[1] < 600 * 5000
     finally:
         tracemalloc.stop()
+
+
+def test_counted_values_give_the_same_as_documents(things: Any) -> None:
+    """A database returns equal values once, with their number."""
+    bodies = [
+        {"n": n % 7 / 2, "k": n % 3, "a": [n % 4], "s": None if n % 5 else "x"} for n in range(100)
+    ]
+    things.insert_many(bodies)
+    fields = {
+        "pop": {"$stdDevPop": "$n"},
+        "samp": {"$stdDevSamp": "$n"},
+        "median": {"$median": {"input": "$n", "method": "approximate"}},
+        "p": {"$percentile": {"input": "$n", "p": [0.1, 0.95], "method": "approximate"}},
+        "min": {"$minN": {"input": "$n", "n": 20}},
+        "max": {"$maxN": {"input": "$s", "n": 3}},
+    }
+    rows = [Document(str(number), body) for number, body in enumerate(bodies)]
+    whole = {"all": {"$setUnion": "$a"}, "first": {"$firstN": {"input": "$n", "n": 2}}}
+    for more in ({}, whole):
+        stages = [{"$group": {"_id": "$k", **fields, **more}}, {"$sort": {"_id": 1}}]
+        assert things.aggregate(stages) == list(Pipeline.parse(stages).run(rows))
+    random = things.aggregate([{"$group": {"_id": None, "r": {"$addToSet": {"$rand": {}}}}}])
+    assert len(random[0]["r"]) == 100
+
+
+def test_a_sample_of_documents(things: Any) -> None:
+    things.insert_many([{"n": n} for n in range(200)])
+    assert things.count({"$sampleRate": 1}) == 200
+    assert things.count({"$sampleRate": 0.0}) == 0
+    assert 0 < len(things.aggregate([{"$match": {"$sampleRate": 0.5}}])) < 200
+    for wrong in (2, -0.1, "x", True, None):
+        with pytest.raises(InvalidFilter, match="a number from 0 to 1"):
+            things.count({"$sampleRate": wrong})
