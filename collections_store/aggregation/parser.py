@@ -180,7 +180,7 @@ class PipelineParser:
         if not isinstance(operand, dict) or not operand:
             raise InvalidPipeline(place, "must be a document of fields and 1 or -1")
         try:
-            named = {self._sorted_by(name): direction for name, direction in operand.items()}
+            named = {self._sorted_by(key, f"{place}.{key}"): each for key, each in operand.items()}
             return stages.SortRows(Sort.parse(named))
         except InvalidFilter as error:
             raise InvalidPipeline(f"{place}.{error.place}", error.problem) from error
@@ -245,6 +245,11 @@ class PipelineParser:
             sort = self._sort(given["sortBy"], f"{place}.sortBy").sort
         return Accumulator(name, parse(given[what], f"{place}.{what}"), count, sort)
 
+    def _count(self, operand: Any, place: str) -> Stage:
+        if operand == "_id":
+            raise InvalidPipeline(place, "must be a field other than _id")
+        return stages.CountRows(_name(operand, place))
+
     def _unwind(self, operand: Any, place: str) -> Stage:
         given = operand if isinstance(operand, dict) else {"path": operand}
         optional = "includeArrayIndex", "preserveNullAndEmptyArrays"
@@ -255,11 +260,14 @@ class PipelineParser:
             raise InvalidPipeline(place, problem)
         if not isinstance(preserve, bool):
             raise InvalidPipeline(f"{place}.preserveNullAndEmptyArrays", "must be true or false")
-        index = given.get("includeArrayIndex")
-        keys = None if index is None else _path(index, f"{place}.includeArrayIndex")
+        keys = None
+        if "includeArrayIndex" in given:
+            keys = _path(given["includeArrayIndex"], f"{place}.includeArrayIndex")
         return stages.Unwind(_path(dotted[1:], place), keys, preserve)
 
-    def _sorted_by(self, name: str) -> str | Path:
+    def _sorted_by(self, name: str, place: str) -> str | Path:
+        if not name.startswith("$"):
+            check_keys(name.split("."), place, InvalidPipeline)
         is_field = name.startswith("_id") and not self._names_id
         return Path.parse(name) if is_field else name
 
@@ -325,7 +333,7 @@ _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[S
     "$sort": PipelineParser._sort,
     "$skip": lambda _parser, operand, place: stages.Skip(_integer(operand, 0, place)),
     "$limit": lambda _parser, operand, place: stages.Limit(_integer(operand, 1, place)),
-    "$count": lambda _parser, operand, place: stages.CountRows(_name(operand, place)),
+    "$count": PipelineParser._count,
     "$group": PipelineParser._group,
     "$unwind": PipelineParser._unwind,
     "$sortByCount": PipelineParser._sort_by_count,

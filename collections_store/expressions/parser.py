@@ -282,9 +282,8 @@ class ExpressionParser:
     def _get_field(self, name: str, operand: Any, place: str) -> Node:
         current: Node = Reference("CURRENT")
         if isinstance(operand, dict) and not str(next(iter(operand), "")).startswith("$"):
-            given = self.named(operand, place, ("field",), ("input",))
-            if "input" in given:
-                current = self._field(given, "input", place)
+            given = self.named(operand, place, ("field", "input"))
+            current = self._field(given, "input", place)
             operand, place = given["field"], f"{place}.field"
         field = self.parse(operand, place)
         if isinstance(field, Constant):

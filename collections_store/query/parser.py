@@ -310,6 +310,8 @@ class FilterParser:
                 return Equals(self._value(operand, position))
             case "$in":
                 return self._one_of(operand, position)
+            case "$regex" if siblings.get("$options", "") is None:
+                raise InvalidFilter(f"{position}.$options", "must be a string, got None")
             case "$regex":
                 return Matches(_regex(operand, position, siblings.get("$options")))
             case "$elemMatch":
@@ -502,8 +504,9 @@ def _regex(operand: Any, position: str, options: Any = None) -> Value:
 
 def _size(operand: Any, position: str) -> Test:
     size = _integer(operand)
-    if size is None or size < 0:
-        raise InvalidFilter(position, f"must be an integer from 0 on, got {shortened(operand)}")
+    if size is None or not 0 <= size < 2**31:
+        problem = f"must be an integer from 0 to {2**31 - 1}, got {shortened(operand)}"
+        raise InvalidFilter(position, problem)
     return HasSize(Value.of(size))
 
 

@@ -390,7 +390,11 @@ def test_times_are_ordered(filled: Any) -> None:
         ({"a": {"$gt": 1, "b": 2}}, r"a\.b"),
         ({"a": {"$gt": {1}}}, r"a\.\$gt"),
         ({"$text": "x"}, r"\$text"),
-        ({"$where": "this.a > 1"}, r"\$where"),
+        ({"$where": "this.a > 1"}, r"\$where': this operator is not supported"),
+        ({"a": {"$near": [1, 2]}}, r"a\.\$near': this operator is not supported"),
+        ({"$geoIntersects": {}}, "this operator is not supported"),
+        ({"a": {"$size": 2**31}}, r"\$size': must be an integer from 0 to 2147483647"),
+        ({"a": {"$regex": "x", "$options": None}}, r"\$options': must be a string, got None"),
         ({"$expr": {"$gt": ["$a"]}}, r"'\$expr\.\$gt'"),
         ({"$or": [{"$expr": {"$gt": [{"$foo": 1}, 1]}}]}, r"\$or\.0\.\$expr\.\$gt\.0\.\$foo"),
         ({"$expr": {"$gt": ["$a", datetime(2026, 1, 1)]}}, r"\$expr\.\$gt\.1"),
@@ -544,3 +548,11 @@ def test_operators_may_be_string_enums(store: Any) -> None:
         {"n": {"$lte": 5, "$bitsAllSet": 5}},
     ):
         assert [each.id for each in things.find(filter)] == ["a"], filter
+
+
+def test_the_length_of_patterns_is_limited(things: Any) -> None:
+    things.put("a", {"s": "x" * 32_764})
+    assert things.count({"s": {"$regex": "x" * 32_764}}) == 1
+    for pattern in ("x" * 32_765, "é" * 16_383):
+        with pytest.raises(InvalidFilter, match="there are more than 32,764 bytes"):
+            things.count({"s": {"$regex": pattern}})

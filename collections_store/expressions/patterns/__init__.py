@@ -20,7 +20,7 @@ from typing import Any, Final
 from ..budget import spend
 from . import cost
 from .matchers import Automaton, Backtracker, Compiler, Spans, is_regular
-from .parser import Parser
+from .parser import InvalidPattern, Parser
 from .syntax import (
     EVERY,
     LAST,
@@ -181,9 +181,15 @@ def options_of(pattern: re.Pattern[str]) -> str:
     return "".join(letter for letter, flag in _FLAGS.items() if pattern.flags & flag)
 
 
+MAX_BYTES: Final = 32_764
+"""Bytes of a pattern: MongoDB's limit."""
+
+
 @lru_cache(maxsize=256)
 def compiled(pattern: str, options: str = "") -> Pattern:
     """Return a pattern; raises `InvalidPattern`."""
+    if len(pattern.encode(errors="surrogatepass")) > MAX_BYTES:
+        raise InvalidPattern(f"there are more than {MAX_BYTES:,} bytes", MAX_BYTES)
     return Pattern(pattern, options)
 
 

@@ -527,6 +527,8 @@ REFUSED: list[tuple[Any, str]] = [
         r"\$percentile\.p': must be",
     ),
     ({"$sigmoid": {"onNull": 1}}, "requires input"),
+    ({"$getField": {"field": "a"}}, r"\$getField': requires input"),
+    ({"$regexMatch": {"input": "$s", "regex": "x" * 32_765}}, "there are more than 32,764 bytes"),
     ({"$add": [1, {"$bsonSize": [1]}]}, r"\$add\.1\.\$bsonSize': this operator is not supported"),
     ({"$bsonSize": 1}, "not supported"),
     ({"$toDecimal": 1}, "not supported"),
