@@ -26,7 +26,7 @@ from .evaluation import (
 from .patterns import Pattern, compiled
 from .patterns.parser import OPTIONS, InvalidPattern
 from .times import ConversionError, instant, is_time, milliseconds
-from .values import MISSING, is_int, is_number
+from .values import MISSING, NON_JSON_TYPES, is_int, is_number
 
 LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
 UPPER: Final = str.maketrans(ascii_lowercase, ascii_uppercase)
@@ -203,7 +203,8 @@ def type_named(wanted: Any) -> str:
     name = None if isinstance(wanted, bool | list | dict) else TYPES.get(wanted)
     if name is None:
         known = ", ".join(sorted(set(TYPES.values())))
-        raise OperandError(f"requires a type of {known}, got {named(wanted)}")
+        lacking = f"cannot convert to {wanted}, which JSON lacks: " * (wanted in NON_JSON_TYPES)
+        raise OperandError(f"{lacking}requires a type of {known}, got {named(wanted)}")
     return name
 
 

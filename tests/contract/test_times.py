@@ -8,6 +8,7 @@ import pytest
 
 from collections_store import (
     DeleteMany,
+    F,
     Filter,
     InvalidBody,
     InvalidFilter,
@@ -38,6 +39,7 @@ def test_a_datetime_has_the_form_of_stored_times(things: Any) -> None:
     ):
         assert things.count(filter) == 1
     assert things.count("at", EAST) == 1
+    assert things.count((F("at") >= EAST) & F("all").contains(EAST)) == 1
     stages: list[Any] = [
         {"$match": {"at": EAST}},
         {"$project": {"_id": 0, "is": {"$eq": ["$at", EAST]}}},

@@ -528,6 +528,10 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     ({"$sigmoid": {"onNull": 1}}, "requires input"),
     ({"$getField": {"field": "a"}}, r"\$getField': requires input"),
+    (
+        {"$convert": {"input": 1, "to": "decimal"}},
+        "cannot convert to decimal, which JSON lacks: requires",
+    ),
     ({"$regexMatch": {"input": "$s", "regex": "x" * 32_765}}, "there are more than 32,764 bytes"),
     ({"$add": [1, {"$bsonSize": [1]}]}, r"\$add\.1\.\$bsonSize': this operator is not supported"),
     ({"$bsonSize": 1}, "not supported"),
@@ -578,7 +582,7 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$regexMatch": {"input": "", "regex": "a", "options": "g"}}, "must be of i, m, s, x, u, got"),
     (
         {"$convert": {"input": 1, "to": "objectId"}},
-        r"\$convert\.to': requires a type of bool, date, double",
+        r"\$convert\.to': cannot convert to objectId, which JSON lacks: requires a type of bool, date, double",
     ),
     ({"$convert": {"input": None, "to": "foo", "onError": 1, "onNull": 1}}, r"\$convert\.to"),
     ({"$convert": {"input": 1, "to": True, "onError": 1}}, r"\$convert\.to"),
