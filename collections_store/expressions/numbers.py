@@ -251,7 +251,10 @@ def analytic(function: Callable[..., float], *operands: Any) -> float:
 
 def sigmoid(value: Any) -> float:
     """Return 1 / (1 + e ** -value)."""
-    return 1 / (1 + math.exp(-value)) if value >= 0 else 1 - sigmoid(-value)
+    try:
+        return 1 / (1 + math.exp(-value))
+    except OverflowError:
+        return 0.0
 
 
 def total(*operands: Any) -> Total:

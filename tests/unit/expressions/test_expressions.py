@@ -283,6 +283,7 @@ CASES: list[tuple[Any, Any]] = [
     ({"$sigmoid": 0}, 0.5),
     ({"$sigmoid": {"input": 20}}, 0.9999999979388463),
     ({"$sigmoid": {"input": -1000}}, 0.0),
+    ({"$sigmoid": -20}, 2.0611536181902037e-09),
     ({"$sigmoid": {"input": "$nul", "onNull": 7}}, 7),
     ({"$sigmoid": "$none"}, None),
     # statistics
