@@ -57,8 +57,8 @@ class Operator:
     `null` operands is null or missing. The first argument of a `scoped` function is the `Scope`, which compares
     (`scope.ordered`) or charges large values (`scope.hold`).
 
-    `recovers`: which of `onNull` and `onError` the operator takes: the result for a first operand that is null or
-    missing, and for one that cannot be converted.
+    `recovers`: the operator also takes `onNull`, the result for a first operand of null or missing, and `onError`, the
+    result of a failed conversion, or one of both.
     """
 
     __slots__ = (
