@@ -1,8 +1,8 @@
 """MongoDB's aggregation expressions: parsed once, evaluated for each document.
 
 Pure: knows JSON values only. Must not know filters, pipelines or a database. Begin with `operators` (the table of
-operators) and `nodes` (the parts of an expression, and their evaluation), then `parser`. `numbers`, `strings` and
-`arrays` are the functions of the operators; `evaluation` has their common checks, and the limits.
+operators) and `nodes` (the parts of an expression, and their evaluation), then `parser`. `numbers`, `strings`,
+`arrays` and `times` are the functions of the operators; `evaluation` has their common checks, and the limits.
 
 `values`, `path`, `patterns` and `budget` know no expression: documents, filters and updates use them too. `classes`
 has the decorator of value classes.

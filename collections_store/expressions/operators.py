@@ -1,6 +1,6 @@
 """The operators on the values of their operands alone.
 
-To add an operator, write a plain function in `numbers`, `strings` or `arrays`, and a row here.
+To add an operator, write a plain function in `numbers`, `strings`, `arrays` or `times`, and a row here.
 """
 
 from __future__ import annotations
