@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final, get_args
 
 from .. import codec
@@ -19,35 +20,42 @@ from ..errors import (
 from ..expressions.nodes import Constant, Node
 from ..expressions.parser import MAX_NESTING, ExpressionParser, check_keys
 from ..expressions.path import Path
-from ..expressions.values import is_number
+from ..expressions.values import RANKS, compare, is_number
 from ..query.conditions import holds_text, read_target
 from ..query.filter import Filter
 from ..query.parser import FilterParser
 from ..query.sort import Sort
 from . import stages
+from .redact import DECISIONS
 from .stages import Accumulator, Entry, Keys, Named, PlacedStage, Side, Stage, Tree
 
 MAX_STAGES: Final = 200
-"""Stages of a pipeline, including those in `$lookup`: each takes a call or two for every row."""
-MAX_LOOKUPS: Final = 20
-"""Levels of nested `$lookup`; MongoDB's limit."""
+"""Stages of a pipeline, including those within stages: each takes a call or two for every row."""
+MAX_LEVELS: Final = 20
+"""Levels of pipelines within stages; MongoDB's limit for `$lookup`."""
 _ACCUMULATORS: Final = frozenset(get_args(stages.AccumulatorName))
 _UNSUPPORTED: Final = frozenset({
-    "$bucket", "$bucketAuto", "$changeStream", "$collStats", "$currentOp", "$densify", "$documents",
-    "$facet", "$fill", "$geoNear", "$graphLookup", "$indexStats", "$listSessions", "$merge", "$out",
-    "$planCacheStats", "$redact", "$sample", "$search", "$searchMeta", "$setWindowFields",
-    "$unionWith", "$vectorSearch",
+    "$changeStream", "$collStats", "$currentOp", "$densify", "$fill", "$geoNear", "$indexStats",
+    "$listSessions", "$merge", "$out", "$planCacheStats", "$search", "$searchMeta",
+    "$setWindowFields", "$vectorSearch",
 })  # fmt: skip
 _UNSUPPORTED_ACCUMULATORS: Final = frozenset({
     "$accumulator", "$bottom", "$bottomN", "$concatArrays", "$firstN", "$lastN", "$maxN", "$median",
     "$mergeObjects", "$minN", "$percentile", "$setUnion", "$stdDevPop", "$stdDevSamp", "$top",
     "$topN",
 })  # fmt: skip
+_WITH_PIPELINES: Final = frozenset({"$facet", "$graphLookup", "$lookup", "$unionWith"})
+"""The stages whose filters and pipelines take what JSON does not have, such as a `Filter`."""
+_MAKING_IDS: Final = frozenset({
+    "$bucket", "$bucketAuto", "$count", "$documents", "$facet", "$group", "$replaceRoot", "$replaceWith",
+    "$sortByCount",
+})  # fmt: skip
+_COUNT: Final = {"count": {"$sum": 1}}
 _MAX_COUNT: Final = 2**63 - 1
 
 
 def _check_words(steps: list[PlacedStage], *, is_inner: bool) -> None:
-    """Raise `InvalidPipeline` for a `$text` behind the leading `$match` stages, or in the pipeline of a `$lookup`."""
+    """Raise `InvalidPipeline` for a `$text` behind the leading `$match` stages, or in a pipeline within a stage."""
     behind = is_inner
     for step in steps:
         if not isinstance(step.stage, stages.Match):
@@ -94,7 +102,7 @@ class PipelineParser:
         reader = _READERS.get(name)
         if reader is None:
             raise InvalidPipeline(here, "no such stage")
-        if name not in {"$match", "$lookup"}:
+        if name not in _WITH_PIPELINES and name != "$match":
             operand = self._plain(operand, here)
         found = reader(self, operand, here)
         return [PlacedStage(here, each) for each in (found if isinstance(found, list) else [found])]
@@ -190,18 +198,144 @@ class PipelineParser:
     def _group(self, operand: Any, place: str) -> Stage:
         if not isinstance(operand, dict) or "_id" not in operand:
             raise InvalidPipeline(place, "must be a document with _id, the expression to group by")
-        found = [
-            (_name(name, f"{place}.{name}"), self._accumulator(each, f"{place}.{name}"))
-            for name, each in operand.items()
-            if name != "_id"
-        ]
+        fields = self._accumulators({k: v for k, v in operand.items() if k != "_id"}, place)
         key, here = operand["_id"], f"{place}._id"
         for name, each in key.items() if isinstance(key, dict) else ():
             # in MongoDB a number or boolean in it would look as if a field was chosen
             if isinstance(each, bool | int | float) and not name.startswith("$"):
                 problem = f"{shortened(each)} does not choose a field: name it ('${name}'), or use $literal"
                 raise InvalidPipeline(f"{here}.{name}", problem)
-        return stages.Group(self._expressions.parse(key, here), tuple(found))
+        return stages.Group(self._expressions.parse(key, here), fields)
+
+    def _accumulators(self, fields: Any, place: str) -> tuple[tuple[str, Accumulator], ...]:
+        if not isinstance(fields, dict):
+            problem = f"must be a document of accumulators, got {shortened(fields)}"
+            raise InvalidPipeline(place, problem)
+        return tuple([
+            (_name(name, f"{place}.{name}"), self._accumulator(each, f"{place}.{name}"))
+            for name, each in fields.items()
+        ])  # fmt: skip
+
+    def _bucket(self, operand: Any, place: str) -> list[Stage]:
+        """Parse `$bucket` as a `$group` by a `$switch`, and a `$sort`, as MongoDB's server does."""
+        given = self._expressions.named(
+            operand, place, ("groupBy", "boundaries"), ("default", "output")
+        )
+        self._grouped_by(given["groupBy"], f"{place}.groupBy")
+        limits = given["boundaries"]
+        if not isinstance(limits, list) or len(limits) < 2:
+            problem = f"must be a list of at least two values, got {shortened(limits)}"
+            raise InvalidPipeline(f"{place}.boundaries", problem)
+        limits = [self._constant(each, f"{place}.boundaries.{n}") for n, each in enumerate(limits)]
+        for number, (lower, upper) in enumerate(pairwise(limits), 1):
+            if RANKS[type(lower)] != RANKS[type(upper)] or compare(lower, upper) >= 0:
+                problem = "must be of the type of the value before it, and greater"
+                raise InvalidPipeline(f"{place}.boundaries.{number}", problem)
+        branches = [
+            {
+                "case": {"$and": [{"$gte": [given["groupBy"], {"$literal": lower}]},
+                                  {"$lt": [given["groupBy"], {"$literal": upper}]}]},
+                "then": {"$literal": lower},
+            }
+            for lower, upper in pairwise(limits)
+        ]  # fmt: skip
+        switch: dict[str, Any] = {"branches": branches}
+        if "default" in given:
+            here = f"{place}.default"
+            default = self._constant(given["default"], here)
+            if RANKS[type(default)] == RANKS[type(limits[0])] and (
+                compare(limits[0], default) <= 0 < compare(limits[-1], default)
+            ):
+                raise InvalidPipeline(
+                    here, "must be less than the first boundary, or at least the last"
+                )
+            switch["default"] = {"$literal": default}
+        key = self._expressions.parse({"$switch": switch}, place)
+        fields = self._accumulators(given.get("output", _COUNT), f"{place}.output")
+        return [stages.Group(key, fields), stages.SortRows(Sort.parse([(Path("_id"), 1)]))]
+
+    def _bucket_auto(self, operand: Any, place: str) -> Stage:
+        given = self._expressions.named(
+            operand, place, ("groupBy", "buckets"), ("output", "granularity")
+        )
+        if "granularity" in given:
+            raise InvalidPipeline(f"{place}.granularity", "this option is not supported")
+        key = self._grouped_by(given["groupBy"], f"{place}.groupBy")
+        count = _integer(given["buckets"], 1, f"{place}.buckets")
+        fields = self._accumulators(given.get("output", _COUNT), f"{place}.output")
+        return stages.BucketAuto(key, count, fields)
+
+    def _grouped_by(self, expression: Any, place: str) -> Node:
+        is_path = isinstance(expression, str) and expression.startswith("$")
+        if not is_path and not isinstance(expression, dict):
+            raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
+        return self._expressions.parse(expression, place)
+
+    def _constant(self, value: Any, place: str) -> Any:
+        node = self._expressions.parse(value, place)
+        if not isinstance(node, Constant):
+            raise InvalidPipeline(place, f"must be a constant, got {shortened(value)}")
+        return node.value
+
+    def _sample(self, operand: Any, place: str) -> Stage:
+        given = self._expressions.named(operand, place, ("size",))
+        return stages.Sample(_integer(given["size"], 1, f"{place}.size"))
+
+    def _redact(self, operand: Any, place: str) -> Stage:
+        parser = ExpressionParser(InvalidPipeline, self._variables | set(DECISIONS))
+        return stages.Redact(parser.parse(operand, place))
+
+    def _documents(self, operand: Any, place: str) -> Stage:
+        if not self._depth or not place.endswith(".0.$documents"):
+            problem = "must be the first stage of the pipeline of a $unionWith or $lookup without a collection"
+            raise InvalidPipeline(place, problem)
+        return stages.Documents(self._expressions.parse(operand, place))
+
+    def _facet(self, operand: Any, place: str) -> Stage:
+        if not isinstance(operand, Mapping) or not operand:
+            problem = f"must be a document of pipelines, got {shortened(operand)}"
+            raise InvalidPipeline(place, problem)
+        pipelines = []
+        for name, pipeline in operand.items():
+            here = f"{place}.{name}"
+            _name(name, here)
+            steps, _ = self._inner(pipeline, (), here)
+            for step in steps:
+                if isinstance(step.stage, stages.Facet | stages.Documents):
+                    raise InvalidPipeline(step.place, "must not be within a $facet")
+            pipelines.append((name, steps))
+        return stages.Facet(tuple(pipelines))
+
+    def _union(self, operand: Any, place: str) -> Stage:
+        if isinstance(operand, str):
+            return stages.Union(_collection(operand, place))
+        given = self._expressions.named(operand, place, (), ("coll", "pipeline"))
+        steps, names_id = self._inner(given.get("pipeline", []), (), f"{place}.pipeline")
+        self._names_id = self._names_id and names_id
+        return stages.Union(_source(given, "coll", steps, place), steps)
+
+    def _graph_lookup(self, operand: Any, place: str) -> Stage:
+        required = "from", "startWith", "connectFromField", "connectToField", "as"
+        optional = "maxDepth", "depthField", "restrictSearchWithMatch"
+        self._expressions.named(operand, place, required, optional)
+        limit = operand.get("maxDepth")
+        inner = PipelineParser(self._codec, self._variables, self._depth + 1)
+        match = inner._match(
+            operand.get("restrictSearchWithMatch", {}), f"{place}.restrictSearchWithMatch"
+        )
+        assert isinstance(match, stages.Match)
+        field = operand.get("depthField")
+        start = self._plain(operand["startWith"], f"{place}.startWith")
+        return stages.GraphLookup(
+            _collection(operand["from"], f"{place}.from"),
+            _path(operand["as"], f"{place}.as"),
+            self._expressions.parse(start, f"{place}.startWith"),
+            _side(operand["connectFromField"], f"{place}.connectFromField", True),
+            _side(operand["connectToField"], f"{place}.connectToField", True),
+            None if limit is None else _integer(limit, 0, f"{place}.maxDepth"),
+            None if field is None else _path(field, f"{place}.depthField"),
+            match.filter,
+        )
 
     def _accumulator(self, operand: Any, place: str) -> Accumulator:
         if not isinstance(operand, dict) or len(operand) != 1:
@@ -255,12 +389,8 @@ class PipelineParser:
         return stages.ReplaceRoot(self._expressions.parse(operand, place))
 
     def _lookup(self, operand: Any, place: str) -> Stage:
-        optional = "localField", "foreignField", "let", "pipeline"
-        self._expressions.named(operand, place, ("from", "as"), optional)
-        try:
-            collection = check_name(operand["from"])
-        except InvalidName as error:
-            raise InvalidPipeline(f"{place}.from", str(error)) from None
+        optional = "from", "localField", "foreignField", "let", "pipeline"
+        self._expressions.named(operand, place, ("as",), optional)
         local, foreign = (
             _side(operand[name], f"{place}.{name}", names_id) if name in operand else None
             for name, names_id in (("localField", self._names_id), ("foreignField", True))
@@ -275,20 +405,22 @@ class PipelineParser:
         if "CURRENT" in given:
             raise InvalidPipeline(f"{place}.let.CURRENT", "must not be redefined")
         into = _path(operand["as"], f"{place}.as")
-        steps = self._inner(operand.get("pipeline", []), variables, f"{place}.pipeline")
+        steps, _ = self._inner(operand.get("pipeline", []), variables, f"{place}.pipeline")
+        collection = _source(operand, "from", steps, place)
         return stages.Lookup(collection, into, local, foreign, variables, steps)
 
     def _inner(
         self, pipeline: Any, variables: tuple[tuple[str, Node], ...], place: str
-    ) -> tuple[PlacedStage, ...]:
-        if self._depth == MAX_LOOKUPS:
-            raise InvalidPipeline(place, f"more than {MAX_LOOKUPS} $lookup within each other")
+    ) -> tuple[tuple[PlacedStage, ...], bool]:
+        """Return the stages of a pipeline within a stage, and whether `_id` is the id of the rows' documents there."""
+        if self._depth == MAX_LEVELS:
+            raise InvalidPipeline(place, f"more than {MAX_LEVELS} pipelines within each other")
         names = {name for name, _ in variables}
         inner = PipelineParser(self._codec, self._variables | names, self._depth + 1)
         inner._left = self._left
         steps = inner.steps(pipeline, place)
         self._left = inner._left
-        return steps
+        return steps, inner._names_id
 
 
 _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[Stage]]]] = {
@@ -307,7 +439,34 @@ _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[S
     "$replaceRoot": PipelineParser._replace_root,
     "$replaceWith": PipelineParser._replace_with,
     "$lookup": PipelineParser._lookup,
+    "$bucket": PipelineParser._bucket,
+    "$bucketAuto": PipelineParser._bucket_auto,
+    "$sample": PipelineParser._sample,
+    "$redact": PipelineParser._redact,
+    "$documents": PipelineParser._documents,
+    "$facet": PipelineParser._facet,
+    "$unionWith": PipelineParser._union,
+    "$graphLookup": PipelineParser._graph_lookup,
 }
+
+
+def _collection(name: Any, place: str) -> str:
+    try:
+        return check_name(name)
+    except InvalidName as error:
+        raise InvalidPipeline(place, str(error)) from None
+
+
+def _source(
+    given: Mapping[str, Any], key: str, steps: tuple[PlacedStage, ...], place: str
+) -> str | None:
+    """Return the collection that a stage reads; None if its pipeline begins with `$documents`."""
+    has_documents = bool(steps) and isinstance(steps[0].stage, stages.Documents)
+    if has_documents is (key in given):
+        raise InvalidPipeline(
+            place, f"requires either {key}, or a pipeline that begins with $documents"
+        )
+    return None if has_documents else _collection(given[key], f"{place}.{key}")
 
 
 def _path(dotted: Any, place: str) -> Keys:
@@ -324,7 +483,7 @@ def _makes_id(stage: Mapping[str, Any]) -> bool:
     ((name, operand),) = stage.items()
     if name in {"$addFields", "$set", "$project"} and "_id" in operand:
         return name != "$project" or not isinstance(operand["_id"], int | float)
-    return name in {"$group", "$sortByCount", "$count", "$replaceRoot", "$replaceWith"}
+    return name in _MAKING_IDS
 
 
 def _side(dotted: Any, place: str, names_id: bool) -> Side:

@@ -121,6 +121,22 @@ class Group:
 
 
 @value_class(eq=True)
+class BucketAuto:
+    """A document for each of `count` ranges of `key` with about as many rows (`$bucketAuto`)."""
+
+    key: Node
+    count: int
+    fields: tuple[tuple[str, Accumulator], ...]
+
+
+@value_class(eq=True)
+class Sample:
+    """Up to `count` random rows, in a random order (`$sample`)."""
+
+    count: int
+
+
+@value_class(eq=True)
 class Unwind:
     """A document for each element of an array (`$unwind`)."""
 
@@ -137,13 +153,63 @@ class ReplaceRoot:
 
 
 @value_class(eq=True)
+class Redact:
+    """Keep or leave out each document, and the objects within it, by an expression (`$redact`)."""
+
+    decision: Node
+
+
+@value_class(eq=True)
+class Documents:
+    """A row for each object of an array, in place of the rows before (`$documents`)."""
+
+    array: Node
+
+
+@value_class(eq=True)
+class Facet:
+    """One document with the results of several pipelines over the same rows (`$facet`)."""
+
+    pipelines: tuple[tuple[str, tuple[PlacedStage, ...]], ...]
+
+
+@value_class(eq=True)
+class Union:
+    """The rows, and then the rows of another collection (`$unionWith`).
+
+    Without a collection the first of `steps` is a `Documents`; so it is in a `Lookup`.
+    """
+
+    collection: str | None
+    steps: tuple[PlacedStage, ...] = ()
+
+
+@value_class(eq=True)
+class GraphLookup:
+    """Add an array of the documents that a search from document to document finds (`$graphLookup`).
+
+    The search begins with `start`, finds documents by `to`, and goes on with their `origin`, at most `depth` times.
+    `depth_field` is the field for the number of steps.
+    """
+
+    collection: str
+    into: Keys
+    start: Node
+    origin: Side
+    to: Side
+    depth: int | None = None
+    depth_field: Keys | None = None
+    filter: Filter = Filter()
+
+
+@value_class(eq=True)
 class Lookup:
     """Add an array of the documents found in another collection (`$lookup`).
 
     The fields `local` and `foreign` must be equal; `steps` run over the documents found, with `variables`.
     """
 
-    collection: str
+    collection: str | None
     into: Keys
     local: Side | None = None
     foreign: Side | None = None
@@ -153,7 +219,10 @@ class Lookup:
 
 Change: TypeAlias = Project | ExcludeFields | AddFields | ReplaceRoot
 """The stages that change each row by itself."""
-Stage: TypeAlias = Match | Change | SortRows | Skip | Limit | CountRows | Group | Unwind | Lookup
+Stage: TypeAlias = (
+    Match | Change | SortRows | Skip | Limit | CountRows | Group | BucketAuto | Sample | Unwind
+    | Redact | Documents | Facet | Union | GraphLookup | Lookup
+)  # fmt: skip
 
 
 @value_class(eq=True)
