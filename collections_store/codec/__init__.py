@@ -19,11 +19,13 @@ import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import orjson
 
 from ..errors import InvalidBody, shortened
+from .times import advice_for, query_value
 from .walk import MAX_DEPTH as MAX_DEPTH
 from .walk import MAX_INTEGER as MAX_INTEGER
 from .walk import MIN_INTEGER as MIN_INTEGER
@@ -40,7 +42,6 @@ _STRUCTURE: Final = (b",", b":", b"[", b"]", b"{", b"}")
 _NUL = b"\\u0000"
 _BACKSLASH: Final = ord("\\")
 """Most texts have none, which is found sooner: a number is sought by `memchr`."""
-_ADVICE = "convert it first, or give the store a `default` function that does"
 
 Unreadable: TypeAlias = Literal["raise", "return", "skip"]
 Extra: TypeAlias = Literal["forbid", "allow"]
@@ -69,8 +70,8 @@ class Codec:
     "replace" writes U+FFFD. `default` is called with each value that is not JSON, and returns JSON, as in
     `json.dumps`.
 
-    `encode` serves filters and other plain JSON. The bodies of a collection pass `encode_body` and `decode_body`,
-    which a subclass overrides for bodies that are not plain JSON.
+    `encode` serves filters, updates and pipelines, in which a `datetime` is a time. The bodies of a collection pass
+    `encode_body` and `decode_body`, which a subclass overrides for bodies that are not plain JSON.
     """
 
     is_plain: ClassVar[bool] = True
@@ -80,8 +81,8 @@ class Codec:
     nul: Literal["error", "replace"] = "error"
     default: Callable[[Any], Any] | None = None
 
-    def encode(self, body: Any) -> str:
-        """Return the body's text; raises `InvalidBody`."""
+    def encode_body(self, body: Any) -> str:
+        """Return the text of a body that a caller gave; raises `InvalidBody`."""
         text: bytes | None = None
         if bytes_left(body, self.max_bytes) >= 0:
             try:  # noqa: SIM105 - `suppress` takes as long as all of this
@@ -97,14 +98,20 @@ class Codec:
             )
         return text.decode()
 
+    def encode(self, value: Any) -> str:
+        """Return the text of a value of a filter, an update or a pipeline; raises `InvalidBody`."""
+        try:
+            return Codec.encode_body(self, value)
+        except InvalidBody:
+            default = partial(query_value, self.default)
+            return Codec(self.max_bytes, self.nul, default).encode_body(value)
+
     @property
     def has_model(self) -> bool:
         """Whether bodies are instances of a model, not JSON."""
         return False
 
-    encode_body = encode
-    """Return the text of a body that a caller gave; raises `InvalidBody`."""
-    encode_updated = encode
+    encode_updated = encode_body
     """Return the text of a stored body, as plain JSON, that an update has changed; raises `InvalidBody`."""
 
     def check_fields(self, parsed: object, what: str = "filter") -> None:
@@ -171,7 +178,7 @@ class Codec:
     def _external(self, value: Any, path: tuple[str, ...], depth: int) -> Any:
         kind = type(value).__name__
         if self.default is None:
-            raise InvalidBody(_dotted(path), f"{kind} is not JSON: {_ADVICE}")
+            raise InvalidBody(_dotted(path), f"{kind} is not JSON: {advice_for(value)}")
         try:
             replacement = self.default(value)
         except TypeError as error:

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, Literal
 from .. import codec
 from ..document import Document, MetadataField, metadatum
 from ..errors import InvalidOperand
-from . import arrays, strings
+from . import arrays
 from .classes import value_class
 from .evaluation import (
     ARRAY,
@@ -37,6 +37,7 @@ from .evaluation import (
     truthy,
 )
 from .operators import OPERATORS
+from .times import ConversionError
 from .values import MISSING
 
 IN_PLACE: Final[Mapping[str, Callable[[Scope, Any, list[Any]], Any]]] = {
@@ -180,6 +181,33 @@ class OperatorCall(Node):
             scope.settle(before, found)
         except OperandError as error:
             raise InvalidOperand(self.operator, error.problem, error.found) from None
+        return found
+
+
+@value_class(eq=True)
+class Recovered(Node):
+    """An operator whose result `on_null` replaces for a first operand that is null, and `on_error` for a failed
+    conversion (`$convert`, `$dateFromString` …).
+    """
+
+    operator: str
+    operands: tuple[Node, ...]
+    on_null: Node | None = None
+    on_error: Node | None = None
+
+    def evaluate(self, scope: Scope) -> Any:
+        before = scope.held
+        try:
+            values = [each.evaluate(scope) for each in self.operands]
+            found = OPERATORS[self.operator].call(values, scope)
+            other = self.on_null if is_null(values[0]) else None
+        except OperandError as error:
+            if self.on_error is None or not isinstance(error, ConversionError):
+                raise InvalidOperand(self.operator, error.problem, error.found) from None
+            other = self.on_error
+        if other is not None:
+            return other.evaluate(scope)
+        scope.settle(before, found)
         return found
 
 
@@ -369,37 +397,6 @@ class Reduce(_ForEach):
             except OperandError as error:
                 raise InvalidOperand(call.operator, error.problem, error.found) from None
             copied = True
-
-
-@value_class(eq=True)
-class Convert(Node):
-    """The input in another type (`$convert`, `$toInt` …)."""
-
-    operator: str
-    input: Node
-    to: Node
-    on_error: Node | None = None
-    on_null: Node | None = None
-
-    def evaluate(self, scope: Scope) -> Any:
-        before, value = scope.held, self.input.evaluate(scope)
-        try:
-            to = self.to.evaluate(scope)
-            name = None if is_null(to) else strings.type_named(to)  # refused, onError or not
-            if is_null(value):
-                return None if self.on_null is None else self.on_null.evaluate(scope)
-            if name is None:
-                return None
-            try:
-                found = strings.convert(value, name)
-            except OperandError:
-                if self.on_error is None:
-                    raise
-                return self.on_error.evaluate(scope)
-        except OperandError as error:
-            raise InvalidOperand(self.operator, error.problem, error.found) from None
-        scope.settle(before, found)
-        return found
 
 
 def nodes_of(expression: Any) -> Iterator[Any]:

@@ -12,7 +12,8 @@ from functools import partial
 from itertools import repeat
 from typing import Any, Final
 
-from . import arrays, numbers, strings
+from .. import codec
+from . import arrays, numbers, strings, times
 from .evaluation import (
     Scope,
     array,
@@ -21,7 +22,6 @@ from .evaluation import (
     mapping,
     number,
     order,
-    result,
     sort_key,
     string,
     truthy,
@@ -39,6 +39,9 @@ TYPES: Final[dict[str, Callable[[Any], Any] | None]] = {
     "string": string,
     "array": array,
     "object": mapping,
+    "time": times.instant,
+    "unit": times.unit,
+    "zone": times.zone,
 }
 """The types of operands. Each is checked before the function is called; an integer may be given as 2.0."""
 ALL: Final = 100
@@ -48,28 +51,48 @@ class Operator:
     """An operator: its function, and the types of its operands, such as `"array, int?"`.
 
     `?` marks an optional operand, `*` an operand that may be repeated. Operands with names, as in `"input: string,
-    chars: string?"`, are written as a document. The result is null if any of the first `null` operands is null or
-    missing. The first argument of a `scoped` function is the `Scope`, which compares (`scope.ordered`) or charges
-    large values (`scope.hold`).
+    chars: string?"`, are written as a document; an optional one may have a default, which is JSON (`"n: count = 1"`).
+    The first operand of a `bare` operator may stand alone, without the document. The result is null if any of the first
+    `null` operands is null or missing. The first argument of a `scoped` function is the `Scope`, which compares
+    (`scope.ordered`) or charges large values (`scope.hold`).
+
+    `recovers`: which of `onNull` and `onError` the operator takes: the result for a first operand that is null or
+    missing, and for one that cannot be converted.
     """
 
-    __slots__ = ("_checks", "_null", "_scoped", "function", "least", "most", "names")
+    __slots__ = (
+        "_checks", "_null", "_scoped", "bare", "defaults", "function", "least", "most", "names",
+        "recovers",
+    )  # fmt: skip
 
     function: Callable[..., Any]
     names: tuple[str, ...]
+    defaults: dict[str, Any]
     least: int
     most: int | None
 
     def __init__(
-        self, function: Callable[..., Any], operands: str, *, null: int = 0, scoped: bool = False
+        self,
+        function: Callable[..., Any],
+        operands: str,
+        *,
+        null: int = 0,
+        scoped: bool = False,
+        bare: bool = False,
+        recovers: tuple[str, ...] = (),
     ) -> None:
-        each = [operand.rpartition(": ") for operand in operands.split(", ")]
+        self.bare, self.recovers, self.defaults = bare, recovers, {}
+        each = [operand.partition(" = ")[0].rpartition(": ") for operand in operands.split(", ")]
         types = [kind for *_, kind in each]
         checks = [TYPES[kind.rstrip("?*")] for kind in types]
         repeated = types[-1].endswith("*")
         self.function, self._null, self._scoped = function, null, scoped
         self.names = tuple(name for name, *_ in each if name)
-        self.least = sum(kind.isalpha() for kind in types)
+        for operand in operands.split(", "):
+            head, _, default = operand.partition(" = ")
+            if default:
+                self.defaults[head.partition(":")[0]] = codec.decode(default)
+        self.least = sum(kind.isalpha() for kind in types) - len(self.defaults)
         self.most = None if repeated else len(types)
         self._checks: Iterable[Any] = ()
         if any(checks):
@@ -104,6 +127,9 @@ def _trim(strip: Callable[[str, str], str], value: str, characters: str = string
     return strip(value, characters)
 
 
+_ZONE: Final = 'timezone: zone = "UTC"'
+_WEEK: Final = f'{_ZONE}, startOfWeek: any = "sunday"'
+_MOVE: Final = f"startDate: time, unit: unit, amount: integer, {_ZONE}"
 _TRIM: Final = "input: string, chars: string?"
 _REGEX: Final = "input: any, regex: any, options: any?"
 OPERATORS: Final = {
@@ -119,11 +145,11 @@ OPERATORS: Final = {
     "$min": Operator(partial(_extreme, min), "any*", scoped=True),
     "$max": Operator(partial(_extreme, max), "any*", scoped=True),
     # numbers
-    "$add": Operator(numbers.add, "any*"),
+    "$add": Operator(times.plus, "any*"),
     "$multiply": Operator(numbers.multiply, "any*"),
     "$sum": Operator(lambda *values: numbers.total(*values).total(), "any*"),
     "$avg": Operator(lambda *values: numbers.total(*values).average(), "any*"),
-    "$subtract": Operator(lambda left, right: result(left - right), "number, number", null=ALL),
+    "$subtract": Operator(times.minus, "any, any", null=ALL),
     "$divide": Operator(numbers.divide, "number, number", null=ALL),
     "$mod": Operator(numbers.modulo, "number, number", null=ALL),
     "$pow": Operator(numbers.power, "number, number", null=ALL),
@@ -218,7 +244,7 @@ OPERATORS: Final = {
         "array, array",
         scoped=True,
     ),
-    # objects and types
+    # objects
     "$mergeObjects": Operator(arrays.merge, "any*"),
     "$arrayToObject": Operator(arrays.to_object, "array", null=ALL),
     "$objectToArray": Operator(arrays.to_array, "object", null=ALL, scoped=True),
@@ -227,18 +253,49 @@ OPERATORS: Final = {
     "$unsetField": Operator(
         lambda name, value: arrays.set_field(name, value, MISSING), "field: string, input: any"
     ),
+    # times
+    **{
+        name: Operator(partial(times.part, name), f"date: time, {_ZONE}", null=ALL, bare=True)
+        for name in times.PARTS
+    },
+    "$dateAdd": Operator(times.add, _MOVE, null=ALL),
+    "$dateSubtract": Operator(times.subtract, _MOVE, null=ALL),
+    "$dateDiff": Operator(
+        times.difference, f"startDate: time, endDate: time, unit: unit, {_WEEK}", null=4
+    ),
+    "$dateTrunc": Operator(
+        times.truncated, f"date: time, unit: unit, binSize: count = 1, {_WEEK}", null=4
+    ),
+    "$dateToParts": Operator(
+        times.to_parts, f"date: time, {_ZONE}, iso8601: any = false", null=ALL
+    ),
+    "$dateFromParts": Operator(
+        times.from_parts, "any, any, any, any, any, any, any, any, zone", null=ALL
+    ),
+    "$dateToString": Operator(
+        times.to_string, f"date: time, {_ZONE}, format: any?", null=2, recovers=("onNull",)
+    ),
+    "$dateFromString": Operator(
+        times.from_string,
+        f"dateString: any, {_ZONE}, format: any?",
+        null=2,
+        recovers=("onNull", "onError"),
+    ),
+    # types
     "$type": Operator(strings.type_of, "any"),
     "$isNumber": Operator(is_number, "any"),
+    "$convert": Operator(strings.convert, "input: any, to: any", recovers=("onNull", "onError")),
+    **{
+        name: Operator(lambda value, to=to: strings.convert(value, to), "any")
+        for name, to in strings.CONVERSIONS.items()
+    },
 }
 
 UNSUPPORTED: Final = frozenset({
     "$acos", "$acosh", "$asin", "$asinh", "$atan", "$atan2", "$atanh", "$binarySize", "$bitAnd",
-    "$bitNot", "$bitOr", "$bitXor", "$bsonSize", "$cos", "$cosh", "$dateAdd", "$dateDiff",
-    "$dateFromParts", "$dateFromString", "$dateSubtract", "$dateToParts", "$dateToString",
-    "$dateTrunc", "$dayOfMonth", "$dayOfWeek", "$dayOfYear", "$degreesToRadians", "$function",
-    "$hour", "$isoDayOfWeek", "$isoWeek", "$isoWeekYear", "$median", "$millisecond", "$minute",
-    "$month", "$percentile", "$radiansToDegrees", "$rand", "$sampleRate", "$second", "$sin",
-    "$sinh", "$stdDevPop", "$stdDevSamp", "$tan", "$tanh", "$toDate", "$toDecimal",
-    "$toHashedIndexKey", "$toObjectId", "$toUUID", "$tsIncrement", "$tsSecond", "$week", "$year",
+    "$bitNot", "$bitOr", "$bitXor", "$bsonSize", "$cos", "$cosh", "$degreesToRadians", "$function",
+    "$median", "$percentile", "$radiansToDegrees", "$rand", "$sampleRate", "$sin",
+    "$sinh", "$stdDevPop", "$stdDevSamp", "$tan", "$tanh", "$toDecimal",
+    "$toHashedIndexKey", "$toObjectId", "$toUUID", "$tsIncrement", "$tsSecond",
 })  # fmt: skip
 """Other operators of MongoDB."""

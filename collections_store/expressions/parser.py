@@ -21,13 +21,6 @@ MAX_SORTED: Final = 32
 """Fields that `$sortArray` sorts by: as many as `$sort` does."""
 SYSTEM_VARIABLES: Final = frozenset({"ROOT", "CURRENT", "REMOVE"})
 _VARIABLE: Final = re.compile(r"([a-z]|[^\x00-\x7f])(\w|[^\x00-\x7f])*")
-_CONVERSIONS: Final = {
-    "$toString": "string",
-    "$toInt": "int",
-    "$toLong": "long",
-    "$toDouble": "double",
-    "$toBool": "bool",
-}
 ErrorMaker = Callable[[str, str], Exception]
 Names = tuple[str, ...]
 
@@ -126,9 +119,23 @@ class ExpressionParser:
         if operator is None:
             known = name in UNSUPPORTED
             self._refuse(place, "this operator is not supported" if known else "no such operator")
-        if operator.names:
-            return OperatorCall(name, self._by_name(operator, operand, place))
-        return OperatorCall(name, self._operands(operator.least, operator.most, operand, place))
+        if operator.names and not (operator.bare and _stands_alone(operand)):
+            return self._named_call(name, operand, place)
+        most = 1 if operator.bare else operator.most
+        found = self._operands(operator.least, most, operand, place)
+        return OperatorCall(name, found + tuple(map(Constant.of, operator.defaults.values())))
+
+    def _named_call(self, name: str, operand: Any, place: str) -> Node:
+        """Parse an operator whose operands have names."""
+        operator = OPERATORS[name]
+        operands = self._by_name(operator, operand, place)
+        if not operator.recovers:
+            return OperatorCall(name, operands)
+        others = (
+            self._field(operand, each, place) if each in operand else None
+            for each in operator.recovers
+        )
+        return nodes.Recovered(name, operands, *others)
 
     def _operands(self, least: int, most: int | None, operand: Any, place: str) -> tuple[Node, ...]:
         """Parse a list of operands, or a single operand."""
@@ -143,12 +150,19 @@ class ExpressionParser:
 
     def _by_name(self, operator: Operator, operand: Any, place: str) -> tuple[Node, ...]:
         """Parse a document of operands, optional operands last."""
-        names = operator.names
-        given = self.named(operand, place, names[: operator.least], names[operator.least :])
+        names, defaults = operator.names, operator.defaults
+        optional = (*names[operator.least :], *operator.recovers)
+        given = self.named(operand, place, names[: operator.least], optional)
         pattern = given.get("regex"), given.get("options") or ""
         if all(isinstance(each, str) and not each.startswith("$") for each in pattern):
             self._check(regex, *pattern, place=f"{place}.regex")
-        return tuple([self._field(given, name, place) for name in names if name in given])
+        return tuple(
+            [
+                self._field(given, name, place) if name in given else Constant.of(defaults[name])
+                for name in names
+                if name in given or name in defaults
+            ]
+        )
 
     def _check(self, function: Callable[..., Any], *operands: Any, place: str) -> None:
         """Reject constants that a function does not take."""
@@ -224,16 +238,21 @@ class ExpressionParser:
         return nodes.Reduce(self._field(given, "input", place), initial, inside, _only_adds(inside))
 
     def _convert(self, name: str, operand: Any, place: str) -> Node:
-        given = self.named(operand, place, ("input", "to"), ("onError", "onNull"))
-        parsed = {each: self._field(given, each, place) for each in given}
-        to = parsed["to"]
+        found = self._named_call(name, operand, place)
+        to = self._field(operand, "to", place)
         if isinstance(to, Constant) and to.value is not None:
             self._check(type_named, to.value, place=f"{place}.to")
-        return nodes.Convert(name, parsed["input"], to, parsed.get("onError"), parsed.get("onNull"))
+        return found
 
-    def _convert_to(self, name: str, operand: Any, place: str) -> Node:
-        (value,) = self._operands(1, 1, operand, place)
-        return nodes.Convert(name, value, Constant.of(_CONVERSIONS[name]))
+    def _date_from_parts(self, name: str, operand: Any, place: str) -> Node:
+        by_week = isinstance(operand, dict) and "isoWeekYear" in operand
+        date = ("isoWeekYear", "isoWeek", "isoDayOfWeek") if by_week else ("year", "month", "day")
+        others = {"hour": 0, "minute": 0, "second": 0, "millisecond": 0, "timezone": "UTC"}
+        given = self.named(operand, place, date[:1], (*date[1:], *others))
+        parts = {date[1]: 1, date[2]: 1, **others, **given}
+        names = (*date, *others)
+        found = (self._field(parts, each, place) for each in names)
+        return OperatorCall(name, (Constant.of(by_week), *found))
 
     def _get_field(self, name: str, operand: Any, place: str) -> Node:
         current: Node = Reference("CURRENT")
@@ -318,6 +337,11 @@ def _only_adds(inside: Node) -> bool:
     return first == Reference("value") and len(others) > 0 and not any(uses)
 
 
+def _stands_alone(operand: Any) -> bool:
+    """Return whether an operand is not the document of named operands."""
+    return not isinstance(operand, dict) or next(iter(operand), "").startswith("$")
+
+
 def _number(least: int, most: int | None) -> str:
     if most is None:
         return f"at least {least} operands"
@@ -340,7 +364,7 @@ READERS: Final[Mapping[str, Callable[[ExpressionParser, Any, Any, str], Node]]] 
     "$filter": ExpressionParser._filter,
     "$reduce": ExpressionParser._reduce,
     "$convert": ExpressionParser._convert,
-    **dict.fromkeys(_CONVERSIONS, ExpressionParser._convert_to),
+    "$dateFromParts": ExpressionParser._date_from_parts,
     "$getField": ExpressionParser._get_field,
     "$setField": ExpressionParser._set_field,
     "$unsetField": ExpressionParser._set_field,

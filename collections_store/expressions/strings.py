@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final
 
+from ..codec.times import iso
 from ..errors import shortened
 from .evaluation import (
     POINTER,
@@ -24,6 +25,7 @@ from .evaluation import (
 )
 from .patterns import Pattern, compiled
 from .patterns.parser import OPTIONS, InvalidPattern
+from .times import ConversionError, instant, is_time, milliseconds
 from .values import MISSING, is_int, is_number
 
 LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
@@ -33,10 +35,15 @@ SPACE: Final = (
 )
 """The characters that `$trim` removes by default."""
 TYPES: Final[dict[Any, str]] = {
-    "double": "double", "string": "string", "bool": "bool", "int": "int", "long": "long",
-    1: "double", 2: "string", 8: "bool", 16: "int", 18: "long",
+    "double": "double", "string": "string", "bool": "bool", "date": "date", "int": "int",
+    "long": "long", 1: "double", 2: "string", 8: "bool", 9: "date", 16: "int", 18: "long",
 }  # fmt: skip
 """The types that `$convert` converts to, by name and number."""
+CONVERSIONS: Final = {
+    "$toString": "string", "$toBool": "bool", "$toDate": "date", "$toDouble": "double",
+    "$toInt": "int", "$toLong": "long",
+}  # fmt: skip
+"""The type to which an operator converts."""
 _NAMES: Final[dict[type, str]] = {
     type(None): "null",
     bool: "bool",
@@ -200,11 +207,20 @@ def type_named(wanted: Any) -> str:
     return name
 
 
-def convert(value: Any, name: str) -> Any:
-    """Return a value that is not null in another type; raise `OperandError`."""
+def convert(value: Any, to: Any) -> Any:
+    """Return a value in the type `to`, null if either is null; raise `OperandError`."""
+    name = None if is_null(to) else type_named(to)  # refused also for null
+    return None if name is None or is_null(value) else _converted(value, name)
+
+
+def _converted(value: Any, name: str) -> Any:
     if isinstance(value, list | dict) and name != "bool":
-        raise OperandError(f"cannot convert {named(value)} to {name}", value)
+        raise ConversionError(f"cannot convert {named(value)} to {name}", value)
+    if name in {"long", "double"} and is_time(value):
+        value = milliseconds(value)
     match name:
+        case "date":
+            return iso(instant(value))
         case "bool":
             return bool(value) if isinstance(value, bool | int | float) else True
         case "string":
@@ -215,7 +231,7 @@ def convert(value: Any, name: str) -> Any:
     number = _parsed(value, int, "+-") if isinstance(value, str) else value
     if not -bound <= number < bound:
         problem = f"gives no integer from {-bound} to {bound - 1}: {named(value)}"
-        raise OperandError(problem, value)
+        raise ConversionError(problem, value)
     return int(number)
 
 
@@ -227,4 +243,4 @@ def _parsed(value: str, make: Callable[[str], Any], besides: str) -> Any:
                 return found
     except ValueError:
         pass
-    raise OperandError(f"cannot read {named(value)} as a number", value) from None
+    raise ConversionError(f"cannot read {named(value)} as a number", value) from None

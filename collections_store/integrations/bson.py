@@ -125,14 +125,14 @@ def _text(text: Any, _: Any) -> str:
 
 
 def _date(given: Any, _: Any) -> str:
-    """Return the time in UTC, with milliseconds: such strings sort by time."""
+    """Return the time in UTC, with six digits: such strings sort by time."""
     if isinstance(given, str):
         time = datetime.fromisoformat(given)
         time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     else:
         milliseconds = given["$numberLong"] if isinstance(given, dict) else given
         time = _EPOCH + timedelta(milliseconds=_integer(milliseconds))
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z".rjust(24, "0")
+    return f"{time.replace(tzinfo=None).isoformat(timespec='microseconds')}Z"
 
 
 def _binary(given: Any, whole: Any) -> str:

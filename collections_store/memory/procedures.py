@@ -216,7 +216,7 @@ class Procedures:
         except InvalidBody:
             for id, body in bodies.items():
                 with body_of(self.space.key_of(id)):
-                    self.codec.encode(body)
+                    self.codec.encode_body(body)
             raise
         if self._outlives(life):
             yield from self._slide(list(bodies))
@@ -264,7 +264,7 @@ class Procedures:
     def encode(self, key: str, value: Any) -> str:
         """Return the JSON text of a value; raises `InvalidBody` with the key."""
         with body_of(key):
-            return self.codec.encode(self._json(value))
+            return self.codec.encode_body(self._json(value))
 
     def _json(self, value: Any) -> Any:
         return to_json(value, self.codec.default)

@@ -159,7 +159,7 @@ class BaseSkillMemory:
     def _increment(self, run: Run, counter: Document | None, session: str) -> None:
         """Count a save; raises `TransactionConflict` for another save since the read of `counter`."""
         saves = 1 if counter is None else counter.body["saves"] + 1
-        text = self._codec.encode({"session": session, "saves": saves})
+        text = self._codec.encode_body({"session": session, "saves": saves})
         try:
             if counter is None:
                 run(Insert(self._collection, _digest(session), text, self._ttl))
@@ -169,7 +169,7 @@ class BaseSkillMemory:
             raise TransactionConflict(f"session {shortened(session)}: {error}") from error
 
     def _write(self, run: Run, written: dict[str, Any], removed: list[str]) -> None:
-        texts = ((id, self._codec.encode(body)) for id, body in written.items())
+        texts = ((id, self._codec.encode_body(body)) for id, body in written.items())
         for batch in batches(Given(position, *each) for position, each in enumerate(texts)):
             run(PutBatch(self._collection, batch, ttl=self._ttl, strict=True))
         if removed:
@@ -288,7 +288,7 @@ def _parts(position: int, memory: Any, codec: Codec) -> dict[str, Any]:
 
 def _encoded(codec: Codec, position: int, body: dict[str, Any]) -> str:
     try:
-        return codec.encode(body)
+        return codec.encode_body(body)
     except InvalidBody as error:
         path = f"memories.{position}.{error.path}".rstrip(".")
         raise InvalidBody(path, error.problem) from error

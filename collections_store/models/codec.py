@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time
+from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -24,6 +24,7 @@ from typing import Any, ClassVar, Protocol, cast, get_args, get_origin, is_typed
 from uuid import UUID
 
 from ..codec import BodySkipped, Codec, Extra, Unreadable, decode
+from ..codec.times import iso
 from ..errors import CollectionsStoreError, InvalidBody, InvalidOption, MissingExtra, shortened
 from ..options import check_choice, check_flag
 from ..results import Invalid
@@ -89,14 +90,14 @@ class ModelCodec(Codec):
                 problem = f"must be a {name_of(self.model)}, or a dict with its fields, got a {got}"
                 raise InvalidBody("", problem) from self._foreign(error)
             raise self._invalid(error) from self._foreign(error)
-        text = Codec.encode(self, value)
+        text = Codec.encode_body(self, value)
         self._validated(text)
         return text
 
     def encode_updated(self, body: Any) -> str:
         """Return the text of plain JSON in the model's spelling, see rule 4; raise `InvalidBody`."""
-        instance = self._validated(Codec.encode(self, body))
-        return Codec.encode(self, _spelled_as(self.library.to_json(instance), body))
+        instance = self._validated(Codec.encode_body(self, body))
+        return Codec.encode_body(self, _spelled_as(self.library.to_json(instance), body))
 
     def decode_body(self, text: str | bytes) -> Any:
         """Return the instance; `invalid` decides on a body that does not fit."""
@@ -194,12 +195,13 @@ def json_value(value: Any) -> Any:
 def spelled(moment: datetime) -> str:
     """Return the spelling of rule 2.
 
+    >>> from datetime import UTC
     >>> spelled(datetime(2026, 11, 22, 10, tzinfo=UTC)), spelled(datetime(2026, 11, 22, 10))
     ('2026-11-22T10:00:00.000000Z', '2026-11-22T10:00:00.000000')
     """
     if moment.tzinfo is None:
         return moment.isoformat(timespec="microseconds")
-    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return iso(moment)
 
 
 class _Masked(Exception):

@@ -22,7 +22,8 @@ from typing import Any, Final, TypeAlias
 
 from ..aggregation.pipeline import Pipeline, run
 from ..aggregation.rows import Context, NoCollections
-from ..document import Anonymous, Document
+from ..codec.times import iso
+from ..document import Anonymous, Document, moment
 from ..errors import (
     InvalidOperand,
     InvalidUpdate,
@@ -38,7 +39,7 @@ from ..query.conditions import And, Condition, Equals, Field, Metadata, OneOf, O
 from ..query.filter import Filter, paths_in
 from ..query.matcher import holds
 from ..query.projection import matched_index
-from .operators import OPERATORS, UpdateContext, added_size, copied, iso
+from .operators import OPERATORS, UpdateContext, added_size, copied
 from .parser import MATCHED, Elements, FieldChange, Matched, Piece
 
 Keys = tuple[str, ...]
@@ -336,7 +337,7 @@ def _goes_through_array(keys: Keys, value: Any) -> bool:
 
 def transformed(pipeline: Pipeline, document: Document, *, now: int, ordered: bool) -> Any:
     """Return the new body by a pipeline, or the old body if both have the same JSON."""
-    context = Context(NoCollections(), MEMORY_LIMIT, ordered, {"NOW": iso(now)})
+    context = Context(NoCollections(), MEMORY_LIMIT, ordered, {"NOW": iso(moment(now))})
     try:
         (row,) = run(pipeline.steps, [document], context)
     except InvalidOperand as error:

@@ -15,6 +15,7 @@ from operator import and_, or_, xor
 from typing import Any, Final
 
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec, decode
+from ..codec.times import iso
 from ..document import Anonymous, moment
 from ..errors import InvalidUpdate, shortened
 from ..expressions.classes import value_class
@@ -94,11 +95,6 @@ def combine_bits(steps: tuple[tuple[str, int], ...], value: Any) -> int:
     for operator, mask in steps:
         found = _BITS[operator](found, mask)
     return found
-
-
-def iso(now: int) -> str:
-    """Return a time as an ISO 8601 string in UTC with milliseconds."""
-    return moment(now).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _parse_number(operand: Value, position: str) -> Value:
@@ -289,7 +285,7 @@ OPERATORS: Final[Mapping[str, UpdateOperator]] = {
     "$max": UpdateOperator(partial(extreme, 1), adds=True),
     "$rename": UpdateOperator(lambda *_: MISSING),  # of the source; `apply` moves the value
     "$currentDate": UpdateOperator(
-        lambda kind, _, context: context.now if kind == "timestamp" else iso(context.now),
+        lambda kind, _, context: context.now if kind == "timestamp" else iso(moment(context.now)),
         _parse_time,
     ),
     "$push": UpdateOperator(push, _parse_push, adds=True),

@@ -203,7 +203,7 @@ def import_aea(
     collections_store.errors.DatabaseUnavailable: there is no SQLite file 'agent.db'
     """
     rows = read(file, lambda external: _read(external, file))
-    check = store.core.codec.encode if on_error else None
+    check = store.core.codec.encode_body if on_error else None
     objects = {name: list(_objects(name, some, check, on_error)) for name, some in rows.items()}
     with store.transaction() as tx:
         for name, some in objects.items():

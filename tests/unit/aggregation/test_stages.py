@@ -667,7 +667,7 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$lookup": {"from": "x", "as": "y", "localField": "a", "foreignField": "b", "let": {}}}],
      r"\$lookup\.let': requires pipeline"),
     ([{"$addFields": {"a": {1, 2}}}], r"0\.\$addFields\.a"),
-    ([{"$addFields": {"a": [datetime(2026, 1, 1)]}}], r"'0\.\$addFields\.a\.0': datetime is not JSON"),
+    ([{"$addFields": {"a": [datetime(2026, 1, 1)]}}], r"'0\.\$addFields\.a\.0': datetime is not JSON: a time requires"),
     ([{"$match": {"$expr": {"$gt": ["$a", {"x": object()}]}}}], r"\$expr\.\$gt\.1\.x"),
     ([{"$addFields": {"a": deep(101)}}], "nested deeper than 100 levels"),
     ([{"$addFields": {"a": deep(300)}}], "nested deeper than 200 levels"),

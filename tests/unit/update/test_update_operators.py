@@ -105,9 +105,9 @@ FIELDS: list[tuple[Any, Any, Any]] = [
     ({"$rename": {"a.5": "x"}}, {"a": [1]}, {"a": [1]}),
     ({"$rename": {"a": "b"}}, {"a": 1.0, "b": 1}, {"b": 1}),
     # $currentDate
-    ({"$currentDate": {"a": True}}, {}, {"a": "2026-11-20T19:04:05.123Z"}),
-    ({"$currentDate": {"a": False}}, {"a": 1}, {"a": "2026-11-20T19:04:05.123Z"}),
-    ({"$currentDate": {"a": {"$type": "date"}}}, {}, {"a": "2026-11-20T19:04:05.123Z"}),
+    ({"$currentDate": {"a": True}}, {}, {"a": "2026-11-20T19:04:05.123456Z"}),
+    ({"$currentDate": {"a": False}}, {"a": 1}, {"a": "2026-11-20T19:04:05.123456Z"}),
+    ({"$currentDate": {"a": {"$type": "date"}}}, {}, {"a": "2026-11-20T19:04:05.123456Z"}),
     ({"$currentDate": {"a": {"$type": "timestamp"}}}, {}, {"a": NOW}),
     # $bit
     ({"$bit": {"a": {"and": 10}}}, {"a": 12}, {"a": 8}),

@@ -30,7 +30,7 @@ INVALID: list[tuple[Any, str, str]] = [
     ({"$set": [{"a": 1}]}, "$set", "must be a document of fields"),
     ({"$set": {"a": float("nan")}}, "$set.a", "nan is not JSON"),
     (
-        {"$set": {"a": {"b": [datetime(2026, 11, 21, tzinfo=UTC)]}}},
+        {"$set": {"a": {"b": [datetime(2026, 11, 21)]}}},
         "$set.a.b.0",
         "datetime is not JSON",
     ),

@@ -22,7 +22,7 @@ FOUND: list[tuple[Any, Any]] = [
     ([{"$project": {"n": 0, "a": 0}}], {"_id": 7, "s": "x"}),
     ([{"$replaceWith": "$a"}], BODY["a"]),
     ([{"$replaceRoot": {"newRoot": {"$mergeObjects": [{"z": 0}, "$a"]}}}], {"z": 0, **BODY["a"]}),
-    ([{"$set": {"t": "$$NOW"}}], {**BODY, "t": "2026-11-20T19:04:05.123Z"}),
+    ([{"$set": {"t": "$$NOW"}}], {**BODY, "t": "2026-11-20T19:04:05.123456Z"}),
     ([{"$set": {"v": {"$meta": "version"}}}], {**BODY, "v": 1}),
     ([{"$set": {"n": {"$cond": [{"$gt": ["$n", 1]}, "many", "few"]}}}], {**BODY, "n": "many"}),
 ]
