@@ -146,6 +146,11 @@ _STATES: Final[dict[AccumulatorName, Callable[[StageMemory, bool], State]]] = {
 }
 
 
+def state_of(accumulator: Accumulator, memory: StageMemory, ordered: bool) -> State:
+    """Return the state of an accumulator before the first value."""
+    return _STATES[accumulator.operator](memory, ordered)
+
+
 def grouped(
     stage: Group, rows: Iterable[CountedRow], context: Context, place: str
 ) -> Iterator[Row]:
@@ -162,8 +167,9 @@ def grouped(
             hashed = key_of(key, ordered=context.ordered)
             if hashed not in groups:
                 memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * size)
-                accumulators = (_STATES[each.operator] for _, each in stage.fields)
-                groups[hashed] = key, [make(memory, context.ordered) for make in accumulators]
+                ordered = context.ordered
+                states = [state_of(each, memory, ordered) for _, each in stage.fields]
+                groups[hashed] = key, states
             for (operand, keys), state in zip(fields, groups[hashed][1], strict=True):
                 state.add(evaluate(operand, scope), times)
                 if keys in totals:

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final, get_args
 
 from .. import codec
 from ..codec import Codec
-from ..document import check_name
 from ..errors import (
     InvalidBody,
     InvalidFilter,
-    InvalidName,
     InvalidPipeline,
     InvalidSort,
     shortened,
 )
 from ..expressions.nodes import Constant, Node
-from ..expressions.parser import MAX_NESTING, ExpressionParser, check_keys
+from ..expressions.parser import MAX_NESTING, ExpressionParser
 from ..expressions.path import Path
-from ..expressions.values import RANKS, compare, is_number
-from ..query.conditions import holds_text, read_target
+from ..expressions.values import RANKS, compare
+from ..query.conditions import holds_text
 from ..query.filter import Filter
 from ..query.parser import FilterParser
 from ..query.sort import Sort
 from . import stages
+from .operands import (
+    collection_of,
+    fields_of,
+    integer_of,
+    name_of,
+    path_of,
+    side_of,
+    source_of,
+    tree_of,
+)
 from .redact import DECISIONS
-from .stages import Accumulator, Entry, Keys, Named, PlacedStage, Side, Stage, Tree
+from .stages import Accumulator, Keys, Named, PlacedStage, Stage, Tree
+from .window_parser import WindowParser
 
 MAX_STAGES: Final = 200
 """Stages of a pipeline, including those within stages: each takes a call or two for every row."""
@@ -35,9 +44,8 @@ MAX_LEVELS: Final = 20
 """Levels of pipelines within stages; MongoDB's limit for `$lookup`."""
 _ACCUMULATORS: Final = frozenset(get_args(stages.AccumulatorName))
 _UNSUPPORTED: Final = frozenset({
-    "$changeStream", "$collStats", "$currentOp", "$densify", "$fill", "$geoNear", "$indexStats",
-    "$listSessions", "$merge", "$out", "$planCacheStats", "$search", "$searchMeta",
-    "$setWindowFields", "$vectorSearch",
+    "$changeStream", "$collStats", "$currentOp", "$geoNear", "$indexStats", "$listSessions", "$merge",
+    "$out", "$planCacheStats", "$search", "$searchMeta", "$vectorSearch",
 })  # fmt: skip
 _UNSUPPORTED_ACCUMULATORS: Final = frozenset({
     "$accumulator", "$bottom", "$bottomN", "$concatArrays", "$firstN", "$lastN", "$maxN", "$median",
@@ -51,7 +59,6 @@ _MAKING_IDS: Final = frozenset({
     "$sortByCount",
 })  # fmt: skip
 _COUNT: Final = {"count": {"$sum": 1}}
-_MAX_COUNT: Final = 2**63 - 1
 
 
 def _check_words(steps: list[PlacedStage], *, is_inner: bool) -> None:
@@ -72,6 +79,7 @@ class PipelineParser:
     ) -> None:
         self._codec, self._variables, self._depth = codec, variables, depth
         self._expressions = ExpressionParser(InvalidPipeline, variables)
+        self._windows = WindowParser(self._expressions, self._accumulator, self._sort)
         self._left = MAX_STAGES
         self._names_id = True
         """Whether `_id` is the id of the rows' documents; else it is a field, as a `$group` makes it."""
@@ -133,7 +141,7 @@ class PipelineParser:
 
     def _project(self, operand: Any, place: str) -> Stage:
         """Parse `$project`: either included and computed fields, or excluded fields. `_id` is included by default."""
-        leaves = list(self._leaves(_fields(operand, place), (), place, flags=True))
+        leaves = list(self._leaves(fields_of(operand, place), (), place, flags=True))
         others = [leaf for keys, leaf, _ in leaves if keys != ("_id",)]
         id_leaf = next((leaf for keys, leaf, _ in leaves if keys == ("_id",)), None)
         includes = others[0] is not False if others else id_leaf is not False
@@ -141,22 +149,22 @@ class PipelineParser:
             is_neutral = keys == ("_id",) and (includes or leaf is True)
             if (leaf is False) is includes and not is_neutral:
                 raise InvalidPipeline(here, "included and excluded fields do not mix")
-        _tree([(keys, Named(), here) for keys, _, here in leaves])  # none is named twice
+        tree_of([(keys, Named(), here) for keys, _, here in leaves])  # none is named twice
         if not includes:
             return stages.ExcludeFields(
-                _tree([(k, Named(), at) for k, leaf, at in leaves if leaf is False])
+                tree_of([(k, Named(), at) for k, leaf, at in leaves if leaf is False])
             )
         chosen = [each for each in leaves if each[1] is not False]
         named = [(k, Named() if leaf is True else leaf, at) for k, leaf, at in chosen]
         if id_leaf is None and not any(keys[0] == "_id" for keys, _, _ in leaves):
             named.insert(0, (("_id",), Named(), place))
-        return stages.Project(_tree(named))
+        return stages.Project(tree_of(named))
 
     def _add_fields(self, operand: Any, place: str) -> Stage:
         if operand == {}:
             return stages.AddFields(Tree(()))
         return stages.AddFields(
-            _tree(self._leaves(_fields(operand, place), (), place, flags=False))
+            tree_of(self._leaves(fields_of(operand, place), (), place, flags=False))
         )
 
     def _leaves(
@@ -165,7 +173,7 @@ class PipelineParser:
         """Yield paths, expressions and places; `flags`: a number or boolean includes or excludes the field."""
         for key, value in document.items():
             here = f"{place}.{key}"
-            keys = (*above, *_path(key, here))
+            keys = (*above, *path_of(key, here))
             if isinstance(value, dict) and not next(iter(value), "$" * (not flags)).startswith("$"):
                 if not value:
                     raise InvalidPipeline(here, "must not be an empty object: use $literal")
@@ -180,10 +188,10 @@ class PipelineParser:
         if not fields:
             raise InvalidPipeline(place, "must be a field or a list of fields")
         return stages.ExcludeFields(
-            _tree((_path(each, place), Named(), f"{place}.{each}") for each in fields)
+            tree_of((path_of(each, place), Named(), f"{place}.{each}") for each in fields)
         )
 
-    def _sort(self, operand: Any, place: str) -> Stage:
+    def _sort(self, operand: Any, place: str) -> stages.SortRows:
         if not isinstance(operand, dict) or not operand:
             raise InvalidPipeline(place, "must be a document of fields and 1 or -1")
         try:
@@ -212,7 +220,7 @@ class PipelineParser:
             problem = f"must be a document of accumulators, got {shortened(fields)}"
             raise InvalidPipeline(place, problem)
         return tuple([
-            (_name(name, f"{place}.{name}"), self._accumulator(each, f"{place}.{name}"))
+            (name_of(name, f"{place}.{name}"), self._accumulator(each, f"{place}.{name}"))
             for name, each in fields.items()
         ])  # fmt: skip
 
@@ -261,7 +269,7 @@ class PipelineParser:
         if "granularity" in given:
             raise InvalidPipeline(f"{place}.granularity", "this option is not supported")
         key = self._grouped_by(given["groupBy"], f"{place}.groupBy")
-        count = _integer(given["buckets"], 1, f"{place}.buckets")
+        count = integer_of(given["buckets"], 1, f"{place}.buckets")
         fields = self._accumulators(given.get("output", _COUNT), f"{place}.output")
         return stages.BucketAuto(key, count, fields)
 
@@ -279,7 +287,7 @@ class PipelineParser:
 
     def _sample(self, operand: Any, place: str) -> Stage:
         given = self._expressions.named(operand, place, ("size",))
-        return stages.Sample(_integer(given["size"], 1, f"{place}.size"))
+        return stages.Sample(integer_of(given["size"], 1, f"{place}.size"))
 
     def _redact(self, operand: Any, place: str) -> Stage:
         parser = ExpressionParser(InvalidPipeline, self._variables | set(DECISIONS))
@@ -298,7 +306,7 @@ class PipelineParser:
         pipelines = []
         for name, pipeline in operand.items():
             here = f"{place}.{name}"
-            _name(name, here)
+            name_of(name, here)
             steps, _ = self._inner(pipeline, (), here)
             for step in steps:
                 if isinstance(step.stage, stages.Facet | stages.Documents):
@@ -308,11 +316,11 @@ class PipelineParser:
 
     def _union(self, operand: Any, place: str) -> Stage:
         if isinstance(operand, str):
-            return stages.Union(_collection(operand, place))
+            return stages.Union(collection_of(operand, place))
         given = self._expressions.named(operand, place, (), ("coll", "pipeline"))
         steps, names_id = self._inner(given.get("pipeline", []), (), f"{place}.pipeline")
         self._names_id = self._names_id and names_id
-        return stages.Union(_source(given, "coll", steps, place), steps)
+        return stages.Union(source_of(given, "coll", steps, place), steps)
 
     def _graph_lookup(self, operand: Any, place: str) -> Stage:
         required = "from", "startWith", "connectFromField", "connectToField", "as"
@@ -327,13 +335,13 @@ class PipelineParser:
         field = operand.get("depthField")
         start = self._plain(operand["startWith"], f"{place}.startWith")
         return stages.GraphLookup(
-            _collection(operand["from"], f"{place}.from"),
-            _path(operand["as"], f"{place}.as"),
+            collection_of(operand["from"], f"{place}.from"),
+            path_of(operand["as"], f"{place}.as"),
             self._expressions.parse(start, f"{place}.startWith"),
-            _side(operand["connectFromField"], f"{place}.connectFromField", True),
-            _side(operand["connectToField"], f"{place}.connectToField", True),
-            None if limit is None else _integer(limit, 0, f"{place}.maxDepth"),
-            None if field is None else _path(field, f"{place}.depthField"),
+            side_of(operand["connectFromField"], f"{place}.connectFromField", True),
+            side_of(operand["connectToField"], f"{place}.connectToField", True),
+            None if limit is None else integer_of(limit, 0, f"{place}.maxDepth"),
+            None if field is None else path_of(field, f"{place}.depthField"),
             match.filter,
         )
 
@@ -365,8 +373,8 @@ class PipelineParser:
         if not isinstance(preserve, bool):
             raise InvalidPipeline(f"{place}.preserveNullAndEmptyArrays", "must be true or false")
         index = given.get("includeArrayIndex")
-        keys = None if index is None else _path(index, f"{place}.includeArrayIndex")
-        return stages.Unwind(_path(dotted[1:], place), keys, preserve)
+        keys = None if index is None else path_of(index, f"{place}.includeArrayIndex")
+        return stages.Unwind(path_of(dotted[1:], place), keys, preserve)
 
     def _sorted_by(self, name: str) -> str | Path:
         is_field = name.startswith("_id") and not self._names_id
@@ -392,7 +400,7 @@ class PipelineParser:
         optional = "from", "localField", "foreignField", "let", "pipeline"
         self._expressions.named(operand, place, ("as",), optional)
         local, foreign = (
-            _side(operand[name], f"{place}.{name}", names_id) if name in operand else None
+            side_of(operand[name], f"{place}.{name}", names_id) if name in operand else None
             for name, names_id in (("localField", self._names_id), ("foreignField", True))
         )
         if (local is None) != (foreign is None) or (local is None and "pipeline" not in operand):
@@ -404,9 +412,9 @@ class PipelineParser:
         variables = self._expressions.variables(given, f"{place}.let")
         if "CURRENT" in given:
             raise InvalidPipeline(f"{place}.let.CURRENT", "must not be redefined")
-        into = _path(operand["as"], f"{place}.as")
+        into = path_of(operand["as"], f"{place}.as")
         steps, _ = self._inner(operand.get("pipeline", []), variables, f"{place}.pipeline")
-        collection = _source(operand, "from", steps, place)
+        collection = source_of(operand, "from", steps, place)
         return stages.Lookup(collection, into, local, foreign, variables, steps)
 
     def _inner(
@@ -430,15 +438,20 @@ _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[S
     "$set": PipelineParser._add_fields,
     "$unset": PipelineParser._unset,
     "$sort": PipelineParser._sort,
-    "$skip": lambda _parser, operand, place: stages.Skip(_integer(operand, 0, place)),
-    "$limit": lambda _parser, operand, place: stages.Limit(_integer(operand, 1, place)),
-    "$count": lambda _parser, operand, place: stages.CountRows(_name(operand, place)),
+    "$skip": lambda _parser, operand, place: stages.Skip(integer_of(operand, 0, place)),
+    "$limit": lambda _parser, operand, place: stages.Limit(integer_of(operand, 1, place)),
+    "$count": lambda _parser, operand, place: stages.CountRows(name_of(operand, place)),
     "$group": PipelineParser._group,
     "$unwind": PipelineParser._unwind,
     "$sortByCount": PipelineParser._sort_by_count,
     "$replaceRoot": PipelineParser._replace_root,
     "$replaceWith": PipelineParser._replace_with,
     "$lookup": PipelineParser._lookup,
+    "$setWindowFields": lambda parser, operand, place: parser._windows.set_window_fields(
+        operand, place
+    ),
+    "$fill": lambda parser, operand, place: parser._windows.fill(operand, place),
+    "$densify": lambda parser, operand, place: parser._windows.densify(operand, place),
     "$bucket": PipelineParser._bucket,
     "$bucketAuto": PipelineParser._bucket_auto,
     "$sample": PipelineParser._sample,
@@ -450,92 +463,9 @@ _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[S
 }
 
 
-def _collection(name: Any, place: str) -> str:
-    try:
-        return check_name(name)
-    except InvalidName as error:
-        raise InvalidPipeline(place, str(error)) from None
-
-
-def _source(
-    given: Mapping[str, Any], key: str, steps: tuple[PlacedStage, ...], place: str
-) -> str | None:
-    """Return the collection that a stage reads; None if its pipeline begins with `$documents`."""
-    has_documents = bool(steps) and isinstance(steps[0].stage, stages.Documents)
-    if has_documents is (key in given):
-        raise InvalidPipeline(
-            place, f"requires either {key}, or a pipeline that begins with $documents"
-        )
-    return None if has_documents else _collection(given[key], f"{place}.{key}")
-
-
-def _path(dotted: Any, place: str) -> Keys:
-    """Parse the dotted name of a field, without `$`."""
-    if not isinstance(dotted, str):
-        raise InvalidPipeline(place, f"must be the name of a field, got {shortened(dotted)}")
-    keys = tuple(dotted.split("."))
-    check_keys(keys, place, InvalidPipeline)
-    return keys
-
-
 def _makes_id(stage: Mapping[str, Any]) -> bool:
     """Return whether a stage makes rows of its own, or a field `_id`."""
     ((name, operand),) = stage.items()
     if name in {"$addFields", "$set", "$project"} and "_id" in operand:
         return name != "$project" or not isinstance(operand["_id"], int | float)
     return name in _MAKING_IDS
-
-
-def _side(dotted: Any, place: str, names_id: bool) -> Side:
-    """Parse a field of `$lookup`: a path, or metadata such as `$id`."""
-    special = ("$", "_id") if names_id else ("$",)
-    if not isinstance(dotted, str) or not dotted.startswith(special):
-        return _path(dotted, place)
-    try:
-        target = read_target(dotted, InvalidPipeline, place)
-    except InvalidFilter as error:  # no path
-        raise InvalidPipeline(place, error.problem) from None
-    return target.keys if isinstance(target, Path) else target
-
-
-def _fields(operand: Any, place: str) -> dict[str, Any]:
-    if not isinstance(operand, dict) or not operand:
-        problem = f"must be a document with at least one field, got {shortened(operand)}"
-        raise InvalidPipeline(place, problem)
-    return operand
-
-
-def _tree(leaves: Iterable[tuple[Keys, Entry, str]]) -> Tree:
-    """Return the leaves as a tree; two for the same field are an error."""
-    root: dict[str, Any] = {}
-    for keys, entry, place in leaves:
-        *above, last = keys
-        fields = root
-        for key in above:
-            fields = fields.setdefault(key, {})
-            if not isinstance(fields, dict):
-                raise InvalidPipeline(place, "this field, or one above it, was named before")
-        if last in fields:
-            raise InvalidPipeline(place, "this field, or one below it, was named before")
-        fields[last] = entry
-    return _as_tree(root)
-
-
-def _as_tree(fields: dict[str, Any]) -> Tree:
-    pairs = ((k, _as_tree(v) if isinstance(v, dict) else v) for k, v in fields.items())
-    return Tree(tuple(pairs))
-
-
-def _integer(value: Any, least: int, place: str) -> int:
-    if not is_number(value) or value != value // 1 or not least <= value < _MAX_COUNT:
-        raise InvalidPipeline(place, f"must be an integer from {least} on, got {shortened(value)}")
-    return int(value)
-
-
-def _name(name: Any, place: str) -> str:
-    if not isinstance(name, str) or not name or name.startswith("$") or "." in name:
-        problem = (
-            f"{shortened(name)}: a field's name is not empty, has no dot and does not begin with $"
-        )
-        raise InvalidPipeline(place, problem)
-    return name

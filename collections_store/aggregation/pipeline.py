@@ -23,6 +23,7 @@ from ..query.sort import Sort
 from . import stages
 from .buckets import in_buckets, sampled
 from .combined import documents_in, faceted, united
+from .densify import densified
 from .graph import connected
 from .group import NO_TOTALS, CountedRow, GroupedFields, fields_of, grouped
 from .lookup import joined
@@ -42,6 +43,7 @@ from .rows import (
     with_value,
 )
 from .stages import Group, PlacedStage, Tree
+from .windows import windowed
 
 _PART = 64
 """A row is measured if its expressions hold more than this part of the limit."""
@@ -200,6 +202,10 @@ def _stepped(
             return grouped(stage, ((row, 1, NO_TOTALS) for row in rows), context, place)
         case stages.BucketAuto():
             return in_buckets(stage, rows, context, place)
+        case stages.SetWindowFields():
+            return windowed(stage, rows, context, place)
+        case stages.Densify():
+            return densified(stage, rows, context, place)
         case stages.Sample(count):
             return sampled(count, rows, context, place)
         case stages.Unwind():

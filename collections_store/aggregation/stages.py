@@ -6,7 +6,7 @@ Some stages are parsed as others: `$set` is `$addFields`, `$unset` a `$project` 
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ..document import MetadataField
 from ..expressions.classes import value_class
@@ -130,6 +130,60 @@ class BucketAuto:
 
 
 @value_class(eq=True)
+class Window:
+    """The rows around a row that a function reads: from `lower` to `upper`, None without an end. The bounds count rows, or in
+    a range the values of the sorted field, for times in a `unit`.
+    """
+
+    lower: float | None = None
+    upper: float | None = None
+    is_range: bool = False
+    unit: str | None = None
+
+
+@value_class(eq=True)
+class WindowFunction:
+    """A function that no group has, such as `$rank`; `number`: the rows of `$shift`, the weight of `$expMovingAvg`."""
+
+    operator: str
+    operands: tuple[Node, ...] = ()
+    number: float = 0
+    unit: str | None = None
+
+
+@value_class(eq=True)
+class WindowField:
+    """A field of `$setWindowFields`."""
+
+    into: Keys
+    function: Accumulator | WindowFunction
+    window: Window
+
+
+@value_class(eq=True)
+class SetWindowFields:
+    """Add fields that are computed from rows around each row (`$setWindowFields`, `$fill`)."""
+
+    partition: Node
+    sort: Sort
+    fields: tuple[WindowField, ...]
+
+
+@value_class(eq=True)
+class Densify:
+    """Add rows where the values of a field have gaps (`$densify`).
+
+    `bounds`: the first value and the first one beyond, or the values of each partition, or of all rows together.
+    """
+
+    field: Keys
+    partition: tuple[Keys, ...]
+    step: float
+    unit: str | None
+    bounds: tuple[Any, Any] | Literal["full", "partition"]
+
+
+@value_class(eq=True)
 class Sample:
     """Up to `count` random rows, in a random order (`$sample`)."""
 
@@ -220,8 +274,8 @@ class Lookup:
 Change: TypeAlias = Project | ExcludeFields | AddFields | ReplaceRoot
 """The stages that change each row by itself."""
 Stage: TypeAlias = (
-    Match | Change | SortRows | Skip | Limit | CountRows | Group | BucketAuto | Sample | Unwind
-    | Redact | Documents | Facet | Union | GraphLookup | Lookup
+    Match | Change | SortRows | Skip | Limit | CountRows | Group | BucketAuto | SetWindowFields
+    | Densify | Sample | Unwind | Redact | Documents | Facet | Union | GraphLookup | Lookup
 )  # fmt: skip
 
 

@@ -127,7 +127,10 @@ def test_facet_holds_its_rows() -> None:
         give([{"n": "x" * 500}] * 10, {"$facet": {"a": [{"$count": "n"}]}}, memory_limit=2000)
 
 
-SUPPLIES: dict[str, list[Any]] = {"first": [{"n": 1}, {"n": 2}], "second": [{"n": 3, "k": "a"}, {"n": 4, "k": "b"}]}
+SUPPLIES: dict[str, list[Any]] = {
+    "first": [{"n": 1}, {"n": 2}],
+    "second": [{"n": 3, "k": "a"}, {"n": 4, "k": "b"}],
+}
 
 
 def test_union_with() -> None:
