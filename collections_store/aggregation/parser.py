@@ -15,7 +15,7 @@ from ..errors import (
     InvalidSort,
     shortened,
 )
-from ..expressions.nodes import Constant, Node
+from ..expressions.nodes import Constant, Node, Reference
 from ..expressions.parser import MAX_NESTING, ExpressionParser
 from ..expressions.path import Path
 from ..expressions.values import RANKS, compare
@@ -44,20 +44,22 @@ MAX_LEVELS: Final = 20
 """Levels of pipelines within stages; MongoDB's limit for `$lookup`."""
 _ACCUMULATORS: Final = frozenset(get_args(stages.AccumulatorName))
 _UNSUPPORTED: Final = frozenset({
-    "$changeStream", "$collStats", "$currentOp", "$geoNear", "$indexStats", "$listSessions", "$merge",
-    "$out", "$planCacheStats", "$search", "$searchMeta", "$vectorSearch",
+    "$changeStream", "$collStats", "$currentOp", "$geoNear", "$indexStats", "$listSessions",
+    "$planCacheStats", "$search", "$searchMeta", "$vectorSearch",
 })  # fmt: skip
 _UNSUPPORTED_ACCUMULATORS: Final = frozenset({
     "$accumulator", "$bottom", "$bottomN", "$concatArrays", "$firstN", "$lastN", "$maxN", "$median",
     "$mergeObjects", "$minN", "$percentile", "$setUnion", "$stdDevPop", "$stdDevSamp", "$top",
     "$topN",
 })  # fmt: skip
-_WITH_PIPELINES: Final = frozenset({"$facet", "$graphLookup", "$lookup", "$unionWith"})
+_WITH_PIPELINES: Final = frozenset({"$facet", "$graphLookup", "$lookup", "$merge", "$unionWith"})
 """The stages whose filters and pipelines take what JSON does not have, such as a `Filter`."""
 _MAKING_IDS: Final = frozenset({
     "$bucket", "$bucketAuto", "$count", "$documents", "$facet", "$group", "$replaceRoot", "$replaceWith",
     "$sortByCount",
 })  # fmt: skip
+_MATCHED: Final = ("replace", "keepExisting", "merge", "fail")
+_UNMATCHED: Final = ("insert", "discard", "fail")
 _COUNT: Final = {"count": {"$sum": 1}}
 
 
@@ -69,6 +71,13 @@ def _check_words(steps: list[PlacedStage], *, is_inner: bool) -> None:
             behind = True
         elif behind and holds_text(step.stage.filter.condition):
             raise InvalidPipeline(f"{step.place}.$text", "must be in the first stage, a $match")
+
+
+def _check_output(steps: list[PlacedStage], *, is_inner: bool) -> None:
+    """Raise `InvalidPipeline` for a `$merge` or `$out` that is not the last stage, or in a pipeline within a stage."""
+    for step in steps if is_inner else steps[:-1]:
+        if isinstance(step.stage, stages.Output):
+            raise InvalidPipeline(step.place, "must be the last stage of the whole pipeline")
 
 
 class PipelineParser:
@@ -93,6 +102,7 @@ class PipelineParser:
             found.extend(self._step(each, f"{place}.{number}" if place else str(number)))
             self._names_id = self._names_id and not _makes_id(each)
         _check_words(found, is_inner=bool(place))
+        _check_output(found, is_inner=bool(place))
         return tuple(found)
 
     def _step(self, stage: Any, place: str) -> list[PlacedStage]:
@@ -322,6 +332,47 @@ class PipelineParser:
         self._names_id = self._names_id and names_id
         return stages.Union(source_of(given, "coll", steps, place), steps)
 
+    def _merge(self, operand: Any, place: str) -> Stage:
+        if isinstance(operand, str):
+            return stages.Output(collection_of(operand, place))
+        optional = "on", "let", "whenMatched", "whenNotMatched"
+        given = self._expressions.named(operand, place, ("into",), optional)
+        matched, unmatched = (
+            given.get(name, default)
+            for name, default in (("whenMatched", "merge"), ("whenNotMatched", "insert"))
+        )
+        names = given.get("on", "_id")
+        names = names if isinstance(names, list | tuple) and names else [names]
+        on = () if names == ["_id"] else tuple([path_of(each, f"{place}.on") for each in names])
+        variables, steps = self._merging(given, matched, f"{place}.whenMatched")
+        if not steps:
+            _check_choice(matched, _MATCHED, f"{place}.whenMatched")
+        _check_choice(unmatched, _UNMATCHED, f"{place}.whenNotMatched")
+        into = collection_of(given["into"], f"{place}.into")
+        action: Any = "pipeline" if steps else matched
+        return stages.Output(into, on, action, unmatched, variables=variables, steps=steps)
+
+    def _merging(
+        self, given: Mapping[str, Any], matched: Any, place: str
+    ) -> tuple[tuple[tuple[str, Node], ...], tuple[PlacedStage, ...]]:
+        """Return the variables and stages of `whenMatched`, if it is a pipeline."""
+        if not isinstance(matched, list):
+            if "let" in given:
+                raise InvalidPipeline(f"{place}.let", "requires a pipeline as whenMatched")
+            return (), ()
+        let = self._plain(given.get("let", {"new": "$$ROOT"}), f"{place}.let")
+        variables = self._expressions.variables(let, f"{place}.let")
+        if "new" not in let:
+            variables = (*variables, ("new", Reference("ROOT")))
+        steps, _ = self._inner(matched, variables, place)
+        for step in steps:
+            if not isinstance(step.stage, get_args(stages.Change)):
+                problem = "must be $set, $unset, $project or $replaceWith within $merge"
+                raise InvalidPipeline(step.place, problem)
+        if not steps:
+            raise InvalidPipeline(place, "must have a stage")
+        return variables, steps
+
     def _graph_lookup(self, operand: Any, place: str) -> Stage:
         required = "from", "startWith", "connectFromField", "connectToField", "as"
         optional = "maxDepth", "depthField", "restrictSearchWithMatch"
@@ -447,6 +498,10 @@ _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[S
     "$replaceRoot": PipelineParser._replace_root,
     "$replaceWith": PipelineParser._replace_with,
     "$lookup": PipelineParser._lookup,
+    "$merge": PipelineParser._merge,
+    "$out": lambda _parser, operand, place: stages.Output(
+        collection_of(operand, place), replaces=True
+    ),
     "$setWindowFields": lambda parser, operand, place: parser._windows.set_window_fields(
         operand, place
     ),
@@ -469,3 +524,9 @@ def _makes_id(stage: Mapping[str, Any]) -> bool:
     if name in {"$addFields", "$set", "$project"} and "_id" in operand:
         return name != "$project" or not isinstance(operand["_id"], int | float)
     return name in _MAKING_IDS
+
+
+def _check_choice(value: Any, choices: tuple[str, ...], place: str) -> None:
+    if value not in choices:
+        problem = f"must be one of {', '.join(choices)}, got {shortened(value)}"
+        raise InvalidPipeline(place, problem)

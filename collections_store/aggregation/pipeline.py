@@ -16,6 +16,7 @@ from ..document import Anonymous, Document
 from ..errors import InvalidOperand, shortened
 from ..expressions.budget import spend
 from ..expressions.evaluation import MEMORY_LIMIT, Scope
+from ..expressions.nodes import IfNull, Meta, ObjectOf, Reference
 from ..expressions.values import MISSING
 from ..query.filter import Filter
 from ..query.matcher import matches
@@ -98,6 +99,18 @@ class Pipeline:
         assert isinstance(first.stage, Group)
         groups = grouped(first.stage, rows, context, first.place)
         return (row.body for row in run(tuple(others), groups, context))
+
+    def output(self) -> tuple[Pipeline, PlacedStage | None]:
+        """Return the pipeline without its last stage if that one writes, and this stage. Its results are documents of `id`,
+        which may be missing, and `body`.
+        """
+        last = self.steps[-1] if self.steps else None
+        if last is None or not isinstance(last.stage, stages.Output):
+            return self, None
+        id = IfNull((Reference("CURRENT", ("_id",)), Meta("id")))
+        parts = ObjectOf((("id", id), ("body", Reference("ROOT"))))
+        named = PlacedStage(last.place, stages.ReplaceRoot(parts))
+        return Pipeline((*self.steps[:-1], named)), last
 
     def collections(self) -> Iterator[str]:
         """Yield the other collections that the stages read."""
@@ -222,6 +235,8 @@ def _stepped(
             return connected(stage, rows, context, place)
         case stages.Lookup():
             return joined(stage, rows, context, place, run)
+        case stages.Output():
+            return rows
 
 
 def _matched(

@@ -271,11 +271,28 @@ class Lookup:
     steps: tuple[PlacedStage, ...] = ()
 
 
+@value_class(eq=True)
+class Output:
+    """Write the rows into a collection, as last stage (`$merge`; `$out` if `replaces`).
+
+    A row's document is the one with its id, or with its values at the paths `on`. `steps` with `variables` make the new body
+    if `matched` is "pipeline".
+    """
+
+    collection: str
+    on: tuple[Keys, ...] = ()
+    matched: Literal["merge", "replace", "keepExisting", "fail", "pipeline"] = "merge"
+    unmatched: Literal["insert", "discard", "fail"] = "insert"
+    replaces: bool = False
+    variables: tuple[tuple[str, Node], ...] = ()
+    steps: tuple[PlacedStage, ...] = ()
+
+
 Change: TypeAlias = Project | ExcludeFields | AddFields | ReplaceRoot
 """The stages that change each row by itself."""
 Stage: TypeAlias = (
     Match | Change | SortRows | Skip | Limit | CountRows | Group | BucketAuto | SetWindowFields
-    | Densify | Sample | Unwind | Redact | Documents | Facet | Union | GraphLookup | Lookup
+    | Densify | Sample | Unwind | Redact | Documents | Facet | Union | GraphLookup | Lookup | Output
 )  # fmt: skip
 
 
