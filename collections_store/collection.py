@@ -904,16 +904,16 @@ class Collection(OperationBuilder, Generic[Body]):
     def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
         """Run an aggregation pipeline over the collection; return the results.
 
-        The stages are `$match`, `$project`, `$addFields` (`$set`), `$unset`, `$sort`, `$skip`, `$limit`, `$count`,
-        `$group`, `$unwind`, `$sortByCount`, `$replaceRoot` (`$replaceWith`) and `$lookup`, over a single snapshot.
-        A stage that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes. Raise
+        All stages see a single snapshot. `$merge` and `$out` write the results into a collection, in the same transaction;
+        the returned list is then empty. A stage that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes. Raise
         `InvalidPipeline`, `InvalidOperand` and `MemoryLimitExceeded`.
 
         >>> count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
         >>> store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
         [{'_id': 'de', 'cities': 2}]
         """
-        return self._read(self._aggregate(pipeline, memory_limit))
+        operation = self._aggregate(pipeline, memory_limit)
+        return self._run(operation) if operation.writes else self._read(operation)
 
     def stream(
         self,

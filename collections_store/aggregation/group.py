@@ -13,10 +13,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from ..codec import decode
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand
-from ..expressions.evaluation import OperandError, integer, key_of
+from ..expressions.evaluation import OperandError, Scope, integer, key_of
 from ..expressions.nodes import Meta, OperatorCall, Reference, evaluate, nodes_of
 from ..expressions.values import MISSING
-from ..query.sort import Sort
 from .accumulators import ACCUMULATORS, Setting, State
 from .rows import Context, Row, StageMemory, placed, with_value
 from .stages import Accumulator, Group, Keys
@@ -47,15 +46,11 @@ def grouped(
             hashed = key_of(key, ordered=context.ordered)
             if hashed not in groups:
                 memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * size)
-                groups[hashed] = key, _states(stage, key, memory, context)
+                scope_of_n = context.scope(Anonymous(key))
+                states = [state_of(each, scope_of_n, memory) for _, each in stage.fields]
+                groups[hashed] = key, states
             for (each, keys), state in zip(fields, groups[hashed][1], strict=True):
-                value = evaluate(each.operand, scope)
-                if each.sort is not None:
-                    value = _sort_key(each.sort, row, context), value
-                try:
-                    state.add(value, times)
-                except OperandError as error:
-                    raise InvalidOperand(each.operator, error.problem, error.found) from None
+                accumulate(each, state, row, scope, times)
                 if keys in totals:
                     state.add_total(*totals[keys])
         for key, states in groups.values():
@@ -68,26 +63,32 @@ def grouped(
             yield Anonymous(body)
 
 
-def _states(stage: Group, key: Any, memory: StageMemory, context: Context) -> list[State]:
-    """Return the states of a group."""
-    found = []
-    for _, each in stage.fields:
-        count = 1
-        if each.count is not None:
-            given = evaluate(each.count, context.scope(Anonymous(key)))
-            try:
-                count = integer(given, 1)
-            except OperandError as error:
-                problem = f"n {error.problem}"
-                raise InvalidOperand(each.operator, problem, error.found) from None
-        setting = Setting(memory, context.ordered, each, count)
-        found.append(ACCUMULATORS[each.operator].state(setting))
-    return found
+def state_of(accumulator: Accumulator, scope: Scope, memory: StageMemory) -> State:
+    """Return the state of an accumulator before the first value; `scope` is that of its `n`."""
+    count = 1
+    if accumulator.count is not None:
+        given = evaluate(accumulator.count, scope)
+        try:
+            count = integer(given, 1)
+        except OperandError as error:
+            problem = f"n {error.problem}"
+            raise InvalidOperand(accumulator.operator, problem, error.found) from None
+    setting = Setting(memory, scope.ordered, accumulator, count)
+    return ACCUMULATORS[accumulator.operator].state(setting)
 
 
-def _sort_key(sort: Sort, row: Row, context: Context) -> Any:
-    document = row if isinstance(row, Document) else Document("", row.body)
-    return sort.key(document, ordered=context.ordered)
+def accumulate(
+    accumulator: Accumulator, state: State, row: Row, scope: Scope, times: int = 1
+) -> None:
+    """Add the value of a row that occurs `times` times."""
+    value = evaluate(accumulator.operand, scope)
+    if accumulator.sort is not None:
+        document = row if isinstance(row, Document) else Document("", row.body)
+        value = accumulator.sort.key(document, ordered=scope.ordered), value
+    try:
+        state.add(value, times)
+    except OperandError as error:
+        raise InvalidOperand(accumulator.operator, error.problem, error.found) from None
 
 
 class GroupedFields(NamedTuple):

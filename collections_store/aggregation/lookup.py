@@ -11,28 +11,38 @@ Metadata (`$id`) is compared unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from .. import codec
 from ..document import Document, metadatum
 from ..expressions.budget import spend
 from ..expressions.evaluation import key_of
+from ..expressions.nodes import Logic, OperatorCall, Reference
 from ..expressions.path import Path
 from ..expressions.values import MISSING
-from ..query.conditions import And, Condition, Equals, Field, Metadata, Or, Value, values_of
+from ..query.conditions import (
+    And,
+    Condition,
+    Equals,
+    Expression,
+    Field,
+    Metadata,
+    Or,
+    Value,
+    values_of,
+)
 from ..query.filter import Filter, conjuncts
-from ..query.matcher import distinct_values, values_at
+from ..query.matcher import distinct_values, matches, values_at
 from ..query.parser import one_of
-from .rows import Context, Row, StageMemory, computed, placed, with_body, with_value
-from .stages import Lookup, Match, PlacedStage, Side
+from .rows import Context, Row, Runner, StageMemory, computed, placed, with_body, with_value
+from .stages import Keys, Lookup, Match, PlacedStage, Side
 
 BATCH: Final = 100
 BATCH_SIZE: Final = 2**20
 """Bytes of memory of a batch, about: one row may be larger."""
-Runner: TypeAlias = Callable[[tuple[PlacedStage, ...], Iterable[Row], Context], Iterator[Row]]
 
 
 def joined(
@@ -68,19 +78,24 @@ class _Join:
     def __init__(self, stage: Lookup, context: Context, place: str, run: Runner) -> None:
         self._stage, self._context, self._place, self._run = stage, context, place, run
         self.memory = StageMemory(place, context.memory_limit)
-        self._filter, self._steps = _first_filter(stage.steps)
+        given, steps = None, stage.steps
+        if stage.collection is None:
+            given, *rest = stage.steps
+            steps = tuple(rest)
+        self._given = given
+        self._filter, self._steps = first_filter(steps)
+        self._compared = _comparison(self._steps, dict(stage.variables))
         self._all: list[Document] | None = None
         self._result: list[Any] | None = None
 
     def found(self, batch: list[Row]) -> Iterator[list[Any]]:
         local, foreign = self._stage.local, self._stage.foreign
         if local is None or foreign is None:
-            for row in batch:
-                yield self._without_fields(row)
+            yield from self._by_pipeline(batch)
             return
-        values = [_searched(row, local) for row in batch]
+        values = [values_in(row, local) or [None] for row in batch]
         before = self.memory.held
-        documents = self._fetch(_any_of(foreign, values) & self._filter)
+        documents = self._fetch(any_of(foreign, values) & self._filter)
         yield from self._equal(batch, values, documents, foreign)
         self.memory.release(self.memory.held - before)
 
@@ -99,6 +114,23 @@ class _Join:
             mine = sorted({position for key in keys for position in positions.get(key, ())})
             yield self._results(row, [_fresh(documents[each], each, used) for each in mine])
 
+    def _by_pipeline(self, batch: list[Row]) -> Iterator[list[Any]]:
+        """Let the inner stages decide. If they require a field to equal a variable, documents with other values are not
+        read: an index may find those that are.
+        """
+        if self._compared is not None:
+            keys, name = self._compared
+            values = [self._variables(row)[name] for row in batch]
+            if all(isinstance(each, str | int | float) for each in values):
+                before = self.memory.held
+                searched = [[each] for each in values]
+                documents = self._fetch(any_of(keys, searched) & self._filter)
+                yield from self._equal(batch, searched, documents, keys)
+                self.memory.release(self.memory.held - before)
+                return
+        for row in batch:
+            yield self._without_fields(row)
+
     def _without_fields(self, row: Row) -> list[Any]:
         """Run the inner stages over all documents; once, if no variable depends on the row."""
         if self._all is None:
@@ -110,28 +142,61 @@ class _Join:
 
     def _results(self, row: Row, documents: list[Document]) -> list[Any]:
         spend(len(documents))
-        scope, variables = self._context.scope(row), dict(self._context.variables)
-        for name, each in self._stage.variables:
-            with placed(f"{self._place}.let.{name}"):
-                variables[name] = computed(each, scope)
+        variables = self._variables(row)
         if not self._steps:
             return [document.body for document in documents]
         rows = self._run(self._steps, documents, replace(self._context, variables=variables))
         return [each.body for each in rows]
 
+    def _variables(self, row: Row) -> dict[str, Any]:
+        scope, variables = self._context.scope(row), dict(self._context.variables)
+        for name, each in self._stage.variables:
+            with placed(f"{self._place}.let.{name}"):
+                variables[name] = computed(each, scope)
+        return variables
+
+    def _source(self, filter: Filter) -> Iterable[Document]:
+        if self._stage.collection is not None:
+            return self._context.source.find(self._stage.collection, filter)
+        rows = self._run((self._given,), (), self._context) if self._given else ()
+        ordered = self._context.ordered
+        found = (Document("", row.body) for row in rows)
+        return (each for each in found if matches(filter, each, ordered=ordered))
+
     def _fetch(self, filter: Filter) -> list[Document]:
         documents = []
-        for document in self._context.source.find(self._stage.collection, filter):
+        for document in self._source(filter):
             self.memory.hold_value(document.body)
             documents.append(document)
         return documents
 
 
-def _searched(row: Row, local: Side) -> list[Any]:
-    """Return the values that a row searches for; null for a missing or empty field."""
-    if not isinstance(local, str):
-        return list(distinct_values(row.body, local)) or [None]
-    return [metadatum(row, local) if isinstance(row, Document) else None]
+def values_in(row: Row, field: Side) -> list[Any]:
+    """Return the values of a field; those of an array's elements, if it is an array."""
+    if not isinstance(field, str):
+        return list(distinct_values(row.body, field))
+    return [metadatum(row, field)] if isinstance(row, Document) else []
+
+
+def _comparison(
+    steps: tuple[PlacedStage, ...], variables: Mapping[str, Any]
+) -> tuple[Keys, str] | None:
+    """Return a path and a variable that a first `$match` requires to be equal by `$expr`."""
+    match = steps[0].stage if steps else None
+    if not isinstance(match, Match):
+        return None
+    conditions = conjuncts(match.filter.condition)
+    values = (each.expression for each in conditions if isinstance(each, Expression))
+    nodes = [each.value for each in values if isinstance(each, Value)]
+    for node in nodes:
+        match node:
+            case Logic("$and", operands):
+                nodes.extend(operands)
+            case OperatorCall("$eq", (Reference("CURRENT", keys), Reference(name, ()))) | (
+                OperatorCall("$eq", (Reference(name, ()), Reference("CURRENT", keys)))
+            ) if keys and name in variables:
+                return keys, name
+    return None
 
 
 def _foreign_values(document: Document, foreign: Side) -> Iterator[Any]:
@@ -142,7 +207,7 @@ def _foreign_values(document: Document, foreign: Side) -> Iterator[Any]:
         yield from (None if each is MISSING else each for each in values)
 
 
-def _any_of(foreign: Side, searched: list[list[Any]]) -> Filter:
+def any_of(foreign: Side, searched: list[list[Any]]) -> Filter:
     """Return the filter for the documents of all rows of a batch."""
     distinct = {key_of(each): each for values in searched for each in values}
     values = [Value.of(each) for each in distinct.values()]
@@ -159,7 +224,7 @@ def _any_of(foreign: Side, searched: list[list[Any]]) -> Filter:
     return Filter(conditions[0] if len(conditions) == 1 else Or(tuple(conditions)))
 
 
-def _first_filter(steps: tuple[PlacedStage, ...]) -> tuple[Filter, tuple[PlacedStage, ...]]:
+def first_filter(steps: tuple[PlacedStage, ...]) -> tuple[Filter, tuple[PlacedStage, ...]]:
     """Split off the conditions of a first `$match` without variables: a database may evaluate them."""
     if not steps or not isinstance(steps[0].stage, Match):
         return Filter(), steps

@@ -2,59 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any, Final, get_args
 
 from .. import codec
 from ..codec import Codec
-from ..document import check_name
 from ..errors import (
     InvalidBody,
     InvalidFilter,
-    InvalidName,
     InvalidPipeline,
     InvalidSort,
     shortened,
 )
-from ..expressions.nodes import Constant, Node
+from ..expressions.nodes import Constant, Node, Reference
 from ..expressions.parser import MAX_NESTING, ExpressionParser, check_keys
 from ..expressions.path import Path
-from ..expressions.values import is_number
-from ..query.conditions import holds_text, read_target
+from ..expressions.values import RANKS, compare
+from ..query.conditions import holds_text
 from ..query.filter import Filter
 from ..query.parser import FilterParser
 from ..query.sort import Sort
 from . import stages
 from .accumulators import ACCUMULATORS
-from .stages import Accumulator, Entry, Keys, Named, PlacedStage, Side, Stage, Tree
+from .operands import (
+    collection_of,
+    fields_of,
+    integer_of,
+    name_of,
+    path_of,
+    side_of,
+    source_of,
+    tree_of,
+)
+from .redact import DECISIONS
+from .stages import Accumulator, Keys, Named, PlacedStage, Stage, Tree
+from .window_parser import WindowParser
 
 MAX_STAGES: Final = 200
-"""Stages of a pipeline, including those in `$lookup`: each takes a call or two for every row."""
-MAX_LOOKUPS: Final = 20
-"""Levels of nested `$lookup`; MongoDB's limit."""
+"""Stages of a pipeline, including those within stages: each takes a call or two for every row."""
+MAX_LEVELS: Final = 20
+"""Levels of pipelines within stages; MongoDB's limit for `$lookup`."""
 _UNSUPPORTED: Final = frozenset({
-    "$bucket", "$bucketAuto", "$changeStream", "$collStats", "$currentOp", "$densify", "$documents",
-    "$facet", "$fill", "$geoNear", "$graphLookup", "$indexStats", "$listSessions", "$merge", "$out",
-    "$planCacheStats", "$redact", "$sample", "$search", "$searchMeta", "$setWindowFields",
-    "$unionWith", "$vectorSearch",
+    "$changeStream", "$collStats", "$currentOp", "$geoNear", "$indexStats", "$listSessions",
+    "$planCacheStats", "$search", "$searchMeta", "$vectorSearch",
 })  # fmt: skip
 UNSUPPORTED_ACCUMULATORS: Final = frozenset({
     "$accumulator", "$covariancePop", "$covarianceSamp", "$denseRank", "$derivative",
     "$documentNumber", "$expMovingAvg", "$integral", "$linearFill", "$locf", "$minMaxScaler",
     "$rank", "$shift",
 })  # fmt: skip
-"""Other accumulators and window functions of MongoDB."""
-_MAX_COUNT: Final = 2**63 - 1
+"""Other accumulators of MongoDB."""
+_WITH_PIPELINES: Final = frozenset({"$facet", "$graphLookup", "$lookup", "$merge", "$unionWith"})
+"""The stages whose filters and pipelines take what JSON does not have, such as a `Filter`."""
+_MAKING_IDS: Final = frozenset({
+    "$bucket", "$bucketAuto", "$count", "$documents", "$facet", "$group", "$replaceRoot", "$replaceWith",
+    "$sortByCount",
+})  # fmt: skip
+_MATCHED: Final = ("replace", "keepExisting", "merge", "fail")
+_UNMATCHED: Final = ("insert", "discard", "fail")
+_COUNT: Final = {"count": {"$sum": 1}}
 
 
 def _check_words(steps: list[PlacedStage], *, is_inner: bool) -> None:
-    """Raise `InvalidPipeline` for a `$text` behind the leading `$match` stages, or in the pipeline of a `$lookup`."""
+    """Raise `InvalidPipeline` for a `$text` behind the leading `$match` stages, or in a pipeline within a stage."""
     behind = is_inner
     for step in steps:
         if not isinstance(step.stage, stages.Match):
             behind = True
         elif behind and holds_text(step.stage.filter.condition):
             raise InvalidPipeline(f"{step.place}.$text", "must be in the first stage, a $match")
+
+
+def _check_output(steps: list[PlacedStage], *, is_inner: bool) -> None:
+    """Raise `InvalidPipeline` for a `$merge` or `$out` that is not the last stage, or in a pipeline within a stage."""
+    for step in steps if is_inner else steps[:-1]:
+        if isinstance(step.stage, stages.Output):
+            raise InvalidPipeline(step.place, "must be the last stage of the whole pipeline")
 
 
 class PipelineParser:
@@ -65,6 +89,7 @@ class PipelineParser:
     ) -> None:
         self._codec, self._variables, self._depth = codec, variables, depth
         self._expressions = ExpressionParser(InvalidPipeline, variables)
+        self._windows = WindowParser(self._expressions, self._accumulator, self._sort)
         self._left = MAX_STAGES
         self._names_id = True
         """Whether `_id` is the id of the rows' documents; else it is a field, as a `$group` makes it."""
@@ -78,6 +103,7 @@ class PipelineParser:
             found.extend(self._step(each, f"{place}.{number}" if place else str(number)))
             self._names_id = self._names_id and not _makes_id(each)
         _check_words(found, is_inner=bool(place))
+        _check_output(found, is_inner=bool(place))
         return tuple(found)
 
     def _step(self, stage: Any, place: str) -> list[PlacedStage]:
@@ -95,7 +121,7 @@ class PipelineParser:
         reader = _READERS.get(name)
         if reader is None:
             raise InvalidPipeline(here, "no such stage")
-        if name not in {"$match", "$lookup"}:
+        if name not in _WITH_PIPELINES and name != "$match":
             operand = self._plain(operand, here)
         found = reader(self, operand, here)
         return [PlacedStage(here, each) for each in (found if isinstance(found, list) else [found])]
@@ -126,7 +152,7 @@ class PipelineParser:
 
     def _project(self, operand: Any, place: str) -> Stage:
         """Parse `$project`: either included and computed fields, or excluded fields. `_id` is included by default."""
-        leaves = list(self._leaves(_fields(operand, place), (), place, flags=True))
+        leaves = list(self._leaves(fields_of(operand, place), (), place, flags=True))
         others = [leaf for keys, leaf, _ in leaves if keys != ("_id",)]
         id_leaf = next((leaf for keys, leaf, _ in leaves if keys == ("_id",)), None)
         includes = others[0] is not False if others else id_leaf is not False
@@ -134,22 +160,22 @@ class PipelineParser:
             is_neutral = keys == ("_id",) and (includes or leaf is True)
             if (leaf is False) is includes and not is_neutral:
                 raise InvalidPipeline(here, "included and excluded fields do not mix")
-        _tree([(keys, Named(), here) for keys, _, here in leaves])  # none is named twice
+        tree_of([(keys, Named(), here) for keys, _, here in leaves])  # none is named twice
         if not includes:
             return stages.ExcludeFields(
-                _tree([(k, Named(), at) for k, leaf, at in leaves if leaf is False])
+                tree_of([(k, Named(), at) for k, leaf, at in leaves if leaf is False])
             )
         chosen = [each for each in leaves if each[1] is not False]
         named = [(k, Named() if leaf is True else leaf, at) for k, leaf, at in chosen]
         if id_leaf is None and not any(keys[0] == "_id" for keys, _, _ in leaves):
             named.insert(0, (("_id",), Named(), place))
-        return stages.Project(_tree(named))
+        return stages.Project(tree_of(named))
 
     def _add_fields(self, operand: Any, place: str) -> Stage:
         if operand == {}:
             return stages.AddFields(Tree(()))
         return stages.AddFields(
-            _tree(self._leaves(_fields(operand, place), (), place, flags=False))
+            tree_of(self._leaves(fields_of(operand, place), (), place, flags=False))
         )
 
     def _leaves(
@@ -158,7 +184,7 @@ class PipelineParser:
         """Yield paths, expressions and places; `flags`: a number or boolean includes or excludes the field."""
         for key, value in document.items():
             here = f"{place}.{key}"
-            keys = (*above, *_path(key, here))
+            keys = (*above, *path_of(key, here))
             if isinstance(value, dict) and not next(iter(value), "$" * (not flags)).startswith("$"):
                 if not value:
                     raise InvalidPipeline(here, "must not be an empty object: use $literal")
@@ -173,7 +199,7 @@ class PipelineParser:
         if not fields:
             raise InvalidPipeline(place, "must be a field or a list of fields")
         return stages.ExcludeFields(
-            _tree((_path(each, place), Named(), f"{place}.{each}") for each in fields)
+            tree_of((path_of(each, place), Named(), f"{place}.{each}") for each in fields)
         )
 
     def _sort(self, operand: Any, place: str) -> stages.SortRows:
@@ -191,18 +217,185 @@ class PipelineParser:
     def _group(self, operand: Any, place: str) -> Stage:
         if not isinstance(operand, dict) or "_id" not in operand:
             raise InvalidPipeline(place, "must be a document with _id, the expression to group by")
-        found = [
-            (_name(name, f"{place}.{name}"), self._accumulator(each, f"{place}.{name}"))
-            for name, each in operand.items()
-            if name != "_id"
-        ]
+        fields = self._accumulators({k: v for k, v in operand.items() if k != "_id"}, place)
         key, here = operand["_id"], f"{place}._id"
         for name, each in key.items() if isinstance(key, dict) else ():
             # in MongoDB a number or boolean in it would look as if a field was chosen
             if isinstance(each, bool | int | float) and not name.startswith("$"):
                 problem = f"{shortened(each)} does not choose a field: name it ('${name}'), or use $literal"
                 raise InvalidPipeline(f"{here}.{name}", problem)
-        return stages.Group(self._expressions.parse(key, here), tuple(found))
+        return stages.Group(self._expressions.parse(key, here), fields)
+
+    def _accumulators(self, fields: Any, place: str) -> tuple[tuple[str, Accumulator], ...]:
+        if not isinstance(fields, dict):
+            problem = f"must be a document of accumulators, got {shortened(fields)}"
+            raise InvalidPipeline(place, problem)
+        return tuple([
+            (name_of(name, f"{place}.{name}"), self._accumulator(each, f"{place}.{name}"))
+            for name, each in fields.items()
+        ])  # fmt: skip
+
+    def _bucket(self, operand: Any, place: str) -> list[Stage]:
+        """Parse `$bucket` as a `$group` by a `$switch`, and a `$sort`, as MongoDB's server does."""
+        given = self._expressions.named(
+            operand, place, ("groupBy", "boundaries"), ("default", "output")
+        )
+        self._grouped_by(given["groupBy"], f"{place}.groupBy")
+        limits = given["boundaries"]
+        if not isinstance(limits, list) or len(limits) < 2:
+            problem = f"must be a list of at least two values, got {shortened(limits)}"
+            raise InvalidPipeline(f"{place}.boundaries", problem)
+        limits = [self._constant(each, f"{place}.boundaries.{n}") for n, each in enumerate(limits)]
+        for number, (lower, upper) in enumerate(pairwise(limits), 1):
+            if RANKS[type(lower)] != RANKS[type(upper)] or compare(lower, upper) >= 0:
+                problem = "must be of the type of the value before it, and greater"
+                raise InvalidPipeline(f"{place}.boundaries.{number}", problem)
+        branches = [
+            {
+                "case": {"$and": [{"$gte": [given["groupBy"], {"$literal": lower}]},
+                                  {"$lt": [given["groupBy"], {"$literal": upper}]}]},
+                "then": {"$literal": lower},
+            }
+            for lower, upper in pairwise(limits)
+        ]  # fmt: skip
+        switch: dict[str, Any] = {"branches": branches}
+        if "default" in given:
+            here = f"{place}.default"
+            default = self._constant(given["default"], here)
+            if RANKS[type(default)] == RANKS[type(limits[0])] and (
+                compare(limits[0], default) <= 0 < compare(limits[-1], default)
+            ):
+                raise InvalidPipeline(
+                    here, "must be less than the first boundary, or at least the last"
+                )
+            switch["default"] = {"$literal": default}
+        key = self._expressions.parse({"$switch": switch}, place)
+        fields = self._accumulators(given.get("output", _COUNT), f"{place}.output")
+        return [stages.Group(key, fields), stages.SortRows(Sort.parse([(Path("_id"), 1)]))]
+
+    def _bucket_auto(self, operand: Any, place: str) -> Stage:
+        given = self._expressions.named(
+            operand, place, ("groupBy", "buckets"), ("output", "granularity")
+        )
+        if "granularity" in given:
+            raise InvalidPipeline(f"{place}.granularity", "this option is not supported")
+        key = self._grouped_by(given["groupBy"], f"{place}.groupBy")
+        count = integer_of(given["buckets"], 1, f"{place}.buckets")
+        fields = self._accumulators(given.get("output", _COUNT), f"{place}.output")
+        return stages.BucketAuto(key, count, fields)
+
+    def _grouped_by(self, expression: Any, place: str) -> Node:
+        is_path = isinstance(expression, str) and expression.startswith("$")
+        if not is_path and not isinstance(expression, dict):
+            raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
+        return self._expressions.parse(expression, place)
+
+    def _constant(self, value: Any, place: str) -> Any:
+        node = self._expressions.parse(value, place)
+        if not isinstance(node, Constant):
+            raise InvalidPipeline(place, f"must be a constant, got {shortened(value)}")
+        return node.value
+
+    def _sample(self, operand: Any, place: str) -> Stage:
+        given = self._expressions.named(operand, place, ("size",))
+        return stages.Sample(integer_of(given["size"], 1, f"{place}.size"))
+
+    def _redact(self, operand: Any, place: str) -> Stage:
+        parser = ExpressionParser(InvalidPipeline, self._variables | set(DECISIONS))
+        return stages.Redact(parser.parse(operand, place))
+
+    def _documents(self, operand: Any, place: str) -> Stage:
+        if not self._depth or not place.endswith(".0.$documents"):
+            problem = "must be the first stage of the pipeline of a $unionWith or $lookup without a collection"
+            raise InvalidPipeline(place, problem)
+        return stages.Documents(self._expressions.parse(operand, place))
+
+    def _facet(self, operand: Any, place: str) -> Stage:
+        if not isinstance(operand, Mapping) or not operand:
+            problem = f"must be a document of pipelines, got {shortened(operand)}"
+            raise InvalidPipeline(place, problem)
+        pipelines = []
+        for name, pipeline in operand.items():
+            here = f"{place}.{name}"
+            name_of(name, here)
+            steps, _ = self._inner(pipeline, (), here)
+            for step in steps:
+                if isinstance(step.stage, stages.Facet | stages.Documents):
+                    raise InvalidPipeline(step.place, "must not be within a $facet")
+            pipelines.append((name, steps))
+        return stages.Facet(tuple(pipelines))
+
+    def _union(self, operand: Any, place: str) -> Stage:
+        if isinstance(operand, str):
+            return stages.Union(collection_of(operand, place))
+        given = self._expressions.named(operand, place, (), ("coll", "pipeline"))
+        steps, names_id = self._inner(given.get("pipeline", []), (), f"{place}.pipeline")
+        self._names_id = self._names_id and names_id
+        return stages.Union(source_of(given, "coll", steps, place), steps)
+
+    def _merge(self, operand: Any, place: str) -> Stage:
+        if isinstance(operand, str):
+            return stages.Output(collection_of(operand, place))
+        optional = "on", "let", "whenMatched", "whenNotMatched"
+        given = self._expressions.named(operand, place, ("into",), optional)
+        matched, unmatched = (
+            given.get(name, default)
+            for name, default in (("whenMatched", "merge"), ("whenNotMatched", "insert"))
+        )
+        names = given.get("on", "_id")
+        names = names if isinstance(names, list | tuple) and names else [names]
+        on = () if names == ["_id"] else tuple([path_of(each, f"{place}.on") for each in names])
+        variables, steps = self._merging(given, matched, f"{place}.whenMatched")
+        if not steps:
+            _check_choice(matched, _MATCHED, f"{place}.whenMatched")
+        _check_choice(unmatched, _UNMATCHED, f"{place}.whenNotMatched")
+        into = collection_of(given["into"], f"{place}.into")
+        action: Any = "pipeline" if steps else matched
+        return stages.Output(into, on, action, unmatched, variables=variables, steps=steps)
+
+    def _merging(
+        self, given: Mapping[str, Any], matched: Any, place: str
+    ) -> tuple[tuple[tuple[str, Node], ...], tuple[PlacedStage, ...]]:
+        """Return the variables and stages of `whenMatched`, if it is a pipeline."""
+        if not isinstance(matched, list):
+            if "let" in given:
+                raise InvalidPipeline(f"{place}.let", "requires a pipeline as whenMatched")
+            return (), ()
+        let = self._plain(given.get("let", {"new": "$$ROOT"}), f"{place}.let")
+        variables = self._expressions.variables(let, f"{place}.let")
+        if "new" not in let:
+            variables = (*variables, ("new", Reference("ROOT")))
+        steps, _ = self._inner(matched, variables, place)
+        for step in steps:
+            if not isinstance(step.stage, get_args(stages.Change)):
+                problem = "must be $set, $unset, $project or $replaceWith within $merge"
+                raise InvalidPipeline(step.place, problem)
+        if not steps:
+            raise InvalidPipeline(place, "must have a stage")
+        return variables, steps
+
+    def _graph_lookup(self, operand: Any, place: str) -> Stage:
+        required = "from", "startWith", "connectFromField", "connectToField", "as"
+        optional = "maxDepth", "depthField", "restrictSearchWithMatch"
+        self._expressions.named(operand, place, required, optional)
+        limit = operand.get("maxDepth")
+        inner = PipelineParser(self._codec, self._variables, self._depth + 1)
+        match = inner._match(
+            operand.get("restrictSearchWithMatch", {}), f"{place}.restrictSearchWithMatch"
+        )
+        assert isinstance(match, stages.Match)
+        field = operand.get("depthField")
+        start = self._plain(operand["startWith"], f"{place}.startWith")
+        return stages.GraphLookup(
+            collection_of(operand["from"], f"{place}.from"),
+            path_of(operand["as"], f"{place}.as"),
+            self._expressions.parse(start, f"{place}.startWith"),
+            side_of(operand["connectFromField"], f"{place}.connectFromField", True),
+            side_of(operand["connectToField"], f"{place}.connectToField", True),
+            None if limit is None else integer_of(limit, 0, f"{place}.maxDepth"),
+            None if field is None else path_of(field, f"{place}.depthField"),
+            match.filter,
+        )
 
     def _accumulator(self, operand: Any, place: str) -> Accumulator:
         if not isinstance(operand, dict) or len(operand) != 1:
@@ -240,7 +433,7 @@ class PipelineParser:
         if "n" in given:
             count = parse(given["n"], f"{place}.n")
             if isinstance(count, Constant):
-                _integer(count.value, 1, f"{place}.n")
+                integer_of(count.value, 1, f"{place}.n")
         if "sortBy" in given:
             sort = self._sort(given["sortBy"], f"{place}.sortBy").sort
         return Accumulator(name, parse(given[what], f"{place}.{what}"), count, sort)
@@ -248,7 +441,7 @@ class PipelineParser:
     def _count(self, operand: Any, place: str) -> Stage:
         if operand == "_id":
             raise InvalidPipeline(place, "must be a field other than _id")
-        return stages.CountRows(_name(operand, place))
+        return stages.CountRows(name_of(operand, place))
 
     def _unwind(self, operand: Any, place: str) -> Stage:
         given = operand if isinstance(operand, dict) else {"path": operand}
@@ -262,8 +455,8 @@ class PipelineParser:
             raise InvalidPipeline(f"{place}.preserveNullAndEmptyArrays", "must be true or false")
         keys = None
         if "includeArrayIndex" in given:
-            keys = _path(given["includeArrayIndex"], f"{place}.includeArrayIndex")
-        return stages.Unwind(_path(dotted[1:], place), keys, preserve)
+            keys = path_of(given["includeArrayIndex"], f"{place}.includeArrayIndex")
+        return stages.Unwind(path_of(dotted[1:], place), keys, preserve)
 
     def _sorted_by(self, name: str, place: str) -> str | Path:
         if not name.startswith("$"):
@@ -288,14 +481,10 @@ class PipelineParser:
         return stages.ReplaceRoot(self._expressions.parse(operand, place))
 
     def _lookup(self, operand: Any, place: str) -> Stage:
-        optional = "localField", "foreignField", "let", "pipeline"
-        self._expressions.named(operand, place, ("from", "as"), optional)
-        try:
-            collection = check_name(operand["from"])
-        except InvalidName as error:
-            raise InvalidPipeline(f"{place}.from", str(error)) from None
+        optional = "from", "localField", "foreignField", "let", "pipeline"
+        self._expressions.named(operand, place, ("as",), optional)
         local, foreign = (
-            _side(operand[name], f"{place}.{name}", names_id) if name in operand else None
+            side_of(operand[name], f"{place}.{name}", names_id) if name in operand else None
             for name, names_id in (("localField", self._names_id), ("foreignField", True))
         )
         if (local is None) != (foreign is None) or (local is None and "pipeline" not in operand):
@@ -307,21 +496,23 @@ class PipelineParser:
         variables = self._expressions.variables(given, f"{place}.let")
         if "CURRENT" in given:
             raise InvalidPipeline(f"{place}.let.CURRENT", "must not be redefined")
-        into = _path(operand["as"], f"{place}.as")
-        steps = self._inner(operand.get("pipeline", []), variables, f"{place}.pipeline")
+        into = path_of(operand["as"], f"{place}.as")
+        steps, _ = self._inner(operand.get("pipeline", []), variables, f"{place}.pipeline")
+        collection = source_of(operand, "from", steps, place)
         return stages.Lookup(collection, into, local, foreign, variables, steps)
 
     def _inner(
         self, pipeline: Any, variables: tuple[tuple[str, Node], ...], place: str
-    ) -> tuple[PlacedStage, ...]:
-        if self._depth == MAX_LOOKUPS:
-            raise InvalidPipeline(place, f"more than {MAX_LOOKUPS} $lookup within each other")
+    ) -> tuple[tuple[PlacedStage, ...], bool]:
+        """Return the stages of a pipeline within a stage, and whether `_id` is the id of the rows' documents there."""
+        if self._depth == MAX_LEVELS:
+            raise InvalidPipeline(place, f"more than {MAX_LEVELS} pipelines within each other")
         names = {name for name, _ in variables}
         inner = PipelineParser(self._codec, self._variables | names, self._depth + 1)
         inner._left = self._left
         steps = inner.steps(pipeline, place)
         self._left = inner._left
-        return steps
+        return steps, inner._names_id
 
 
 _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[Stage]]]] = {
@@ -331,8 +522,8 @@ _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[S
     "$set": PipelineParser._add_fields,
     "$unset": PipelineParser._unset,
     "$sort": PipelineParser._sort,
-    "$skip": lambda _parser, operand, place: stages.Skip(_integer(operand, 0, place)),
-    "$limit": lambda _parser, operand, place: stages.Limit(_integer(operand, 1, place)),
+    "$skip": lambda _parser, operand, place: stages.Skip(integer_of(operand, 0, place)),
+    "$limit": lambda _parser, operand, place: stages.Limit(integer_of(operand, 1, place)),
     "$count": PipelineParser._count,
     "$group": PipelineParser._group,
     "$unwind": PipelineParser._unwind,
@@ -340,16 +531,24 @@ _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[S
     "$replaceRoot": PipelineParser._replace_root,
     "$replaceWith": PipelineParser._replace_with,
     "$lookup": PipelineParser._lookup,
+    "$merge": PipelineParser._merge,
+    "$out": lambda _parser, operand, place: stages.Output(
+        collection_of(operand, place), replaces=True
+    ),
+    "$setWindowFields": lambda parser, operand, place: parser._windows.set_window_fields(
+        operand, place
+    ),
+    "$fill": lambda parser, operand, place: parser._windows.fill(operand, place),
+    "$densify": lambda parser, operand, place: parser._windows.densify(operand, place),
+    "$bucket": PipelineParser._bucket,
+    "$bucketAuto": PipelineParser._bucket_auto,
+    "$sample": PipelineParser._sample,
+    "$redact": PipelineParser._redact,
+    "$documents": PipelineParser._documents,
+    "$facet": PipelineParser._facet,
+    "$unionWith": PipelineParser._union,
+    "$graphLookup": PipelineParser._graph_lookup,
 }
-
-
-def _path(dotted: Any, place: str) -> Keys:
-    """Parse the dotted name of a field, without `$`."""
-    if not isinstance(dotted, str):
-        raise InvalidPipeline(place, f"must be the name of a field, got {shortened(dotted)}")
-    keys = tuple(dotted.split("."))
-    check_keys(keys, place, InvalidPipeline)
-    return keys
 
 
 def _makes_id(stage: Mapping[str, Any]) -> bool:
@@ -357,59 +556,10 @@ def _makes_id(stage: Mapping[str, Any]) -> bool:
     ((name, operand),) = stage.items()
     if name in {"$addFields", "$set", "$project"} and "_id" in operand:
         return name != "$project" or not isinstance(operand["_id"], int | float)
-    return name in {"$group", "$sortByCount", "$count", "$replaceRoot", "$replaceWith"}
+    return name in _MAKING_IDS
 
 
-def _side(dotted: Any, place: str, names_id: bool) -> Side:
-    """Parse a field of `$lookup`: a path, or metadata such as `$id`."""
-    special = ("$", "_id") if names_id else ("$",)
-    if not isinstance(dotted, str) or not dotted.startswith(special):
-        return _path(dotted, place)
-    try:
-        target = read_target(dotted, InvalidPipeline, place)
-    except InvalidFilter as error:  # no path
-        raise InvalidPipeline(place, error.problem) from None
-    return target.keys if isinstance(target, Path) else target
-
-
-def _fields(operand: Any, place: str) -> dict[str, Any]:
-    if not isinstance(operand, dict) or not operand:
-        problem = f"must be a document with at least one field, got {shortened(operand)}"
+def _check_choice(value: Any, choices: tuple[str, ...], place: str) -> None:
+    if value not in choices:
+        problem = f"must be one of {', '.join(choices)}, got {shortened(value)}"
         raise InvalidPipeline(place, problem)
-    return operand
-
-
-def _tree(leaves: Iterable[tuple[Keys, Entry, str]]) -> Tree:
-    """Return the leaves as a tree; two for the same field are an error."""
-    root: dict[str, Any] = {}
-    for keys, entry, place in leaves:
-        *above, last = keys
-        fields = root
-        for key in above:
-            fields = fields.setdefault(key, {})
-            if not isinstance(fields, dict):
-                raise InvalidPipeline(place, "this field, or one above it, was named before")
-        if last in fields:
-            raise InvalidPipeline(place, "this field, or one below it, was named before")
-        fields[last] = entry
-    return _as_tree(root)
-
-
-def _as_tree(fields: dict[str, Any]) -> Tree:
-    pairs = ((k, _as_tree(v) if isinstance(v, dict) else v) for k, v in fields.items())
-    return Tree(tuple(pairs))
-
-
-def _integer(value: Any, least: int, place: str) -> int:
-    if not is_number(value) or value != value // 1 or not least <= value < _MAX_COUNT:
-        raise InvalidPipeline(place, f"must be an integer from {least} on, got {shortened(value)}")
-    return int(value)
-
-
-def _name(name: Any, place: str) -> str:
-    if not isinstance(name, str) or not name or name.startswith("$") or "." in name:
-        problem = (
-            f"{shortened(name)}: a field's name is not empty, has no dot and does not begin with $"
-        )
-        raise InvalidPipeline(place, problem)
-    return name

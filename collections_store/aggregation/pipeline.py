@@ -16,15 +16,22 @@ from ..document import Anonymous, Document
 from ..errors import InvalidOperand, shortened
 from ..expressions.budget import spend
 from ..expressions.evaluation import MEMORY_LIMIT, Scope
+from ..expressions.nodes import IfNull, Meta, ObjectOf, Reference
 from ..expressions.values import MISSING
 from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.sort import Sort
 from . import stages
+from .buckets import in_buckets, sampled
+from .combined import documents_in, faceted, united
+from .densify import densified
+from .graph import connected
 from .group import NO_TOTALS, CountedRow, GroupedFields, fields_of, grouped
 from .lookup import joined
 from .parser import PipelineParser
+from .redact import redacted
 from .rows import (
+    ROW,
     Context,
     NoCollections,
     Row,
@@ -37,11 +44,10 @@ from .rows import (
     with_value,
 )
 from .stages import Group, PlacedStage, Tree
+from .windows import windowed
 
 _PART = 64
 """A row is measured if its expressions hold more than this part of the limit."""
-_ROW = 400
-"""Bytes that a sorted row takes besides its body."""
 _SLACK = 100
 """A bounded sort sorts again when it holds twice its limit plus this many rows."""
 
@@ -83,7 +89,7 @@ class Pipeline:
     ) -> Iterator[Any]:
         """Yield the resulting bodies. Rows are read as they are needed.
 
-        `source` has the collections of `$lookup`. Raises `InvalidOperand` and `MemoryLimitExceeded`.
+        `source` has the other collections. Raises `InvalidOperand` and `MemoryLimitExceeded`.
         """
         context = Context(source, memory_limit, ordered)
         return (row.body for row in run(self.steps, rows, context))
@@ -102,12 +108,31 @@ class Pipeline:
         groups = grouped(first.stage, rows, context, first.place)
         return (row.body for row in run(tuple(others), groups, context))
 
+    def output(self) -> tuple[Pipeline, PlacedStage | None]:
+        """Return the pipeline without its last stage if that one writes, and this stage. Its results are documents of `id`,
+        which may be missing, and `body`.
+        """
+        last = self.steps[-1] if self.steps else None
+        if last is None or not isinstance(last.stage, stages.Output):
+            return self, None
+        id = IfNull((Reference("CURRENT", ("_id",)), Meta("id")))
+        parts = ObjectOf((("id", id), ("body", Reference("ROOT"))))
+        named = PlacedStage(last.place, stages.ReplaceRoot(parts))
+        return Pipeline((*self.steps[:-1], named)), last
+
     def collections(self) -> Iterator[str]:
-        """Yield the collections of `$lookup`."""
+        """Yield the other collections that the stages read."""
         for step in self.steps:
-            if isinstance(step.stage, stages.Lookup):
-                yield step.stage.collection
-                yield from Pipeline(step.stage.steps).collections()
+            match step.stage:
+                case stages.Lookup(collection=name, steps=steps) | stages.Union(name, steps):
+                    if name is not None:
+                        yield name
+                    yield from Pipeline(steps).collections()
+                case stages.GraphLookup(collection=name):
+                    yield name
+                case stages.Facet(pipelines):
+                    for _, steps in pipelines:
+                        yield from Pipeline(steps).collections()
 
     def filtered(self) -> tuple[Filter, Pipeline]:
         """Return the leading `$match` stages as one filter, and the rest of the pipeline."""
@@ -196,10 +221,30 @@ def _stepped(
             return _counted(field, rows)
         case Group():
             return grouped(stage, ((row, 1, NO_TOTALS) for row in rows), context, place)
+        case stages.BucketAuto():
+            return in_buckets(stage, rows, context, place)
+        case stages.SetWindowFields():
+            return windowed(stage, rows, context, place)
+        case stages.Densify():
+            return densified(stage, rows, context, place)
+        case stages.Sample(count):
+            return sampled(count, rows, context, place)
         case stages.Unwind():
             return (each for row in rows for each in _unwound(stage, row))
+        case stages.Redact(decision):
+            return redacted(decision, rows, context, place)
+        case stages.Documents(array):
+            return documents_in(array, context, place)
+        case stages.Facet():
+            return faceted(stage, rows, context, place, run)
+        case stages.Union():
+            return united(stage, rows, context, run)
+        case stages.GraphLookup():
+            return connected(stage, rows, context, place)
         case stages.Lookup():
             return joined(stage, rows, context, place, run)
+        case stages.Output():
+            return rows
 
 
 def _matched(
@@ -260,8 +305,8 @@ def _sorted(
             spend()
             document = row if isinstance(row, Document) else Document("", row.body)
             key = sort.key(document, ordered=context.ordered)
-            memory.hold(_ROW)
-            held.append((key, row, memory.hold_value(row.body) + _ROW))
+            memory.hold(ROW)
+            held.append((key, row, memory.hold_value(row.body) + ROW))
             if most is not None and len(held) > 2 * most + _SLACK:
                 held.sort(key=lambda each: each[0])
                 memory.release(sum(size for _, _, size in held[most:]))

@@ -6,9 +6,9 @@ body, and `$id` and `{"$meta": "version"}` have a value. A `$group` creates `Ano
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from ..codec.times import iso
 from ..document import Anonymous, Document, moment, now, with_other_body
@@ -18,13 +18,15 @@ from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, checked,
 from ..expressions.nodes import Node, evaluate
 from ..expressions.values import MISSING
 from ..query.filter import Filter
-from .stages import Keys
+from .stages import Keys, PlacedStage
 
 Row: TypeAlias = Document | Anonymous
+ROW: Final = 400
+"""Bytes that a held row takes besides its body."""
 
 
 class Source(Protocol):
-    """Provides the documents of other collections to `$lookup`."""
+    """Provides the documents of other collections."""
 
     def find(self, collection: str, filter: Filter) -> Iterable[Document]:
         """Return the matching documents in natural order; none without a collection of that name."""
@@ -49,6 +51,10 @@ class Context:
     def scope(self, row: Row) -> Scope:
         limit = self.memory_limit
         return Scope(row, self.variables, ordered=self.ordered, memory_limit=limit)
+
+
+Runner: TypeAlias = Callable[[tuple[PlacedStage, ...], Iterable[Row], Context], Iterator[Row]]
+"""Runs the pipeline within a stage."""
 
 
 class StageMemory:

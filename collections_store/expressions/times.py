@@ -33,6 +33,10 @@ _MICROSECONDS: Final = {
     "second": 1_000_000,
     "millisecond": 1000,
 }
+MILLISECONDS: Final = {name: size // 1000 for name, size in _MICROSECONDS.items()} | {
+    name: days * 86_400_000 for name, days in _WHOLE_DAYS.items()
+}
+"""The units of a fixed length."""
 UNITS: Final = (*_MONTHS, *_WHOLE_DAYS, *_MICROSECONDS)
 _FIRST: Final = datetime(2000, 1, 1)
 """The beginning of the first period of `$dateTrunc`; weeks begin at the next first day of a week."""

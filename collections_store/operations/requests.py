@@ -96,7 +96,7 @@ from .update import (
 )
 
 if TYPE_CHECKING:
-    from .aggregate import Aggregate
+    pass
 
 MIN_FUSED: Final = 100
 """The results of each search that are fused, at least; else twice as many as are wanted."""
@@ -378,15 +378,18 @@ class OperationBuilder:
         order = self._order(sort, limit)
         return Explain(self.name, parsed, order, *window)
 
-    def _aggregate(self, pipeline: Any, memory_limit: Any) -> Aggregate:
+    def _aggregate(self, pipeline: Any, memory_limit: Any) -> Operation[list[Any]]:
         from ..aggregation.pipeline import Pipeline
         from .aggregate import Aggregate, check_memory
+        from .merge import merge_of
 
         parsed = Pipeline.parse(pipeline, self._codec)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed.filtered()[0], "pipeline")
         time = now()
-        return Aggregate(self.name, parsed.at(time), check_memory(memory_limit), time)
+        reading, last = parsed.at(time).output()
+        source = Aggregate(self.name, reading, check_memory(memory_limit), time)
+        return source if last is None else merge_of(source, last, self._codec)
 
     def _stream(self, filter: Any, equals: Any, sort: Any, projection: Any) -> Batches:
         parsed = self._filter(filter, equals)

@@ -28,6 +28,7 @@ from .bulk import BulkBatch, Together, attempt
 from .by_id import Insert, Rewrite, as_document
 from .connection import Row
 from .find import Count, Distinct, Find, FindPage, ReadSorted
+from .merge import Merge
 from .operation import Operation, Written
 from .read import Batch, ReadBatch
 from .session import Session
@@ -82,6 +83,8 @@ def for_version(operation: Any, version: int) -> Operation[Any]:
     match operation:
         case Together():
             return replace(operation, prepare=partial(for_version, version=version))
+        case Merge(source=source):
+            return replace(operation, source=for_version(source, version))
         case BulkBatch(parts=parts) if any(_compares(each) for _, each in parts):
             return OfVersion(operation, version)
     return OfVersion(operation, version) if _compares(operation) else operation

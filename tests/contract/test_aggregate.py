@@ -103,6 +103,54 @@ CASES: list[tuple[list[Any], list[Any]]] = [
         [{"$limit": 1}, {"$lookup": {"from": "atlantis", "localField": "in", "foreignField": "x", "as": "x"}}, {"$project": {"x": 1}}],
         [{"x": []}],
     ),
+    (
+        [
+            {"$match": {"people": {"$exists": True}}},
+            {"$facet": {
+                "sizes": [{"$bucket": {"groupBy": "$people", "boundaries": [0, 1, 3], "default": "large"}}],
+                "halves": [{"$bucketAuto": {"groupBy": "$people", "buckets": 2}}],
+                "of": [{"$lookup": {
+                    "from": "countries",
+                    "let": {"in": "$in"},
+                    "pipeline": [{"$match": {"$expr": {"$eq": ["$$in", "$code"]}}}],
+                    "as": "c",
+                }}, {"$group": {"_id": "$c.name"}}],
+            }},
+        ],
+        [{
+            "sizes": [{"_id": 0, "count": 2}, {"_id": 1, "count": 1}, {"_id": "large", "count": 1}],
+            "halves": [{"_id": {"min": 0.3, "max": 2.1}, "count": 2}, {"_id": {"min": 2.1, "max": 3.7}, "count": 2}],
+            "of": [{"_id": ["Germany"]}, {"_id": ["France"]}],
+        }],
+    ),
+    (
+        [
+            {"$match": {"in": "fr"}},
+            {"$project": {"n": {"$meta": "id"}}},
+            {"$unionWith": {"coll": "countries", "pipeline": [{"$match": {"code": "de"}}, {"$project": {"n": "$name"}}]}},
+            {"$unionWith": "nothing"},
+        ],
+        [{"n": "paris"}, {"n": "lyon"}, {"n": "Germany"}],
+    ),
+    (
+        [
+            {"$match": {"$id": "paris"}},
+            {"$graphLookup": {
+                "from": "things",
+                "startWith": "$in",
+                "connectFromField": "in",
+                "connectToField": "in",
+                "restrictSearchWithMatch": {"people": {"$lt": 1}},
+                "as": "near",
+            }},
+            {"$project": {"near.people": 1}},
+        ],
+        [{"near": [{"people": 0.5}]}],
+    ),
+    (
+        [{"$redact": {"$cond": [{"$gt": ["$lat", 49]}, "$$PRUNE", "$$DESCEND"]}}, {"$match": {"at": {"$exists": 0}}}, {"$count": "n"}],
+        [{"n": 4}],
+    ),
 ]  # fmt: skip
 
 

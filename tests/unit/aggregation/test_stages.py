@@ -437,7 +437,8 @@ def test_lookup_with_a_pipeline() -> None:
         [{"there": 9, "left": 4}],
         [{"there": 3, "left": 2}],
     ]
-    assert [str(each) for each in source.filters] == ["{'there': {'$gt': 0}}"]
+    [read] = source.filters  # an index may find the items
+    assert str(read) == "{'item': {'$in': ['a', 'b']}, 'there': {'$gt': 0}}"
 
 
 def test_lookup_with_fields_and_a_pipeline() -> None:
@@ -594,9 +595,7 @@ def deep(levels: int) -> Any:
 REFUSED: list[tuple[Any, str]] = [
     ({"$match": {}}, "a pipeline must be a list of stages"),
     ([{"$match": {}}, {"$foo": 1}], r"'1\.\$foo': no such stage"),
-    ([{"$out": "x"}], r"'0\.\$out': this stage is not supported"),
-    ([{"$merge": "x"}], "not supported"),
-    ([{"$facet": {}}], "not supported"),
+    ([{"$collStats": {}}], r"'0\.\$collStats': this stage is not supported"),
     (["$match"], "'0': a stage must be a document of one key"),
     ([{"$match": {}, "$limit": 1}], "a document of one key"),
     ([{"$match": {"a": {"$gtt": 1}}}], r"'0\.\$match\.a\.\$gtt': no such operator"),
@@ -689,7 +688,7 @@ def test_invalid_pipelines_name_the_position(pipeline: Any, message: str) -> Non
 def test_many_stages() -> None:
     assert give([{"n": 0}], *[{"$addFields": {"n": {"$add": ["$n", 1]}}}] * 200) == [{"n": 200}]
     assert len(give([{}], *nested(20), source=Collections(f=[{}]))) == 1
-    with pytest.raises(InvalidPipeline, match="more than 20 \\$lookup within each other"):
+    with pytest.raises(InvalidPipeline, match="more than 20 pipelines within each other"):
         Pipeline.parse(nested(21))
 
 

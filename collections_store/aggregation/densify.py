@@ -1,0 +1,120 @@
+"""`$densify`: adds rows where the values of a field have gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC
+from typing import Any, Final
+
+from ..codec.times import iso
+from ..document import Anonymous
+from ..errors import InvalidOperand
+from ..expressions import times
+from ..expressions.budget import spend
+from ..expressions.evaluation import OperandError, is_null, named, sort_key
+from ..expressions.nodes import Reference, evaluate
+from ..expressions.values import MISSING, is_number
+from .rows import ROW, Context, Row, StageMemory, placed, with_value
+from .stages import Densify, Keys
+
+MAX_ADDED: Final = 500_000
+"""Rows that the stage adds at most; MongoDB's limit."""
+
+
+def densified(stage: Densify, rows: Iterable[Row], context: Context, place: str) -> Iterator[Row]:
+    """Yield the rows, sorted by partition and field, with those that are added. Rows without a value come first."""
+    memory, partitions = StageMemory(place, context.memory_limit), dict[Any, _Partition]()
+    order = sort_key(context.ordered)
+    with placed(place):
+        for row in rows:
+            spend()
+            memory.hold(ROW + memory.hold_value(row.body))
+            value = _at(stage.field, row, context)
+            if is_null(value):
+                yield row
+                continue
+            names = [_at(keys, row, context) for keys in stage.partition]
+            key = tuple(map(order, names))
+            partition = partitions.setdefault(_text(names), _Partition(key, names))
+            partition.held.append((_checked(value, stage.unit), row))
+        found = sorted(partitions.values(), key=lambda each: each.key)
+        for each in found:
+            each.held.sort(key=lambda pair: pair[0])
+        yield from _filled(stage, found)
+
+
+class _Partition:
+    def __init__(self, key: tuple[Any, ...], names: list[Any]) -> None:
+        self.key, self.names, self.held = key, names, list[tuple[Any, Row]]()
+
+
+def _at(keys: Keys, row: Row, context: Context) -> Any:
+    return evaluate(Reference("CURRENT", keys), context.scope(row))
+
+
+def _text(names: list[Any]) -> str:
+    return repr([None if each is MISSING else each for each in names])
+
+
+def _checked(value: Any, unit: str | None) -> Any:
+    if unit is None and is_number(value):
+        return value
+    if unit is not None and isinstance(value, str):
+        try:
+            return iso(times.instant(value))
+        except OperandError as error:
+            raise InvalidOperand("$densify", error.problem, value) from None
+    wanted = "a number, or a unit for times" if unit is None else "a time"
+    raise InvalidOperand("$densify", f"requires {wanted}, got {named(value)}", value)
+
+
+def _filled(stage: Densify, partitions: list[_Partition]) -> Iterator[Row]:
+    left = MAX_ADDED
+    ends = [(each.held[0][0], each.held[-1][0]) for each in partitions]
+    for partition, own in zip(partitions, ends, strict=True):
+        match stage.bounds:
+            case "full":
+                low, high = min(first for first, _ in ends), max(last for _, last in ends)
+            case "partition":
+                low, high = own
+            case (low, high):
+                pass
+        includes = isinstance(stage.bounds, str)
+        present = iter([*partition.held, (None, None)])
+        next_value, next_row = next(present)
+        for value in _steps(stage, low, high, includes=includes):
+            spend()
+            while next_row is not None and next_value < value:
+                yield next_row
+                next_value, next_row = next(present)
+            if next_row is not None and next_value == value:
+                continue
+            left -= 1
+            if left < 0:
+                raise InvalidOperand("$densify", f"adds more than {MAX_ADDED:,} documents")
+            yield _added(stage, partition.names, value)
+        while next_row is not None:
+            yield next_row
+            next_value, next_row = next(present)
+
+
+def _steps(stage: Densify, low: Any, high: Any, *, includes: bool) -> Iterator[Any]:
+    number, value = 0, low
+    while value < high or (includes and value == high):
+        yield value
+        number += 1
+        value = _later(low, number * stage.step, stage.unit)
+
+
+def _later(low: Any, by: float, unit: str | None) -> Any:
+    try:
+        return low + by if unit is None else times.add(times.instant(low), unit, int(by), UTC)
+    except OperandError as error:
+        raise InvalidOperand("$densify", error.problem) from None
+
+
+def _added(stage: Densify, names: list[Any], value: Any) -> Row:
+    body: Any = {}
+    for keys, name in zip(stage.partition, names, strict=True):
+        body = with_value(body, keys, name)
+    return Anonymous(with_value(body, stage.field, value))

@@ -1,0 +1,56 @@
+"""`$graphLookup`: the documents that are found from document to document.
+
+Each level of the search is one filter. A document is found once. Values are compared as `$lookup` compares them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..document import Document
+from ..expressions.budget import spend
+from ..expressions.evaluation import distinct
+from ..expressions.values import MISSING
+from .lookup import any_of, values_in
+from .rows import Context, Row, StageMemory, computed, placed, with_body, with_value
+from .stages import GraphLookup
+
+
+def connected(
+    stage: GraphLookup, rows: Iterable[Row], context: Context, place: str
+) -> Iterator[Row]:
+    """Yield the rows with the documents found for each."""
+    with placed(place):
+        for row in rows:
+            start = computed(stage.start, context.scope(row))
+            found = _found(stage, start if isinstance(start, list) else [start], context, place)
+            yield with_body(row, with_value(row.body, stage.into, found))
+
+
+def _found(stage: GraphLookup, start: list[Any], context: Context, place: str) -> list[Any]:
+    memory, found = StageMemory(place, context.memory_limit), dict[str, Any]()
+    seen = distinct((None if each is MISSING else each for each in start), ordered=context.ordered)
+    values, depth = list(seen.values()), 0
+    while values and (stage.depth is None or depth <= stage.depth):
+        level: list[Document] = []
+        for each in context.source.find(
+            stage.collection, any_of(stage.to, [values]) & stage.filter
+        ):
+            spend()
+            if each.id not in found:
+                memory.hold_value(each.body)
+                found[each.id] = (
+                    each.body
+                    if stage.depth_field is None
+                    else with_value(each.body, stage.depth_field, depth)
+                )
+                level.append(each)
+        next_values = distinct(
+            (value for each in level for value in values_in(each, stage.origin)),
+            ordered=context.ordered,
+        )
+        values = [value for key, value in next_values.items() if key not in seen]
+        seen |= next_values
+        depth += 1
+    return list(found.values())

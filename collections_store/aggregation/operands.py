@@ -1,0 +1,104 @@
+"""The operands of stages: fields, names, numbers and collections, with errors that name the place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from ..document import check_name
+from ..errors import InvalidFilter, InvalidName, InvalidPipeline, shortened
+from ..expressions.parser import check_keys
+from ..expressions.path import Path
+from ..expressions.values import is_number
+from ..query.conditions import read_target
+from . import stages
+from .stages import Entry, Keys, PlacedStage, Side, Tree
+
+MAX_COUNT: Final = 2**63 - 1
+
+
+def path_of(dotted: Any, place: str) -> Keys:
+    """Parse the dotted name of a field, without `$`."""
+    if not isinstance(dotted, str):
+        raise InvalidPipeline(place, f"must be the name of a field, got {shortened(dotted)}")
+    keys = tuple(dotted.split("."))
+    check_keys(keys, place, InvalidPipeline)
+    return keys
+
+
+def side_of(dotted: Any, place: str, names_id: bool) -> Side:
+    """Parse a field of `$lookup`: a path, or metadata such as `$id`."""
+    special = ("$", "_id") if names_id else ("$",)
+    if not isinstance(dotted, str) or not dotted.startswith(special):
+        return path_of(dotted, place)
+    try:
+        target = read_target(dotted, InvalidPipeline, place)
+    except InvalidFilter as error:  # no path
+        raise InvalidPipeline(place, error.problem) from None
+    return target.keys if isinstance(target, Path) else target
+
+
+def fields_of(operand: Any, place: str) -> dict[str, Any]:
+    """Return a document with at least one field."""
+    if not isinstance(operand, dict) or not operand:
+        problem = f"must be a document with at least one field, got {shortened(operand)}"
+        raise InvalidPipeline(place, problem)
+    return operand
+
+
+def tree_of(leaves: Iterable[tuple[Keys, Entry, str]]) -> Tree:
+    """Return the leaves as a tree; two for the same field are an error."""
+    root: dict[str, Any] = {}
+    for keys, entry, place in leaves:
+        *above, last = keys
+        fields = root
+        for key in above:
+            fields = fields.setdefault(key, {})
+            if not isinstance(fields, dict):
+                raise InvalidPipeline(place, "this field, or one above it, was named before")
+        if last in fields:
+            raise InvalidPipeline(place, "this field, or one below it, was named before")
+        fields[last] = entry
+    return _as_tree(root)
+
+
+def _as_tree(fields: dict[str, Any]) -> Tree:
+    pairs = ((k, _as_tree(v) if isinstance(v, dict) else v) for k, v in fields.items())
+    return Tree(tuple(pairs))
+
+
+def integer_of(value: Any, least: int, place: str) -> int:
+    """Return an integer; 2.0 is one."""
+    if not is_number(value) or value != value // 1 or not least <= value < MAX_COUNT:
+        raise InvalidPipeline(place, f"must be an integer from {least} on, got {shortened(value)}")
+    return int(value)
+
+
+def name_of(name: Any, place: str) -> str:
+    """Return the name of a field, which is no path."""
+    if not isinstance(name, str) or not name or name.startswith("$") or "." in name:
+        problem = (
+            f"{shortened(name)}: a field's name is not empty, has no dot and does not begin with $"
+        )
+        raise InvalidPipeline(place, problem)
+    return name
+
+
+def collection_of(name: Any, place: str) -> str:
+    """Return the name of a collection."""
+    try:
+        return check_name(name)
+    except InvalidName as error:
+        raise InvalidPipeline(place, str(error)) from None
+
+
+def source_of(
+    given: Mapping[str, Any], key: str, steps: tuple[PlacedStage, ...], place: str
+) -> str | None:
+    """Return the collection that a stage reads; None if its pipeline begins with `$documents`."""
+    has_documents = bool(steps) and isinstance(steps[0].stage, stages.Documents)
+    if has_documents is (key in given):
+        raise InvalidPipeline(
+            place, f"requires either {key}, or a pipeline that begins with $documents"
+        )
+    return None if has_documents else collection_of(given[key], f"{place}.{key}")

@@ -1,0 +1,268 @@
+"""The parser of the stages that look at the rows around a row: `$setWindowFields`, `$fill` and `$densify`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..codec.times import iso
+from ..errors import InvalidPipeline, shortened
+from ..expressions import times
+from ..expressions.evaluation import OperandError
+from ..expressions.nodes import Constant, IfNull, Node, Reference
+from ..expressions.parser import ExpressionParser
+from ..expressions.path import Path
+from ..expressions.values import is_number
+from ..query.sort import NATURAL, Sort
+from . import stages
+from .operands import MAX_COUNT, fields_of, integer_of, path_of, tree_of
+from .stages import Accumulator, Keys, Stage, Window, WindowField, WindowFunction
+
+_RANKS: Final = frozenset({"$rank", "$denseRank", "$documentNumber"})
+_FILLS: Final = frozenset({"$locf", "$linearFill"})
+_SLOPES: Final = frozenset({"$derivative", "$integral"})
+_COVARIANCES: Final = frozenset({"$covariancePop", "$covarianceSamp"})
+_WINDOWLESS: Final = _RANKS | _FILLS | {"$shift", "$expMovingAvg"}
+_BY_FIELD: Final = _SLOPES | {"$linearFill"}
+"""The functions that calculate with the values of the field that sorts."""
+_FIXED: Final = frozenset({"week", "day", "hour", "minute", "second", "millisecond"})
+_WHOLE: Final = Window()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowParser:
+    """The parts of a pipeline's parser that the stages need."""
+
+    expressions: ExpressionParser
+    accumulator: Callable[[Any, str], Accumulator]
+    sort: Callable[[Any, str], stages.SortRows]
+
+    def set_window_fields(self, operand: Any, place: str) -> Stage:
+        given = self.expressions.named(operand, place, ("output",), ("partitionBy", "sortBy"))
+        key = self.expressions.parse(given.get("partitionBy"), f"{place}.partitionBy")
+        sort = self._sort(given, place)
+        output = given["output"]
+        if not isinstance(output, dict):
+            problem = f"must be a document of fields, got {shortened(output)}"
+            raise InvalidPipeline(f"{place}.output", problem)
+        tree_of(
+            (path_of(n, here), stages.Named(), here)
+            for n in output
+            if (here := f"{place}.output.{n}")
+        )
+        fields = [
+            self._field(name, each, sort, f"{place}.output.{name}") for name, each in output.items()
+        ]
+        return stages.SetWindowFields(key, sort, tuple(fields))
+
+    def fill(self, operand: Any, place: str) -> list[Stage]:
+        """Parse `$fill` as `$setWindowFields` and `$addFields`, as MongoDB's server does."""
+        optional = "partitionBy", "partitionByFields", "sortBy"
+        given = self.expressions.named(operand, place, ("output",), optional)
+        key = self._partition(given, place)
+        sort = self._sort(given, place)
+        windows, values = list[WindowField](), list[tuple[Keys, Node, str]]()
+        for name, each in fields_of(given["output"], f"{place}.output").items():
+            here = f"{place}.output.{name}"
+            keys, field = path_of(name, here), Reference("CURRENT", path_of(name, here))
+            if not isinstance(each, dict) or len(each) != 1 or not set(each) <= {"value", "method"}:
+                raise InvalidPipeline(here, "must be a document of either value or method")
+            if "value" in each:
+                value = self.expressions.parse(each["value"], f"{here}.value")
+                values.append((keys, IfNull((field, value)), here))
+                continue
+            operator = {"locf": "$locf", "linear": "$linearFill"}.get(str(each["method"]))
+            if operator is None:
+                raise InvalidPipeline(f"{here}.method", "must be locf or linear")
+            _check_sort(operator, sort, here)
+            windows.append(WindowField(keys, WindowFunction(operator, (field,)), _WHOLE))
+        found: list[Stage] = []
+        if windows or sort is not NATURAL:
+            found.append(stages.SetWindowFields(key, sort, tuple(windows)))
+        return [*found, stages.AddFields(tree_of(values))] if values else found
+
+    def densify(self, operand: Any, place: str) -> Stage:
+        given = self.expressions.named(operand, place, ("field", "range"), ("partitionByFields",))
+        names = given.get("partitionByFields", [])
+        if not isinstance(names, list):
+            raise InvalidPipeline(f"{place}.partitionByFields", "must be a list of fields")
+        partition = tuple(path_of(each, f"{place}.partitionByFields") for each in names)
+        field = path_of(given["field"], f"{place}.field")
+        here = f"{place}.range"
+        limits = self.expressions.named(given["range"], here, ("step", "bounds"), ("unit",))
+        step, unit, bounds = limits["step"], _unit(limits, here), limits["bounds"]
+        if not is_number(step) or step <= 0 or (unit is not None and step != int(step)):
+            problem = f"must be a positive number, and whole with a unit, got {shortened(step)}"
+            raise InvalidPipeline(f"{here}.step", problem)
+        if isinstance(bounds, str) and bounds in {"full", "partition"}:
+            if bounds == "partition" and not partition:
+                raise InvalidPipeline(f"{here}.bounds", "partition requires partitionByFields")
+            whole: Any = bounds
+            return stages.Densify(field, partition, step, unit, whole)
+        if not isinstance(bounds, list) or len(bounds) != 2:
+            problem = f"must be full, partition, or a list of two values, got {shortened(bounds)}"
+            raise InvalidPipeline(f"{here}.bounds", problem)
+        low, high = (_bound(each, unit, f"{here}.bounds") for each in bounds)
+        if low > high:
+            raise InvalidPipeline(f"{here}.bounds", "the first value must not be greater")
+        return stages.Densify(field, partition, step, unit, (low, high))
+
+    def _partition(self, given: Mapping[str, Any], place: str) -> Node:
+        if "partitionByFields" not in given:
+            return self.expressions.parse(given.get("partitionBy"), f"{place}.partitionBy")
+        names, here = given["partitionByFields"], f"{place}.partitionByFields"
+        if "partitionBy" in given or not isinstance(names, list):
+            raise InvalidPipeline(here, "must be a list of fields, without partitionBy beside it")
+        paths = {str(n): f"${'.'.join(path_of(each, here))}" for n, each in enumerate(names)}
+        return self.expressions.parse(paths, here)
+
+    def _sort(self, given: Mapping[str, Any], place: str) -> Sort:
+        if "sortBy" not in given:
+            return NATURAL
+        return self.sort(given["sortBy"], f"{place}.sortBy").sort
+
+    def _field(self, name: str, given: Any, sort: Sort, place: str) -> WindowField:
+        keys = path_of(name, place)
+        if not isinstance(given, dict):
+            raise InvalidPipeline(
+                place, f"must be a document of one function, got {shortened(given)}"
+            )
+        rest = {key: each for key, each in given.items() if key != "window"}
+        if len(rest) != 1:
+            raise InvalidPipeline(place, "must have one function, and a window beside it or none")
+        ((operator, operand),) = rest.items()
+        here = f"{place}.{operator}"
+        _check_sort(operator, sort, here)
+        if "window" in given and operator in _WINDOWLESS:
+            raise InvalidPipeline(f"{place}.window", f"{operator} takes no window")
+        window = _window(given["window"], sort, f"{place}.window") if "window" in given else _WHOLE
+        function = self._function(operator, operand, here)
+        return WindowField(keys, function or self.accumulator(rest, place), window)
+
+    def _function(self, operator: str, operand: Any, place: str) -> WindowFunction | None:
+        """Return a function that is no accumulator."""
+        named, parse = self.expressions.named, self.expressions.parse
+        if operator in _RANKS:
+            if operand != {}:
+                raise InvalidPipeline(place, "takes an empty document")
+            return WindowFunction(operator)
+        if operator in _FILLS:
+            return WindowFunction(operator, (parse(operand, place),))
+        if operator == "$shift":
+            given = named(operand, place, ("output", "by"), ("default",))
+            default = parse(given.get("default"), f"{place}.default")
+            if not isinstance(default, Constant):
+                raise InvalidPipeline(f"{place}.default", "must be a constant")
+            by = integer_of(given["by"], -MAX_COUNT, f"{place}.by")
+            return WindowFunction(
+                operator, (parse(given["output"], f"{place}.output"), default), by
+            )
+        if operator == "$expMovingAvg":
+            given = named(operand, place, ("input",), ("N", "alpha"))
+            return WindowFunction(
+                operator, (parse(given["input"], f"{place}.input"),), _weight(given, place)
+            )
+        if operator in _SLOPES:
+            given = named(operand, place, ("input",), ("unit",))
+            unit = _unit(given, place)
+            if unit is not None and unit not in _FIXED:
+                raise InvalidPipeline(
+                    f"{place}.unit", f"must be one of {', '.join(sorted(_FIXED))}"
+                )
+            return WindowFunction(operator, (parse(given["input"], f"{place}.input"),), unit=unit)
+        if operator in _COVARIANCES:
+            if not isinstance(operand, list) or len(operand) != 2:
+                raise InvalidPipeline(place, "takes a list of two operands")
+            return WindowFunction(
+                operator, tuple(parse(each, f"{place}.{n}") for n, each in enumerate(operand))
+            )
+        return None
+
+
+def _check_sort(operator: str, sort: Sort, place: str) -> None:
+    if operator in _WINDOWLESS | _BY_FIELD and sort is NATURAL:
+        raise InvalidPipeline(place, "requires sortBy")
+    if operator in {"$rank", "$denseRank"} | _BY_FIELD and len(sort.fields) > 1:
+        raise InvalidPipeline(place, "requires a sortBy of one field")
+    if operator in _BY_FIELD and not isinstance(sort.fields[0].target, Path):
+        raise InvalidPipeline(place, "requires a sortBy of a field of the body")
+
+
+def _weight(given: Mapping[str, Any], place: str) -> float:
+    if ("N" in given) is ("alpha" in given):
+        raise InvalidPipeline(place, "requires either N or alpha")
+    if "N" in given:
+        return 2 / (integer_of(given["N"], 1, f"{place}.N") + 1)
+    alpha = given["alpha"]
+    if not is_number(alpha) or not 0 < alpha < 1:
+        raise InvalidPipeline(f"{place}.alpha", f"must be between 0 and 1, got {shortened(alpha)}")
+    return float(alpha)
+
+
+def _unit(given: Mapping[str, Any], place: str) -> str | None:
+    if "unit" not in given:
+        return None
+    try:
+        return times.unit(given["unit"])
+    except OperandError as error:
+        raise InvalidPipeline(f"{place}.unit", error.problem) from None
+
+
+def _bound(value: Any, unit: str | None, place: str) -> Any:
+    if unit is None and is_number(value):
+        return value
+    if unit is not None and isinstance(value, str):
+        try:
+            return iso(times.instant(value))
+        except OperandError as error:
+            raise InvalidPipeline(place, error.problem) from None
+    wanted = "numbers, or times with a unit" if unit is None else "times"
+    raise InvalidPipeline(place, f"must be {wanted}, got {shortened(value)}")
+
+
+def _window(given: Any, sort: Sort, place: str) -> Window:
+    names = "documents", "range", "unit"
+    if (
+        not isinstance(given, dict)
+        or not set(given) <= set(names)
+        or ("documents" in given) is ("range" in given)
+    ):
+        raise InvalidPipeline(place, "must be a document of either documents or range, and of unit")
+    kind = "range" if "range" in given else "documents"
+    bounds, unit = given[kind], _unit(given, place)
+    if not isinstance(bounds, list) or len(bounds) != 2:
+        raise InvalidPipeline(
+            f"{place}.{kind}", f"must be a list of two bounds, got {shortened(bounds)}"
+        )
+    is_whole = kind == "documents" or unit is not None
+    low, high = (_end(each, is_whole, f"{place}.{kind}.{n}") for n, each in enumerate(bounds))
+    if low is not None and high is not None and low > high:
+        raise InvalidPipeline(
+            f"{place}.{kind}", "the lower bound must not be greater than the upper"
+        )
+    if kind == "documents":
+        if unit is not None:
+            raise InvalidPipeline(f"{place}.unit", "requires a range")
+        if sort is NATURAL and (low is not None or high is not None):
+            raise InvalidPipeline(f"{place}.documents", "a window with an end requires sortBy")
+        return Window(low, high)
+    field = sort.fields[0] if len(sort.fields) == 1 else None
+    if field is None or field.descending or not isinstance(field.target, Path):
+        raise InvalidPipeline(
+            f"{place}.range", "requires a sortBy of one ascending field of the body"
+        )
+    return Window(low, high, is_range=True, unit=unit)
+
+
+def _end(value: Any, is_whole: bool, place: str) -> float | None:
+    if value == "unbounded":
+        return None
+    if value == "current":
+        return 0
+    if not is_number(value) or (is_whole and value != int(value)):
+        kind = "an integer" if is_whole else "a number"
+        raise InvalidPipeline(
+            place, f"must be {kind}, current or unbounded, got {shortened(value)}"
+        )
+    return float(value) if not is_whole else int(value)

@@ -1,0 +1,291 @@
+"""`$setWindowFields`: fields that are computed from the rows around each row, in the order of a partition."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC
+from functools import cached_property
+from itertools import groupby, pairwise
+from typing import Any, Final, TypeAlias
+
+from ..codec.times import iso
+from ..document import Anonymous, Document
+from ..errors import InvalidOperand
+from ..expressions import times
+from ..expressions.budget import spend
+from ..expressions.evaluation import OperandError, is_null, named, number, result, sort_key
+from ..expressions.nodes import Node, Reference, evaluate
+from ..expressions.numbers import Total
+from ..expressions.path import Path
+from ..expressions.values import MISSING, is_number
+from ..query.sort import Sort
+from .group import accumulate, state_of
+from .rows import ROW, Context, Row, StageMemory, placed, with_body, with_value
+from .stages import Accumulator, SetWindowFields, Window, WindowField, WindowFunction
+
+Span: TypeAlias = tuple[int, int]
+"""The positions of a window in its partition: the first row, and the first one behind."""
+
+
+def windowed(
+    stage: SetWindowFields, rows: Iterable[Row], context: Context, place: str
+) -> Iterator[Row]:
+    """Yield the rows with the new fields, sorted by partition and within it."""
+    memory, held = StageMemory(place, context.memory_limit), list[tuple[Any, Row]]()
+    with placed(place):
+        for row in rows:
+            spend()
+            key = evaluate(stage.partition, context.scope(row))
+            if isinstance(key, list):
+                problem = f"must not be an array, got {named(key)}"
+                raise InvalidOperand("partitionBy", problem, key)
+            memory.hold(ROW + memory.hold_value(row.body))
+            held.append((None if key is MISSING else key, row))
+    by_key = sort_key(context.ordered)
+    held.sort(key=lambda each: by_key(each[0]))
+    for _, group in groupby(held, key=lambda each: by_key(each[0])):
+        partition = _Partition(stage.sort, [row for _, row in group], context, place)
+        with placed(place):
+            columns = [_column(field, partition) for field in stage.fields]
+            for number, row in enumerate(partition.rows):
+                body = row.body
+                for field, column in zip(stage.fields, columns, strict=True):
+                    body = with_value(body, field.into, column[number])
+                yield with_body(row, body)
+
+
+class _Partition:
+    """The sorted rows of a partition."""
+
+    def __init__(self, sort: Sort, rows: list[Row], context: Context, place: str) -> None:
+        documents = (row if isinstance(row, Document) else Document("", row.body) for row in rows)
+        keys = [sort.key(each, ordered=context.ordered) for each in documents]
+        positions = sorted(range(len(rows)), key=keys.__getitem__)
+        self.rows, self.keys = [rows[each] for each in positions], [keys[n] for n in positions]
+        self.sort, self.context, self.place = sort, context, place
+
+    def values(self, expression: Node) -> list[Any]:
+        """Return the value of an expression for each row; null for a missing one."""
+        found = (evaluate(expression, self.context.scope(row)) for row in self.rows)
+        return [None if each is MISSING else each for each in found]
+
+    @cached_property
+    def sorted_by(self) -> list[Any]:
+        """The values of the field that sorts: numbers, or times in the form that sorts as they do."""
+        [field] = self.sort.fields
+        target = field.target
+        assert isinstance(target, Path)
+        found = [_position(each) for each in self.values(Reference("CURRENT", target.keys))]
+        if all(isinstance(each, str) for each in found) and found != sorted(
+            found, reverse=field.descending
+        ):
+            raise OperandError("requires times of one form in the field of sortBy")
+        return found
+
+    def spans(self, window: Window) -> list[Span]:
+        """Return the window of each row."""
+        count, low, high = len(self.rows), window.lower, window.upper
+        if not window.is_range:
+            begins = (0 if low is None else max(0, n + int(low)) for n in range(count))
+            ends = (count if high is None else n + int(high) + 1 for n in range(count))
+            return [
+                (min(b, count), max(0, min(e, count))) for b, e in zip(begins, ends, strict=True)
+            ]
+        values = self.sorted_by
+        _check_unit(values, window.unit)
+        begins = (0 if low is None else bisect_left(values, _moved(v, low, window)) for v in values)
+        ends = (
+            count if high is None else bisect_right(values, _moved(v, high, window)) for v in values
+        )
+        return list(zip(begins, ends, strict=True))
+
+    def distance(self, first: int, last: int, unit: str | None) -> float:
+        """Return how far the sorted values of two rows are apart."""
+        values = self.sorted_by[first], self.sorted_by[last]
+        _check_unit(values, unit)
+        if unit is None:
+            return result(values[1] - values[0])
+        return (times.milliseconds(values[1]) - times.milliseconds(values[0])) / times.MILLISECONDS[
+            unit
+        ]
+
+
+def _position(value: Any) -> Any:
+    if is_number(value):
+        return value
+    if times.is_time(value) or isinstance(value, str):
+        return iso(times.instant(value))
+    raise OperandError(
+        f"requires numbers or times in the field of sortBy, got {named(value)}", value
+    )
+
+
+def _check_unit(values: Sequence[Any], unit: str | None) -> None:
+    """Raise `OperandError` unless a unit stands with times, and only with them."""
+    for each in values:
+        if isinstance(each, str) is (unit is None):
+            problem = (
+                "times in the field of sortBy require a unit"
+                if unit is None
+                else "a unit requires times"
+            )
+            raise OperandError(f"{problem}, got {named(each)}", each)
+
+
+def _moved(value: Any, by: float, window: Window) -> Any:
+    if window.unit is None:
+        return value + by
+    return times.add(times.instant(value), window.unit, int(by), UTC)
+
+
+def _column(field: WindowField, partition: _Partition) -> list[Any]:
+    """Return the values of a field for each row of a partition."""
+    function = field.function
+    try:
+        if isinstance(function, Accumulator):
+            return _accumulated(function, field.window, partition)
+        return _FUNCTIONS[function.operator](function, field.window, partition)
+    except OperandError as error:
+        raise InvalidOperand(function.operator, error.problem, error.found) from None
+
+
+def _accumulated(function: Accumulator, window: Window, partition: _Partition) -> list[Any]:
+    """Accumulate over each window. A window that only grows from row to row goes on with its state."""
+    context, column = partition.context, list[Any]()
+    memory = StageMemory(partition.place, context.memory_limit)
+    scopes = [context.scope(row) for row in partition.rows]
+    constant = context.scope(Anonymous({}))
+    state, reached = state_of(function, constant, memory), 0
+    for begin, end in partition.spans(window):
+        if window.lower is not None:
+            memory = StageMemory(partition.place, context.memory_limit)
+            state, reached = state_of(function, constant, memory), begin
+        for row, scope in zip(partition.rows[reached:end], scopes[reached:end], strict=True):
+            spend()
+            accumulate(function, state, row, scope)
+        reached = max(reached, end)
+        found = state.result()
+        column.append(list(found) if isinstance(found, list) else found)
+    return column
+
+
+def _numbered(function: WindowFunction, _: Window, partition: _Partition) -> list[Any]:
+    keys = partition.keys
+    if function.operator == "$documentNumber":
+        return list(range(1, len(keys) + 1))
+    rank, dense, column = 0, 0, list[int]()
+    for position, key in enumerate(keys):
+        if not position or keys[position - 1] < key:
+            rank, dense = position + 1, dense + 1
+        column.append(rank if function.operator == "$rank" else dense)
+    return column
+
+
+def _shifted(function: WindowFunction, _: Window, partition: _Partition) -> list[Any]:
+    output, default = function.operands
+    values, [other] = partition.values(output), partition.values(default)[:1]
+    positions = (number + int(function.number) for number in range(len(values)))
+    return [values[each] if 0 <= each < len(values) else other for each in positions]
+
+
+def _smoothed(function: WindowFunction, _: Window, partition: _Partition) -> list[Any]:
+    """Return the exponential moving average; null where there is no number."""
+    column, average = list[Any](), None
+    for value in partition.values(function.operands[0]):
+        if not is_number(value):
+            column.append(None)
+            continue
+        weighed = (
+            value if average is None else value * function.number + average * (1 - function.number)
+        )
+        average = result(weighed)
+        column.append(average)
+    return column
+
+
+def _carried(function: WindowFunction, _: Window, partition: _Partition) -> list[Any]:
+    """Return each value, and for null the last one before it (`$locf`)."""
+    column = list[Any]()
+    for value in partition.values(function.operands[0]):
+        column.append(column[-1] if value is None and column else value)
+    return column
+
+
+def _interpolated(function: WindowFunction, _: Window, partition: _Partition) -> list[Any]:
+    """Return each number, and for null the one on the line between its neighbours (`$linearFill`)."""
+    column, at = partition.values(function.operands[0]), partition.sorted_by
+    for one, other in pairwise(at):
+        if one == other:
+            raise OperandError(
+                f"requires different values in the field of sortBy, got {named(one)} twice"
+            )
+    known = [n for n, value in enumerate(column) if value is not None and number(value) is value]
+    for first, last in pairwise(known):
+        low, high = column[first], column[last]
+        for position in range(first + 1, last):
+            unit = "millisecond" if isinstance(at[position], str) else None
+            part = partition.distance(first, position, unit) / partition.distance(first, last, unit)
+            column[position] = result(low + (high - low) * part)
+    return column
+
+
+def _sloped(function: WindowFunction, window: Window, partition: _Partition) -> list[Any]:
+    """Return the slope from the first to the last row of each window (`$derivative`)."""
+    values, column = partition.values(function.operands[0]), list[Any]()
+    for begin, end in partition.spans(window):
+        if end - begin < 2 or is_null(values[begin]) or is_null(values[end - 1]):
+            column.append(None)
+            continue
+        run = partition.distance(begin, end - 1, function.unit)
+        rise = result(number(values[end - 1]) - number(values[begin]))
+        column.append(result(rise / run) if run else None)
+    return column
+
+
+def _area(function: WindowFunction, window: Window, partition: _Partition) -> list[Any]:
+    """Return the area below the line through the rows of each window (`$integral`)."""
+    values, column = partition.values(function.operands[0]), list[Any]()
+    for begin, end in partition.spans(window):
+        total = Total()
+        for first, last in pairwise(range(begin, end)):
+            spend()
+            height = number(values[first]) + number(values[last])
+            total.add(result(height / 2 * partition.distance(first, last, function.unit)), 1)
+        column.append(total.total() if end > begin else None)
+    return column
+
+
+def _covariance(function: WindowFunction, window: Window, partition: _Partition) -> list[Any]:
+    left, right = (partition.values(each) for each in function.operands)
+    column = list[Any]()
+    for begin, end in partition.spans(window):
+        pairs = [
+            (one, other)
+            for one, other in zip(left[begin:end], right[begin:end], strict=True)
+            if is_number(one) and is_number(other)
+        ]
+        spend(len(pairs))
+        divisor = len(pairs) - (function.operator == "$covarianceSamp")
+        if not pairs or not divisor:
+            column.append(None)
+            continue
+        means = [sum(values) / len(pairs) for values in zip(*pairs, strict=True)]
+        products = ((one - means[0]) * (other - means[1]) for one, other in pairs)
+        column.append(result(sum(products) / divisor))
+    return column
+
+
+_FUNCTIONS: Final[dict[str, Callable[[WindowFunction, Window, _Partition], list[Any]]]] = {
+    "$rank": _numbered,
+    "$denseRank": _numbered,
+    "$documentNumber": _numbered,
+    "$shift": _shifted,
+    "$expMovingAvg": _smoothed,
+    "$locf": _carried,
+    "$linearFill": _interpolated,
+    "$derivative": _sloped,
+    "$integral": _area,
+    "$covariancePop": _covariance,
+    "$covarianceSamp": _covariance,
+}

@@ -1,0 +1,163 @@
+"""Writing the results of a pipeline into a collection: `$merge` and `$out`."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any
+
+from ..aggregation.pipeline import run
+from ..aggregation.rows import Context, NoCollections, name_at, placed
+from ..aggregation.stages import Keys, Output, PlacedStage
+from ..codec import Codec
+from ..document import Anonymous, Document, check_id, new_id
+from ..errors import DocumentNotFound, InvalidOperand, InvalidPipeline
+from ..expressions.classes import value_class
+from ..expressions.evaluation import named
+from ..expressions.nodes import evaluate
+from ..expressions.path import Path
+from ..expressions.values import MISSING, identical
+from ..query.conditions import And, Equals, Field, Value
+from ..query.filter import Filter
+from .aggregate import Aggregate
+from .by_id import GetDocument, id_taken
+from .catalogue import CollectionAbsent
+from .find import Find
+from .operation import Operation, Written
+from .session import Session
+from .update import DeleteMatching, changed_by_others
+from .write import Writer
+
+
+@value_class
+class Merge(Operation[list[Any]]):
+    """Run a pipeline and write its results, in one transaction; returns an empty list. All results are read before the first
+    is written.
+    """
+
+    source: Operation[list[Any]]
+    place: str
+    output: Output
+    memory_limit: int
+    codec: Codec = field(repr=False)
+    _written: dict[str, str] = field(default_factory=dict, repr=False)
+    method = "aggregate"
+    writes = True
+    creates_collection = True
+
+    @property
+    def collection(self) -> str:
+        """The collection that is written."""
+        return self.output.collection
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        return (self.output.collection, *self.source.collections)
+
+    def __call__(self, session: Session) -> list[Any]:
+        self._written.clear()
+        try:
+            rows = self.source(session)
+        except CollectionAbsent:
+            rows = self.source.absent()
+        writer = Writer(session, self.output.collection)
+        if self.output.replaces:
+            DeleteMatching(self.output.collection, Filter())(session)
+        self._check_unique(writer)
+        with placed(self.place):
+            for row in rows:
+                self._write(session, writer, row["body"], row.get("id"))
+        return []
+
+    def written(self, _: Session) -> Written:
+        return self._written.items()
+
+    def _check_unique(self, writer: Writer) -> None:
+        """Raise `InvalidPipeline` if several documents could have the same values at `on`."""
+        wanted = {Path(*keys) for keys in self.output.on}
+        for each in writer.statements.options.indexes:
+            if (
+                each.unique
+                and each.where is None
+                and {f.target for f in each.sort.fields} == wanted
+            ):
+                return
+        if wanted:
+            problem = "requires a unique index of these fields: create_index(..., unique=True)"
+            raise InvalidPipeline(f"{self.place}.on", problem)
+
+    def _write(self, session: Session, writer: Writer, body: Any, given: Any) -> None:
+        id = self._id(given)
+        if isinstance(body, dict):
+            body = {key: value for key, value in body.items() if key != "_id"}
+        found = None if self.output.replaces else self._found(session, id, body)
+        if found is None:
+            self._insert(writer, new_id() if id is None else id, body)
+            return
+        new = self._new_body(session, found, body)
+        if new is MISSING or identical(new, found.body, ordered=session.database.ordered_keys):
+            return
+        if not writer.rewrite(found, self._text(found.id, new)):
+            raise changed_by_others(self)
+
+    def _id(self, given: Any) -> str | None:
+        if given is None:
+            return None
+        if not isinstance(given, str):
+            problem = f"requires a string as _id, got {named(given)}: use $toString"
+            raise InvalidOperand(name_at(self.place), problem, given)
+        return check_id(given)
+
+    def _found(self, session: Session, id: str | None, body: Any) -> Document | None:
+        name = self.output.collection
+        if not self.output.on:
+            return None if id is None else GetDocument(name, id)(session)
+        tests = [Field(Path(*keys), Equals(self._value(keys, body))) for keys in self.output.on]
+        found = Find(name, Filter(And(tuple(tests))), limit=1)(session)
+        return found[0] if found else None
+
+    def _value(self, keys: Keys, body: Any) -> Value:
+        value = body
+        for key in keys:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is None or isinstance(value, list):
+            problem = f"requires a value at {'.'.join(keys)} that is no array, got {named(value)}"
+            raise InvalidOperand(name_at(self.place), problem, value)
+        return Value.of(value, self.codec)
+
+    def _insert(self, writer: Writer, id: str, body: Any) -> None:
+        if self.output.unmatched == "fail":
+            raise DocumentNotFound(self.output.collection, id)
+        if self.output.unmatched == "insert" and not writer.insert(id, self._text(id, body), None):
+            raise id_taken(self.output.collection, id)
+
+    def _new_body(self, session: Session, found: Document, body: Any) -> Any:
+        match self.output.matched:
+            case "merge" if isinstance(found.body, dict) and isinstance(body, dict):
+                return {**found.body, **body}
+            case "merge" | "replace":
+                return body
+            case "keepExisting":
+                return MISSING
+            case "fail":
+                raise id_taken(self.output.collection, found.id)
+        ordered = session.database.ordered_keys
+        context = Context(NoCollections(), self.memory_limit, ordered)
+        scope = context.scope(Anonymous(body))
+        variables = {name: evaluate(each, scope) for name, each in self.output.variables}
+        inner = Context(NoCollections(), self.memory_limit, ordered, variables)
+        [row] = run(self.output.steps, [found], inner)
+        return row.body
+
+    def _text(self, id: str, body: Any) -> str:
+        if self.output.collection == self.source.collection:
+            text = self.codec.encode_updated(body)
+        else:  # a model of the source's collection says nothing of this one
+            text = Codec.encode_body(self.codec, body)
+        self._written[id] = text
+        return text
+
+
+def merge_of(source: Aggregate, step: PlacedStage, codec: Codec) -> Merge:
+    """Return the operation of a pipeline that ends with `step`."""
+    assert isinstance(step.stage, Output)
+    return Merge(source, step.place, step.stage, source.memory_limit, codec)

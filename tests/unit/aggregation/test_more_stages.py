@@ -1,0 +1,348 @@
+"""`$facet`, `$bucket`, `$bucketAuto`, `$unionWith`, `$documents`, `$graphLookup`, `$redact`, `$sample`: the examples of MongoDB 8.2's
+manual, and what its server refuses.
+"""
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from unit.aggregation.test_stages import Collections, give
+
+from collections_store import InvalidOperand, InvalidPipeline, MemoryLimitExceeded
+from collections_store.aggregation.pipeline import Pipeline
+from collections_store.document import Document
+
+ART: list[dict[str, Any]] = [
+    {"title": "The Pillars of Society", "artist": "Grosz", "year": 1926, "price": 199.99},
+    {"title": "Melancholy III", "artist": "Munch", "year": 1902, "price": 280.00},
+    {"title": "Dancer", "artist": "Miro", "year": 1925, "price": 76.04},
+    {"title": "The Great Wave off Kanagawa", "artist": "Hokusai", "price": 167.30},
+    {"title": "The Persistence of Memory", "artist": "Dali", "year": 1931, "price": 483.00},
+    {"title": "Composition VII", "artist": "Kandinsky", "year": 1913, "price": 385.00},
+    {"title": "The Scream", "artist": "Munch", "year": 1893},
+    {"title": "Blue Flower", "artist": "O'Keefe", "year": 1918, "price": 118.42},
+]
+
+
+def test_bucket() -> None:
+    by_price: dict[str, Any] = {
+        "groupBy": "$price",
+        "boundaries": [0, 200, 400],
+        "default": "Other",
+        "output": {"count": {"$sum": 1}, "titles": {"$push": "$title"}},
+    }
+    assert give(ART, {"$bucket": by_price}) == [
+        {"_id": 0, "count": 4, "titles": [
+            "The Pillars of Society", "Dancer", "The Great Wave off Kanagawa", "Blue Flower",
+        ]},
+        {"_id": 200, "count": 2, "titles": ["Melancholy III", "Composition VII"]},
+        {"_id": "Other", "count": 2, "titles": ["The Persistence of Memory", "The Scream"]},
+    ]  # fmt: skip
+    decades = {"groupBy": {"$add": ["$n", 0]}, "boundaries": [0, 10, 20]}
+    assert give([{"n": 10}, {"n": 9.5}, {"n": 0}], {"$bucket": decades}) == [
+        {"_id": 0, "count": 2},
+        {"_id": 10, "count": 1},
+    ]
+
+
+def test_a_value_in_no_bucket_needs_a_default() -> None:
+    with pytest.raises(InvalidOperand, match="at '0.\\$bucket': .* no default"):
+        give([{"n": 7}], {"$bucket": {"groupBy": "$n", "boundaries": [0, 7]}})
+
+
+@pytest.mark.parametrize(
+    ("default", "is_valid"), [(-1, True), (0, False), (6, False), (7, True), ("x", True)]
+)
+def test_the_default_is_outside_of_the_boundaries(default: Any, is_valid: bool) -> None:
+    stage = {"$bucket": {"groupBy": "$n", "boundaries": [0, 3, 7], "default": default}}
+    if is_valid:
+        assert give([{}], stage) == [{"_id": default, "count": 1}]
+    else:
+        with pytest.raises(InvalidPipeline, match="default': must be less than the first"):
+            give([{}], stage)
+
+
+def test_bucket_auto() -> None:
+    assert give(ART, {"$bucketAuto": {"groupBy": "$price", "buckets": 4}}) == [
+        {"_id": {"min": None, "max": 118.42}, "count": 2},
+        {"_id": {"min": 118.42, "max": 199.99}, "count": 2},
+        {"_id": {"min": 199.99, "max": 385.0}, "count": 2},
+        {"_id": {"min": 385.0, "max": 483.0}, "count": 2},
+    ]
+    same = [{"n": each} for each in (1, 1, 1, 2, 3)]
+    output = {"all": {"$push": "$n"}}
+    assert give(same, {"$bucketAuto": {"groupBy": "$n", "buckets": 3, "output": output}}) == [
+        {"_id": {"min": 1, "max": 2}, "all": [1, 1, 1]},
+        {"_id": {"min": 2, "max": 3}, "all": [2, 3]},
+    ]
+    assert give([], {"$bucketAuto": {"groupBy": "$n", "buckets": 3}}) == []
+
+
+@given(st.lists(st.integers(0, 9) | st.none() | st.text(max_size=1)), st.integers(1, 7))
+def test_buckets_share_the_rows(values: list[Any], count: int) -> None:
+    output = {"all": {"$push": "$n"}}
+    stage = {"$bucketAuto": {"groupBy": "$n", "buckets": count, "output": output}}
+    found = give([{"n": each} for each in values], stage)
+    assert len(found) <= count
+    shared = [each for bucket in found for each in bucket["all"]]
+    assert Counter(map(repr, shared)) == Counter(map(repr, values))
+    for lower, upper in pairwise(found):
+        assert lower["_id"]["max"] == upper["_id"]["min"] == upper["all"][0]
+        assert not set(map(repr, lower["all"])) & set(map(repr, upper["all"]))
+
+
+def test_facet() -> None:
+    pipelines: dict[str, Any] = {
+        "artists": [{"$sortByCount": "$artist"}, {"$limit": 1}],
+        "prices": [
+            {"$match": {"price": {"$exists": 1}}},
+            {"$bucket": {"groupBy": "$price", "boundaries": [0, 150, 200, 300, 400], "default": "Other"}},
+        ],
+        "count": [{"$count": "n"}],
+        "none": [{"$match": {"no": 1}}],
+        "ids": [{"$limit": 1}, {"$project": {"id": {"$meta": "id"}}}],
+    }  # fmt: skip
+    assert give(ART, {"$match": {"artist": {"$ne": "Dali"}}}, {"$facet": pipelines}) == [
+        {
+            "artists": [{"_id": "Munch", "count": 2}],
+            "prices": [
+                {"_id": 0, "count": 2},
+                {"_id": 150, "count": 2},
+                {"_id": 200, "count": 1},
+                {"_id": 300, "count": 1},
+            ],
+            "count": [{"n": 7}],
+            "none": [],
+            "ids": [{"id": "0"}],
+        }
+    ]
+    assert give([], {"$facet": {"a": [{"$count": "n"}]}}) == [{"a": []}]
+
+
+def test_facet_holds_its_rows() -> None:
+    with pytest.raises(MemoryLimitExceeded, match="facet"):
+        give([{"n": "x" * 500}] * 10, {"$facet": {"a": [{"$count": "n"}]}}, memory_limit=2000)
+
+
+SUPPLIES: dict[str, list[Any]] = {
+    "first": [{"n": 1}, {"n": 2}],
+    "second": [{"n": 3, "k": "a"}, {"n": 4, "k": "b"}],
+}
+
+
+def test_union_with() -> None:
+    source = Collections(**SUPPLIES)
+    pipeline = [{"$match": {"k": "b"}}, {"$project": {"k": 0}}]
+    assert give([{"n": 0}], {"$unionWith": "first"}, source=source) == [
+        {"n": 0},
+        {"n": 1},
+        {"n": 2},
+    ]
+    found = give(
+        [{"n": 0}], {"$unionWith": {"coll": "second", "pipeline": pipeline}}, source=source
+    )
+    assert found == [{"n": 0}, {"n": 4}]
+    assert str(source.filters[-1]) == "{'k': 'b'}"
+    assert give([{"n": 0}], {"$unionWith": "none"}) == [{"n": 0}]
+    made = [{"$documents": [{"n": 8}, {"n": {"$add": [4, 5]}}]}, {"$match": {"n": 9}}]
+    assert give([{"n": 0}], {"$unionWith": {"pipeline": made}}) == [{"n": 0}, {"n": 9}]
+
+
+def test_ids_behind_a_union() -> None:
+    source = Collections(b=[{"_id": "x"}])
+    by_id = [{"$sort": {"_id": -1}}, {"$project": {"_id": 0, "id": {"$meta": "id"}}}]
+    assert give([{}, {}], {"$unionWith": "b"}, *by_id, source=source) == [
+        {"id": "1"},
+        {"id": "0"},
+        {"id": "0"},
+    ]
+    grouped = {"coll": "b", "pipeline": [{"$group": {"_id": "k"}}]}
+    match = {"$match": {"_id": "k"}}  # the field, since the group made one
+    assert give([{}], {"$unionWith": grouped}, match, source=source) == [{"_id": "k"}]
+
+
+def test_lookup_in_documents() -> None:
+    zips = [{"$documents": [{"zip": 1, "city": "Palo Alto"}, {"zip": 2, "city": "Gotham"}]}]
+    fields = {"localField": "zip", "foreignField": "zip", "as": "c"}
+    found = give([{"zip": 2}, {}], {"$lookup": {**fields, "pipeline": zips}})
+    assert found == [{"zip": 2, "c": [{"zip": 2, "city": "Gotham"}]}, {"c": []}]
+    every = give([{"n": 1}], {"$lookup": {"pipeline": [*zips, {"$match": {"zip": 1}}], "as": "c"}})
+    assert every == [{"n": 1, "c": [{"zip": 1, "city": "Palo Alto"}]}]
+
+
+@pytest.mark.parametrize("made", [{"n": 1}, [1], "$$REMOVE"])
+def test_documents_are_objects(made: Any) -> None:
+    with pytest.raises(InvalidOperand, match="requires an array of objects"):
+        give([], {"$unionWith": {"pipeline": [{"$documents": made}]}})
+
+
+EMPLOYEES = [
+    {"name": "Dev"},
+    {"name": "Eliot", "reportsTo": "Dev"},
+    {"name": "Ron", "reportsTo": "Eliot"},
+    {"name": "Andrew", "reportsTo": "Eliot"},
+    {"name": "Asya", "reportsTo": "Ron"},
+    {"name": "Dan", "reportsTo": "Andrew"},
+]
+
+
+def graph(**changed: Any) -> dict[str, Any]:
+    stage = {
+        "from": "employees",
+        "startWith": "$reportsTo",
+        "connectFromField": "reportsTo",
+        "connectToField": "name",
+        "as": "above",
+    }
+    return {"$graphLookup": stage | changed}
+
+
+def test_graph_lookup() -> None:
+    source = Collections(employees=EMPLOYEES)
+    found = give(EMPLOYEES, graph(depthField="depth"), source=source)
+    assert {each["name"]: [(a["name"], a["depth"]) for a in each["above"]] for each in found} == {
+        "Dev": [],
+        "Eliot": [("Dev", 0)],
+        "Ron": [("Eliot", 0), ("Dev", 1)],
+        "Andrew": [("Eliot", 0), ("Dev", 1)],
+        "Asya": [("Ron", 0), ("Eliot", 1), ("Dev", 2)],
+        "Dan": [("Andrew", 0), ("Eliot", 1), ("Dev", 2)],
+    }
+    [asya] = give([EMPLOYEES[4]], graph(maxDepth=1), source=source)
+    assert [each["name"] for each in asya["above"]] == ["Ron", "Eliot"]
+    [dan] = give(
+        [EMPLOYEES[5]], graph(restrictSearchWithMatch={"name": {"$ne": "Eliot"}}), source=source
+    )
+    assert [each["name"] for each in dan["above"]] == ["Andrew"]
+
+
+def test_a_circle_ends() -> None:
+    friends = [
+        {"name": "Tanya", "friends": ["Shirley", "Terry"]},
+        {"name": "Terry", "friends": ["Tanya"]},
+        {"name": "Shirley", "friends": ["Tanya", "Terry"]},
+    ]
+    stage = graph(
+        **{"from": "people", "startWith": "$friends", "connectFromField": "friends", "as": "all"}
+    )
+    found = give(friends, stage, source=Collections(people=friends))
+    assert [sorted(each["name"] for each in row["all"]) for row in found] == [
+        ["Shirley", "Tanya", "Terry"]
+    ] * 3
+
+
+def test_redact() -> None:
+    report = {
+        "title": "123 Department Report",
+        "tags": ["G", "STLW"],
+        "year": 2014,
+        "subsections": [
+            {"subtitle": "Section 1", "tags": ["SI", "G"], "content": "of section 1"},
+            {"subtitle": "Section 2", "tags": ["STLW"], "content": "of section 2"},
+            {"subtitle": "Section 3", "tags": ["TK"], "content": {"text": "x", "tags": ["HCS"]}},
+        ],
+    }
+    allowed = {"$gt": [{"$size": {"$setIntersection": ["$tags", ["STLW", "G"]]}}, 0]}
+    stage = {"$redact": {"$cond": [allowed, "$$DESCEND", "$$PRUNE"]}}
+    subsections: Any = report["subsections"]
+    assert give([report], stage) == [{**report, "subsections": subsections[:2]}]
+
+
+def test_redact_whole_documents() -> None:
+    rows = [{"level": 5, "in": {"level": 1}}, {"level": 1, "in": {"level": 5}}]
+    keep = {"$redact": {"$cond": [{"$eq": ["$level", 5]}, "$$PRUNE", "$$KEEP"]}}
+    assert give(rows, keep) == rows[1:]
+    descend = {"$redact": {"$cond": [{"$eq": ["$level", 5]}, "$$PRUNE", "$$DESCEND"]}}
+    assert give(rows, descend) == [{"level": 1}]
+    by_root = {"$redact": {"$cond": [{"$eq": ["$$ROOT.level", 5]}, "$$KEEP", "$$PRUNE"]}}
+    assert give(rows, by_root) == rows[:1]
+    with pytest.raises(InvalidOperand, match="requires \\$\\$DESCEND, .* got 1"):
+        give(rows, {"$redact": "$$ROOT.in.level"})
+    with pytest.raises(InvalidPipeline, match="no variable"):
+        give(rows, {"$project": {"x": "$$PRUNE"}})
+
+
+def test_sample() -> None:
+    rows = [{"n": number} for number in range(20)]
+    seen = Counter(row["n"] for _ in range(400) for row in give(rows, {"$sample": {"size": 5}}))
+    assert sum(seen.values()) == 2000
+    assert set(seen) == set(range(20))  # one is left out by chance once in 10^48 runs
+    assert sorted(row["n"] for row in give(rows, {"$sample": {"size": 50}})) == list(range(20))
+    assert (
+        len({tuple(row["n"] for row in give(rows, {"$sample": {"size": 20}})) for _ in range(9)})
+        > 1
+    )
+
+
+def test_a_sample_holds_as_many_rows_as_it_returns() -> None:
+    rows = ({"n": "x" * 100} for _ in range(1000))
+    assert len(give(rows, {"$sample": {"size": 2}}, memory_limit=3000)) == 2
+
+
+REFUSED: list[tuple[Any, str]] = [
+    ({"$facet": {}}, "must be a document of pipelines"),
+    ({"$facet": {"a": 1}}, "'0.\\$facet.a': a pipeline must be a list"),
+    ({"$facet": {"a.b": []}}, "a field's name"),
+    ({"$facet": {"a": [{"$facet": {"b": []}}]}}, "'0.\\$facet.a.0.\\$facet': must not be within"),
+    ({"$facet": {"a": [{"$documents": []}]}}, "must not be within a \\$facet"),
+    ({"$facet": {"a": [{"$match": {"$text": {"$search": "x"}}}]}}, "must be in the first stage"),
+    ({"$documents": [{}]}, "must be the first stage of the pipeline of"),
+    ({"$unionWith": {"coll": "a", "pipeline": [{"$match": {}}, {"$documents": []}]}}, "must be the first stage"),
+    ({"$unionWith": {"coll": "a", "pipeline": [{"$documents": []}]}}, "requires either coll, or"),
+    ({"$unionWith": {}}, "requires either coll, or"),
+    ({"$unionWith": 5}, "must be a document of coll, pipeline"),
+    ({"$unionWith": ""}, "unionWith'"),
+    ({"$lookup": {"as": "x", "pipeline": []}}, "requires either from, or"),
+    ({"$bucket": {"groupBy": "$a"}}, "requires boundaries"),
+    ({"$bucket": {"groupBy": "a", "boundaries": [1, 2]}}, "groupBy': must be a path"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [1]}}, "at least two values"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [1, "a"]}}, "boundaries.1': must be of the type"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [1, 1]}}, "and greater"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": ["$a", 1]}}, "must be a constant"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [1, 2], "output": 1}}, "a document of accumulators"),
+    ({"$bucketAuto": {"groupBy": "$a", "buckets": 0}}, "buckets': must be an integer from 1 on"),
+    ({"$bucketAuto": {"groupBy": "$a", "buckets": 1, "granularity": "R5"}}, "not supported"),
+    ({"$sample": 3}, "must be a document of size"),
+    ({"$sample": {"size": 0}}, "an integer from 1 on"),
+    ({"$redact": {"$foo": 1}}, "no such operator"),
+    ({"$graphLookup": {"from": "a"}}, "requires startWith"),
+    (graph(maxDepth=-1), "maxDepth': must be an integer from 0 on"),
+    (graph(restrictSearchWithMatch={"$foo": 1}), "restrictSearchWithMatch.\\$foo"),
+    (graph(depthField="$x"), "depthField"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stage", "problem"), REFUSED)
+def test_invalid_stages_name_the_position(stage: Any, problem: str) -> None:
+    with pytest.raises(InvalidPipeline, match=problem):
+        Pipeline.parse([stage])
+
+
+SCALARS = st.sampled_from([0, 1, 1.0, True, "a", None, [1], [1, "a"], {"x": 1}])
+BODIES = st.lists(st.fixed_dictionaries({}, optional={"v": SCALARS}), max_size=6)
+
+
+@given(BODIES, BODIES)
+def test_a_lookup_that_compares_by_an_expression_reads_enough(
+    left: list[Any], right: list[Any]
+) -> None:
+    compared: Any = {"$eq": ["$v", "$$mine"]}
+    both: Any = {"from": "b", "let": {"mine": "$v"}, "as": "found"}
+    fast = both | {"pipeline": [{"$match": {"$expr": compared}}]}
+    slow = both | {"pipeline": [{"$match": {"$expr": {"$or": [compared]}}}]}
+    source = Collections(b=right)
+    assert give(left, {"$lookup": fast}, source=source) == give(
+        left, {"$lookup": slow}, source=source
+    )
+
+
+def test_the_collections_that_a_pipeline_reads() -> None:
+    pipeline: list[dict[str, Any]] = [
+        {"$facet": {"a": [{"$unionWith": "one"}], "b": [graph()]}},
+        {"$unionWith": {"pipeline": [{"$documents": [{}]}, {"$lookup": {"from": "two", "pipeline": [], "as": "x"}}]}},
+    ]  # fmt: skip
+    assert list(Pipeline.parse(pipeline).collections()) == ["one", "employees", "two"]
+    assert list(Pipeline.parse([]).run([Document("1", {})])) == [{}]
