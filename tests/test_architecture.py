@@ -17,7 +17,7 @@ PROJECT = Path(__file__).parents[1]
 PACKAGE = PROJECT / "collections_store"
 
 LAYERS = (
-    "errors forks",
+    "errors engine.forks",
     "expressions.classes expressions.values expressions.path expressions.budget expressions.patterns",
     "document codec results",
     "expressions",
@@ -351,7 +351,7 @@ def test_one_module_registers_callbacks_of_forks() -> None:
         for node in module.nodes(ast.Attribute)
         if isinstance(node, ast.Attribute) and node.attr == "register_at_fork"
     ]
-    assert calls == ["forks"]
+    assert calls == ["engine.forks"]
 
 
 def test_no_private_name_of_a_store_is_read_in_another_module() -> None:
