@@ -1,0 +1,71 @@
+"""The command studio: pages in the browser."""
+
+from __future__ import annotations
+
+import webbrowser
+
+import click
+
+from ..errors import MissingExtra
+from .arguments import Target, on_database
+
+
+@click.command()
+@click.argument("url", required=False)
+@click.option("--write", is_flag=True, help="Allow changes; without it the pages only read.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="The address to listen at. Another than this machine's own needs --token.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="The port to listen at. Default: a free one.",
+)
+@click.option(
+    "--token",
+    envvar="COLLECTIONS_STORE_STUDIO_TOKEN",
+    metavar="TEXT",
+    help="The token of the link, for any number of browsers, instead of a generated token for one. Also as "
+    "COLLECTIONS_STORE_STUDIO_TOKEN in the environment, which other users of the machine cannot read.",
+)
+@click.option("--no-browser", is_flag=True, help="Print the link, and open no browser.")
+@on_database
+def studio(
+    target: Target,
+    url: str | None,
+    *,
+    write: bool,
+    host: str,
+    port: int,
+    token: str | None,
+    no_browser: bool,
+) -> None:
+    """Look at the database at URL, by default the URL of --url, in the browser.
+
+    The command prints a link, and serves its pages until Ctrl-C. Requires the extra studio:
+
+    \b
+      collections-store studio sqlite:///agent.db
+      collections-store studio postgresql://user:password@host/database --write
+    """
+    try:
+        from ..studio.server import ListenAddress, serve
+    except ImportError as error:
+        package = (error.name or "starlette").partition(".")[0]
+        raise MissingExtra(package, "studio") from error
+
+    def ready(link: str) -> None:
+        click.echo(f"The studio of {target.safe_url()} is at {link}")
+        click.echo("Press Ctrl-C to end it.", err=True)
+        if not no_browser:
+            webbrowser.open(link)
+
+    target.url = url or target.url
+    with target.to_read() as store:
+        serve(store, ListenAddress(host, port, token), ready, write=write)

@@ -1,0 +1,59 @@
+"""The application, and the table of the pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ..errors import InvalidOption, shortened
+from ..options import check_flag, check_function
+from ..store import Store
+from . import overview
+from .aio import Admission, Authorize, application
+from .pages import PageRoute, StudioContext
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+    from ..aio.store import AsyncStore
+
+PAGES: Final[tuple[PageRoute, ...]] = (*overview.PAGES,)
+
+
+class _SyncStore(Store):
+    """A store on the core of an `AsyncStore`: pages run in threads."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._share(store.core)
+        self._owner = store
+        """The store, which is open for as long as this one exists."""
+
+
+def studio(store: Store | AsyncStore, *, authorize: Authorize, write: bool = False) -> Starlette:
+    """Return the pages over a store as an ASGI application, to mount into one's own.
+
+    `authorize` is called with each request of a page, a Starlette `Request`, and returns or awaits True for a person who may
+    see everything in the store. All other requests get status 403. `write`: the pages can also change the store. The
+    application checks the Host, and keeps the store open.
+
+    Raise `InvalidOption`, and `MissingExtra` without the extra `studio`.
+
+    >>> from starlette.applications import Starlette
+    >>> from collections_store.studio import studio
+    >>> app = Starlette()
+    >>> app.mount("/studio", studio(store, authorize=lambda request: request.client.host == "127.0.0.1"))
+    """
+    check_function("authorize", authorize)
+    return pages_over(store, Admission(authorize), write=check_flag("write", write))
+
+
+def pages_over(
+    store: Store | AsyncStore, admission: Admission, *, write: bool, using: Any = None
+) -> Starlette:
+    """Return the application of all pages over a store."""
+    from ..aio.store import AsyncStore
+
+    if isinstance(store, AsyncStore):
+        store = _SyncStore(store)
+    elif not isinstance(store, Store):
+        raise InvalidOption("store", f"must be a Store or an AsyncStore, got {shortened(store)}")
+    return application(PAGES, StudioContext(store, write, using, PAGES), admission)

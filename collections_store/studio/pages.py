@@ -1,0 +1,201 @@
+"""What all pages have in common: the table's rows, the request as a page sees it, and the templates."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote, urlencode
+
+import jinja2
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from ..errors import (
+    CollectionNotFound,
+    CollectionsStoreError,
+    DatabaseBusy,
+    DatabaseUnavailable,
+    DocumentNotFound,
+    TransactionConflict,
+    VersionConflict,
+)
+from .security import form_token
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from ..collection import Collection
+    from ..store import Store
+
+FOLDER: Final = Path(__file__).parent
+_LOG: Final = logging.getLogger(__name__)
+_STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
+    (CollectionNotFound, HTTPStatus.NOT_FOUND),
+    (DocumentNotFound, HTTPStatus.NOT_FOUND),
+    (VersionConflict, HTTPStatus.CONFLICT),
+    (TransactionConflict, HTTPStatus.CONFLICT),
+    (DatabaseBusy, HTTPStatus.SERVICE_UNAVAILABLE),
+    (DatabaseUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (CollectionsStoreError, HTTPStatus.BAD_REQUEST),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """A row of the table of pages.
+
+    `path` begins with `/c/{name}` if the page belongs to a collection. `writes`: the page exists only with `--write`. `tab`
+    is the page's label among the tabs of a collection, `section` its label in the head of every page.
+    """
+
+    path: str
+    page: Callable[[Call], Response]
+    method: str = "GET"
+    writes: bool = False
+    tab: str | None = None
+    section: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StudioContext:
+    """What the pages of a studio show, and what they allow. `using` is the object of `--using`, or None."""
+
+    store: Store
+    write: bool
+    using: Any = None
+    routes: tuple[PageRoute, ...] = field(default=(), repr=False)
+
+    @property
+    def is_dangerous(self) -> bool:
+        """Whether the pages can change a database that other programs share."""
+        return self.write and not self.store.core.database.single_writer
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request as a page sees it: the parameters of the path, of the query and of the form, as strings."""
+
+    studio: StudioContext
+    route: PageRoute
+    request: Request
+    session: str
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Store:
+        """The store; also over an `AsyncStore`."""
+        return self.studio.store
+
+    @property
+    def name(self) -> str:
+        """The name of the page's collection."""
+        return str(self.request.path_params["name"])
+
+    @property
+    def collection(self) -> Collection:
+        """The page's collection."""
+        return self.store[self.name]
+
+    def query(self, name: str, default: str = "") -> str:
+        """Return a parameter of the query."""
+        return self.request.query_params.get(name, default)
+
+    def url(self, path: str, **query: object) -> str:
+        """Return the URL of a page below the studio's own prefix; parameters that are None or "" are left out.
+
+        `{name}` in the path is the present collection, or the argument `name`.
+        """
+        if "{name}" in path:
+            path = path.replace("{name}", quote(str(query.pop("name", "") or self.name), safe=""))
+        given = {key: value for key, value in query.items() if value not in {None, ""}}
+        root = self.request.scope.get("root_path", "")
+        return f"{root}{path}" + (f"?{urlencode(given)}" if given else "")
+
+    def render(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
+        """Return a page: a template with values, each of which is escaped."""
+        page = templates().get_template(template)
+        text = page.render(
+            call=self,
+            form_token=form_token(self.session),
+            tabs=[each for each in self.studio.routes if each.tab],
+            sections=[each for each in self.studio.routes if each.section],
+            **values,
+        )
+        return HTMLResponse(text, status)
+
+    def json(self, value: Any, status: int = 200) -> JSONResponse:
+        """Return JSON for the script of a page."""
+        return JSONResponse(value, status)
+
+    def go(self, path: str, **query: object) -> RedirectResponse:
+        """Return the answer to a form: another page of the studio."""
+        return RedirectResponse(self.url(path, **query), HTTPStatus.SEE_OTHER)
+
+    def fail(self, status: HTTPStatus, message: str) -> Response:
+        """Return an error: a page, or JSON for the script."""
+        if "application/json" in self.request.headers.get("accept", ""):
+            return self.json({"error": message}, status)
+        return self.render("error.html", status, title=status.phrase, message=message)
+
+
+def answer(call: Call) -> Response:
+    """Return a page. An error of the library is shown. Another error is logged, and its text is not shown."""
+    try:
+        return call.route.page(call)
+    except CollectionsStoreError as error:
+        status = next(status for kind, status in _STATUS if isinstance(error, kind))
+        return call.fail(status, str(error))
+    except Exception:  # noqa: BLE001 - whatever it is, the server goes on
+        _LOG.exception("the page %s failed", call.request.url.path)
+        problem = "The page failed. The log of the studio has the error."
+        return call.fail(HTTPStatus.INTERNAL_SERVER_ERROR, problem)
+
+
+@cache
+def templates() -> jinja2.Environment:
+    """Return the templates. Every value is escaped, and an unknown name is an error."""
+    found = jinja2.Environment(
+        autoescape=True,
+        loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    found.filters |= {"when": when, "size": size, "json": as_json, "number": "{:,}".format}
+    return found
+
+
+def when(moment: datetime | None) -> str:
+    """Return a time as a person reads it, in UTC.
+
+    >>> from datetime import UTC
+    >>> when(datetime(2026, 11, 24, 9, 30, tzinfo=UTC))
+    '2026-11-24 09:30:00'
+    """
+    return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def size(count: float) -> str:
+    """Return a number of bytes with its unit.
+
+    >>> size(512), size(1_500_000)
+    ('512 B', '1.4 MiB')
+    """
+    if count < 1024:
+        return f"{count:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        count /= 1024
+        if count < 1024:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1024:.1f} TiB"
+
+
+def as_json(value: Any, indent: int | None = None) -> str:
+    """Return a value as JSON text with its own characters; a value that JSON lacks as its `repr`."""
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=repr)

@@ -1,0 +1,81 @@
+"""The server of the command: a store's pages at an address of this machine."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import uvicorn
+
+from ..errors import InvalidOption
+from .aio import Admission
+from .app import pages_over
+from .security import HostNames, Tokens, is_loopback
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where the server listens. Port 0: a free port. `token`: None for a token of one use."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str | None = None
+
+    def listen(self) -> socket.socket:
+        """Return the listening socket. Raise `InvalidOption` for an address beyond this machine without a token, and
+        `OSError`.
+        """
+        if self.token is None and not is_loopback(self.host):
+            problem = (
+                "must be a loopback address, or --token must be given: the page shows all documents"
+            )
+            raise InvalidOption("--host", problem)
+        family, *_, where = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(where)
+            listener.listen()
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+
+class _Server(uvicorn.Server):
+    """Ends at the first signal, without waiting for open pages."""
+
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        self.force_exit = True
+        super().handle_exit(sig, frame)
+
+
+def serve(
+    store: Store,
+    address: ListenAddress,
+    ready: Callable[[str], object],
+    *,
+    write: bool,
+    using: Any = None,
+) -> None:
+    """Serve the pages until a signal; call `ready` with the link as soon as the server listens."""
+    with address.listen() as listener:
+        port = listener.getsockname()[1]
+        tokens = Tokens(address.token)
+        admission = Admission(tokens=tokens, hosts=HostNames(address.host, port))
+        name = f"[{address.host}]" if ":" in address.host else address.host
+        link = f"http://{name}:{port}/?token={tokens.token}"
+        config = uvicorn.Config(
+            pages_over(store, admission, write=write, using=using),
+            log_level="warning",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+        )
+        ready(link)  # a browser that comes sooner waits for its answer
+        _Server(config).run(sockets=[listener])

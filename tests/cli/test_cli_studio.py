@@ -1,0 +1,62 @@
+"""The command studio, as a process."""
+
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx2 as httpx
+from cli.cli_process import COMMAND, Cli
+
+from collections_store import Store
+from collections_store.cli.output import Exit
+
+
+@contextmanager
+def studio_at(url: str, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the command; yield the process and its link."""
+    command = [*COMMAND, "studio", url, "--no-browser", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        line = process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        assert found, (line, process.stderr.read() if process.poll() is not None else "")
+        yield process, found[0]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_the_link_opens_the_pages_and_a_signal_ends_them(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'things.db'}"
+    with Store(url) as store:
+        store["things"].put("x", 1)
+    with studio_at(url) as (process, link), httpx.Client(follow_redirects=True) as client:
+        assert "things" in client.get(link).text
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == Exit.INTERRUPTED
+        assert process.stderr is not None
+        assert process.stderr.read() == "Press Ctrl-C to end it.\nError: interrupted\n"
+
+
+def test_a_token_of_ones_own_is_part_of_the_link(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'things.db'}"
+    with Store(url) as store:
+        store["things"].put("x", 1)
+    with studio_at(url, "--token", "chosen", "--host", "localhost") as (_, link):
+        assert re.fullmatch(r"http://localhost:\d+/\?token=chosen", link)
+
+
+def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
+    cli = Cli()
+    missing = f"sqlite:///{tmp_path / 'none.db'}"
+    assert "there is no SQLite file" in cli.fails(Exit.UNAVAILABLE, "studio", missing)
+    assert not (tmp_path / "none.db").exists()
+    with Store(missing) as store:
+        store["things"].put("x", 1)
+    message = cli.fails(Exit.USAGE, "studio", missing, "--host", "0.0.0.0", "--no-browser")
+    assert message.startswith("option --host: must be a loopback address, or --token must be given")
