@@ -371,14 +371,19 @@ def test_no_private_name_of_a_store_is_read_in_another_module() -> None:
     assert not wrong
 
 
-def test_three_modules_ask_where_a_cluster_places_tables() -> None:
-    """The statements that create tables, the check of the schema, and the size of a table."""
+def test_four_modules_ask_where_a_cluster_places_tables() -> None:
+    """The statements that create tables, the check of the schema, the size of a table, and its estimates."""
     asking = {
         str(path.relative_to(PACKAGE))
         for path in PACKAGE.rglob("*.py")
         if ".placement" in path.read_text() and "dialects" not in path.parts
     }
-    assert asking == {"sql/catalogue.py", "sql/select.py", "operations/schema.py"}
+    assert asking == {
+        "sql/catalogue.py",
+        "sql/select.py",
+        "sql/survey.py",
+        "operations/schema.py",
+    }
 
 
 def test_functions_stay_small() -> None:
