@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InvalidOption, shortened
 from ..options import check_flag, check_function
 from ..store import Store
-from . import overview
+from . import collection, document, overview
 from .aio import Admission, Authorize, application
 from .pages import PageRoute, StudioContext
 
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
     from ..aio.store import AsyncStore
 
-PAGES: Final[tuple[PageRoute, ...]] = (*overview.PAGES,)
+PAGES: Final[tuple[PageRoute, ...]] = (
+    *overview.PAGES,
+    *collection.PAGES,
+    *document.PAGES,
+)
 
 
 class _SyncStore(Store):
@@ -47,7 +52,11 @@ def studio(store: Store | AsyncStore, *, authorize: Authorize, write: bool = Fal
 
 
 def pages_over(
-    store: Store | AsyncStore, admission: Admission, *, write: bool, using: Any = None
+    store: Store | AsyncStore,
+    admission: Admission,
+    *,
+    write: bool,
+    using: Mapping[str, Any] | None = None,
 ) -> Starlette:
     """Return the application of all pages over a store."""
     from ..aio.store import AsyncStore
@@ -56,4 +65,4 @@ def pages_over(
         store = _SyncStore(store)
     elif not isinstance(store, Store):
         raise InvalidOption("store", f"must be a Store or an AsyncStore, got {shortened(store)}")
-    return application(PAGES, StudioContext(store, write, using, PAGES), admission)
+    return application(PAGES, StudioContext(store, write, using or {}, PAGES), admission)

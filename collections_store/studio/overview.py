@@ -1,18 +1,61 @@
-"""The first page: the collections of the store."""
+"""The first page: the collections of the store, by measures that read little."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from ..operations.survey import COUNTED, CollectionSurvey, LastPosition, ListNames, Survey
 from .pages import Call, PageRoute
 
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+PERIODS: Final = ("1 hour", "1 day", "7 days", "30 days", "later")
+"""The labels of `operations.survey.PERIODS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A row of the page. `versions` has a schema version, or "none", and its share of the sampled documents."""
+
+    survey: CollectionSurvey
+    created: datetime
+    indexes: list[str]
+    versions: list[tuple[str, float]]
+
 
 def show_collections(call: Call) -> Response:
     """Show all collections."""
-    return call.render("overview.html", collections=call.store.collections())
+    rows = []
+    for name, created in call.store.run(ListNames()):
+        survey = call.store.run(Survey(name))
+        if survey is not None:  # it was dropped meanwhile
+            indexes = [str(each) for each in call.store[name].indexes()]
+            rows.append(Listed(survey, created, indexes, _shares(survey)))
+    expiring = [sum(each.survey.expiring[n] for each in rows) for n in range(len(PERIODS))]
+    is_cut = any(COUNTED in each.survey.expiring for each in rows)
+    return call.render(
+        "overview.html", rows=rows, expiring=[*zip(PERIODS, expiring, strict=True)], is_cut=is_cut
+    )
 
 
-PAGES: Final = (PageRoute("/", show_collections, section="Collections"),)
+def _shares(survey: CollectionSurvey) -> list[tuple[str, float]]:
+    """Return the shares of the schema versions, the greatest first; none if no document has a version."""
+    if survey.versions.keys() <= {None}:
+        return []
+    ordered = sorted(survey.versions.items(), key=lambda each: -each[1])
+    return [(version or "none", count / survey.sampled) for version, count in ordered]
+
+
+def list_positions(call: Call) -> Response:
+    """Return a number for each collection that grows with its writes, for the script, which shows them per minute."""
+    names = [name for name, _ in call.store.run(ListNames())]
+    return call.json({name: call.store.run(LastPosition(name)) for name in names})
+
+
+PAGES: Final = (
+    PageRoute("/", show_collections, section="Collections"),
+    PageRoute("/positions", list_positions),
+)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -25,6 +25,7 @@ from ..errors import (
     TransactionConflict,
     VersionConflict,
 )
+from ..models.codec import ModelCodec, codec_of
 from .security import form_token
 
 if TYPE_CHECKING:
@@ -62,14 +63,25 @@ class PageRoute:
     section: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StudioContext:
-    """What the pages of a studio show, and what they allow. `using` is the object of `--using`, or None."""
+    """What the pages of a studio show, and what they allow. `using` has what is declared of a collection, by its name: a model,
+    or the settings of `VersionSettings`.
+    """
 
     store: Store
     write: bool
-    using: Any = None
+    using: Mapping[str, Any] = field(default_factory=dict)
     routes: tuple[PageRoute, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def models(self) -> dict[str, ModelCodec]:
+        """The codecs of the declared models: `decode_body` returns `Invalid` for a body that does not fit."""
+        declared = {
+            name: each for name, each in self.using.items() if not isinstance(each, Mapping)
+        }
+        codec = self.store.core.codec
+        return {name: codec_of(model, codec, invalid="return") for name, model in declared.items()}
 
     @property
     def is_dangerous(self) -> bool:
@@ -107,13 +119,12 @@ class Call:
         return self.request.query_params.get(name, default)
 
     def url(self, path: str, **query: object) -> str:
-        """Return the URL of a page below the studio's own prefix; parameters that are None or "" are left out.
-
-        `{name}` in the path is the present collection, or the argument `name`.
+        """Return the URL of a page below the studio's own prefix, without the parameters that are None. `{name}` in the path is
+        the present collection, or the argument `name`.
         """
         if "{name}" in path:
-            path = path.replace("{name}", quote(str(query.pop("name", "") or self.name), safe=""))
-        given = {key: value for key, value in query.items() if value not in {None, ""}}
+            path = path.replace("{name}", quote(str(query.pop("name", None) or self.name), safe=""))
+        given = {key: value for key, value in query.items() if value is not None}
         root = self.request.scope.get("root_path", "")
         return f"{root}{path}" + (f"?{urlencode(given)}" if given else "")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ def serve(
     ready: Callable[[str], object],
     *,
     write: bool,
-    using: Any = None,
+    using: Mapping[str, Any] | None = None,
 ) -> None:
     """Serve the pages until a signal; call `ready` with the link as soon as the server listens."""
     with address.listen() as listener:

@@ -1,10 +1,11 @@
 """Clients of a studio: of the command, with its link, and of another application."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from starlette.testclient import TestClient
 
-from collections_store import AsyncStore, Store
 from collections_store.studio.aio import Admission
 from collections_store.studio.app import pages_over
 from collections_store.studio.security import HostNames, Tokens
@@ -12,8 +13,11 @@ from collections_store.studio.security import HostNames, Tokens
 HOST = "127.0.0.1:8421"
 
 
-def browser(store: Store | AsyncStore, *, write: bool = False, using: object = None) -> TestClient:
-    """Return a client that opened the link of the command."""
+def browser(
+    store: Any, *, write: bool = False, using: Mapping[str, Any] | None = None
+) -> TestClient:
+    """Return a client that opened the link of the command, over a store of the tests."""
+    store = getattr(store, "_target", store)
     tokens = Tokens()
     app = pages_over(
         store,
