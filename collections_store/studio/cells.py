@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..document import SCHEMA_VERSION, Document
-from .pages import as_json
+from .pages import as_json, visible
 
 LONGEST_CELL: Final = 80
 """Characters of a value in a table."""
@@ -49,9 +49,9 @@ def kind_of(value: Any) -> str:
 def cell(value: Any) -> Cell:
     """Return a value as a cell: a string as it is, another value as JSON, both cut."""
     kind = kind_of(value)
-    if kind == "array" and len(value) > LONGEST_CELL:
-        value = value[:LONGEST_CELL]
-    text = value if kind == "string" else as_json(value)
+    if kind in {"array", "string"}:
+        value = value[: LONGEST_CELL + 1]
+    text = visible(value) if kind == "string" else as_json(value)
     return Cell(kind, text if len(text) <= LONGEST_CELL else f"{text[: LONGEST_CELL - 1]}…")
 
 
@@ -89,7 +89,7 @@ def tree_of(value: Any, key: str | int | None = None, depth: int = 0) -> Branch:
     """Return a value as a tree."""
     kind = kind_of(value)
     if kind not in {"array", "object"}:
-        return Branch(key, kind, value if kind == "string" else as_json(value))
+        return Branch(key, kind, visible(value) if kind == "string" else as_json(value))
     if depth == DEEPEST:
         return Branch(key, kind, as_json(value))
     children = [tree_of(each, name, depth + 1) for name, each in _first(value)]

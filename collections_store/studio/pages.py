@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from ..store import Store
 
 FOLDER: Final = Path(__file__).parent
+_INVISIBLE: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
 _LOG: Final = logging.getLogger(__name__)
 _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (CollectionNotFound, HTTPStatus.NOT_FOUND),
@@ -178,7 +182,7 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    found.filters |= {"when": when, "size": size, "json": as_json, "number": "{:,}".format}
+    found.filters |= {"when": when, "size": size, "visible": visible, "number": "{:,}".format}
     return found
 
 
@@ -208,5 +212,14 @@ def size(count: float) -> str:
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """Return a value as JSON text with its own characters; a value that JSON lacks as its `repr`."""
-    return json.dumps(value, indent=indent, ensure_ascii=False, default=repr)
+    """Return a value as JSON text with its own characters, the invisible ones escaped."""
+    return visible(json.dumps(value, indent=indent, ensure_ascii=False))
+
+
+def visible(text: str) -> str:
+    """Return a text with the characters escaped that are invisible, or that change the direction of others.
+
+    >>> visible("a\\u202eb")
+    'a\\\\u202eb'
+    """
+    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
