@@ -33,7 +33,7 @@ PERIODS: Final = (_HOUR, 24 * _HOUR, 7 * 24 * _HOUR, 30 * 24 * _HOUR, 2**60)
 @dataclass(frozen=True, slots=True)
 class CollectionSurvey:
     """The measures of a collection. `count` is exact up to `COUNTED`, else about right. `size` is in bytes; on a database that
-    would read all bodies for it, about right. `versions` are the schema versions of `sampled` documents, None for none.
+    would read all bodies for it, about right. `average` is the characters of a sampled body. `versions` are the schema versions of `sampled` documents, None for none.
     `expiring` has the number of documents that expire in each of `PERIODS`, up to `COUNTED`.
     """
 
@@ -43,6 +43,7 @@ class CollectionSurvey:
     size: int
     is_size_exact: bool
     sampled: int
+    average: int
     versions: dict[str | None, int]
     expiring: tuple[int, ...]
 
@@ -93,6 +94,7 @@ class Survey(Operation[CollectionSurvey | None]):
             round(average * count) if size is None else size,
             size is not None,
             len(rows),
+            round(average),
             dict(Counter(version for version, _ in rows)),
             tuple(number for [(number,)] in expiring),
         )

@@ -153,8 +153,7 @@ def _find(
     call: Call, survey: CollectionSurvey, question: Question, parsed: dict[str, Any]
 ) -> Found:
     """Return the documents of a page: fewer if they are large."""
-    average = survey.size // survey.count if survey.count else 0
-    limit = max(1, min(question.size, MAX_PAGE // max(average, 1)))
+    limit = _affordable(question.size, survey)
     after = question.after or None
     if not question.is_search:
         page = call.collection.page(**parsed, limit=limit, after=after)
@@ -169,6 +168,11 @@ def _find(
     results = _search_by_meaning(call, words, options)
     more = str(offset + limit) if len(results) == limit else None
     return Found([each.document for each in results], [*results], more)
+
+
+def _affordable(count: int, survey: CollectionSurvey) -> int:
+    """Return a number of documents whose bodies are about `MAX_PAGE` at most."""
+    return max(1, min(count, MAX_PAGE // max(survey.average, 1)))
 
 
 def _search_by_meaning(call: Call, words: str | None, options: dict[str, Any]) -> Any:
@@ -274,11 +278,9 @@ def _word(field: str | Path, direction: int) -> str:
 def list_fields(call: Call) -> Response:
     """Return the fields of sampled documents with their types and usual values, and the operators, for the script."""
     survey = surveyed(call)
-    average = survey.size // survey.count if survey.count else 0
-    size = max(1, min(SAMPLED, MAX_PAGE // max(average, 1)))
     found: dict[str, Counter[str]] = {}
     values: dict[str, Counter[str]] = {}
-    for each in call.store.run(Sample(call.name, size)):
+    for each in call.store.run(Sample(call.name, _affordable(SAMPLED, survey))):
         for path, value in _paths(each.body):
             found.setdefault(path, Counter())[kind_of(value)] += 1
             if isinstance(value, str | bool | int | float) and len(str(value)) <= 40:
