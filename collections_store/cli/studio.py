@@ -7,7 +7,7 @@ import webbrowser
 import click
 
 from ..errors import MissingExtra
-from .arguments import Target, on_database
+from .arguments import Target, imported, on_database
 
 
 @click.command()
@@ -34,6 +34,11 @@ from .arguments import Target, on_database
     help="The token of the link, for any number of browsers, instead of a generated token for one. Also as "
     "COLLECTIONS_STORE_STUDIO_TOKEN in the environment, which other users of the machine cannot read.",
 )
+@click.option(
+    "--using",
+    metavar="MODULE:OBJECT",
+    help="A model, or a mapping of collections to models: the pages show which documents do not fit.",
+)
 @click.option("--no-browser", is_flag=True, help="Print the link, and open no browser.")
 @on_database
 def studio(
@@ -44,6 +49,7 @@ def studio(
     host: str,
     port: int,
     token: str | None,
+    using: str | None,
     no_browser: bool,
 ) -> None:
     """Look at the database at URL, by default the URL of --url, in the browser.
@@ -67,5 +73,6 @@ def studio(
             webbrowser.open(link)
 
     target.url = url or target.url
+    declared = None if using is None else imported(using)
     with target.to_read() as store:
-        serve(store, ListenAddress(host, port, token), ready, write=write)
+        serve(store, ListenAddress(host, port, token), ready, write=write, using=declared)

@@ -153,7 +153,7 @@ def _find(
     call: Call, survey: CollectionSurvey, question: Question, parsed: dict[str, Any]
 ) -> Found:
     """Return the documents of a page: fewer if they are large."""
-    limit = _affordable(question.size, survey)
+    limit = affordable(question.size, survey)
     after = question.after or None
     if not question.is_search:
         page = call.collection.page(**parsed, limit=limit, after=after)
@@ -170,7 +170,7 @@ def _find(
     return Found([each.document for each in results], [*results], more)
 
 
-def _affordable(count: int, survey: CollectionSurvey) -> int:
+def affordable(count: int, survey: CollectionSurvey) -> int:
     """Return a number of documents whose bodies are about `MAX_PAGE` at most."""
     return max(1, min(count, MAX_PAGE // max(survey.average, 1)))
 
@@ -280,7 +280,7 @@ def list_fields(call: Call) -> Response:
     survey = surveyed(call)
     found: dict[str, Counter[str]] = {}
     values: dict[str, Counter[str]] = {}
-    for each in call.store.run(Sample(call.name, _affordable(SAMPLED, survey))):
+    for each in call.store.run(Sample(call.name, affordable(SAMPLED, survey))):
         for path, value in _paths(each.body):
             found.setdefault(path, Counter())[kind_of(value)] += 1
             if isinstance(value, str | bool | int | float) and len(str(value)) <= 40:

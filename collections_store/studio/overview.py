@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from ..operations.survey import COUNTED, CollectionSurvey, LastPosition, ListNames, Survey
+from ..operations.survey import COUNTED, CollectionSurvey, LastPosition, ListNames, Sample, Survey
+from ..results import Invalid
+from .collection import SAMPLED, affordable
 from .pages import Call, PageRoute
 
 if TYPE_CHECKING:
@@ -18,12 +20,15 @@ PERIODS: Final = ("1 hour", "1 day", "7 days", "30 days", "later")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A row of the page. `versions` has a schema version, or "none", and its share of the sampled documents."""
+    """A row of the page. `versions` has a schema version, or "none", and its share of the sampled documents; `invalid` is the
+    share of those that do not fit their model, and None without a model.
+    """
 
     survey: CollectionSurvey
     created: datetime
     indexes: list[str]
     versions: list[tuple[str, float]]
+    invalid: float | None
 
 
 def show_collections(call: Call) -> Response:
@@ -33,7 +38,7 @@ def show_collections(call: Call) -> Response:
         survey = call.store.run(Survey(name))
         if survey is not None:  # it was dropped meanwhile
             indexes = [str(each) for each in call.store[name].indexes()]
-            rows.append(Listed(survey, created, indexes, _shares(survey)))
+            rows.append(Listed(survey, created, indexes, _shares(survey), _invalid(call, survey)))
     expiring = [sum(each.survey.expiring[n] for each in rows) for n in range(len(PERIODS))]
     is_cut = any(COUNTED in each.survey.expiring for each in rows)
     return call.render(
@@ -47,6 +52,15 @@ def _shares(survey: CollectionSurvey) -> list[tuple[str, float]]:
         return []
     ordered = sorted(survey.versions.items(), key=lambda each: -each[1])
     return [(version or "none", count / survey.sampled) for version, count in ordered]
+
+
+def _invalid(call: Call, survey: CollectionSurvey) -> float | None:
+    codec = call.studio.models.get(survey.name)
+    if codec is None:
+        return None
+    size = affordable(SAMPLED, survey)
+    found = call.store.run(Sample(survey.name, size, codec.decode_body))
+    return sum(isinstance(each.body, Invalid) for each in found) / max(1, len(found))
 
 
 def list_positions(call: Call) -> Response:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, cached_property
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,13 +26,13 @@ from ..errors import (
     TransactionConflict,
     VersionConflict,
 )
-from ..models.codec import ModelCodec, codec_of
 from .security import form_token
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from ..collection import Collection
+    from ..models.codec import ModelCodec
     from ..store import Store
 
 FOLDER: Final = Path(__file__).parent
@@ -67,25 +67,17 @@ class PageRoute:
     section: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class StudioContext:
-    """What the pages of a studio show, and what they allow. `using` has what is declared of a collection, by its name: a model,
-    or the settings of `VersionSettings`.
+    """What the pages of a studio show, and what they allow. `declared` has what `--using` declares of collections, by name: a
+    model, or the settings of `VersionSettings`. `models` has the codecs of the models.
     """
 
     store: Store
     write: bool
-    using: Mapping[str, Any] = field(default_factory=dict)
+    declared: Mapping[str, Any] = field(default_factory=dict)
+    models: Mapping[str, ModelCodec] = field(default_factory=dict)
     routes: tuple[PageRoute, ...] = field(default=(), repr=False)
-
-    @cached_property
-    def models(self) -> dict[str, ModelCodec]:
-        """The codecs of the declared models: `decode_body` returns `Invalid` for a body that does not fit."""
-        declared = {
-            name: each for name, each in self.using.items() if not isinstance(each, Mapping)
-        }
-        codec = self.store.core.codec
-        return {name: codec_of(model, codec, invalid="return") for name, model in declared.items()}
 
     @property
     def is_dangerous(self) -> bool:

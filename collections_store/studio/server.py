@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ def serve(
     ready: Callable[[str], object],
     *,
     write: bool,
-    using: Mapping[str, Any] | None = None,
+    using: Any = None,
 ) -> None:
     """Serve the pages until a signal; call `ready` with the link as soon as the server listens."""
     with address.listen() as listener:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2 as httpx
+import pytest
 from cli.cli_process import COMMAND, Cli
 
 from collections_store import Store
@@ -60,3 +61,21 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
         store["things"].put("x", 1)
     message = cli.fails(Exit.USAGE, "studio", missing, "--host", "0.0.0.0", "--no-browser")
     assert message.startswith("option --host: must be a loopback address, or --token must be given")
+
+
+def test_a_model_of_ones_own_checks_the_documents(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "studio_models.py").write_text(
+        "from dataclasses import dataclass\n@dataclass\nclass Thing:\n    a: int\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    url = "sqlite:///things.db"
+    with Store(url) as store:
+        store["Thing"].put("x", {"a": "one"})
+    with studio_at(url, "--using", "studio_models:Thing") as (_, link), httpx.Client() as client:
+        client.get(link)
+        page = client.get(link.partition("?")[0] + "c/Thing/document?id=x")
+        assert "invalid" in page.text
+    message = Cli().fails(Exit.USAGE, "studio", url, "--using", "studio_models:Things")
+    assert "the module 'studio_models' has no 'Things'" in message

@@ -1,7 +1,6 @@
 """Clients of a studio: of the command, with its link, and of another application."""
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.testclient import TestClient
@@ -13,9 +12,7 @@ from collections_store.studio.security import HostNames, Tokens
 HOST = "127.0.0.1:8421"
 
 
-def browser(
-    store: Any, *, write: bool = False, using: Mapping[str, Any] | None = None
-) -> TestClient:
+def browser(store: Any, *, write: bool = False, using: Any = None) -> TestClient:
     """Return a client that opened the link of the command, over a store of the tests."""
     store = getattr(store, "_target", store)
     tokens = Tokens()
