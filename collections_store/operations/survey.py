@@ -14,6 +14,8 @@ from typing import Final
 from ..codec import Decode, decode
 from ..document import Document, documents_of, moment, now
 from ..expressions.classes import value_class
+from ..query.filter import Filter
+from ..query.sort import Sort
 from ..sql.survey import SurveyStatements
 from .by_id import raise_unless_skipped
 from .collections import STAGED
@@ -98,6 +100,32 @@ class Survey(Operation[CollectionSurvey | None]):
             dict(Counter(version for version, _ in rows)),
             tuple(number for [(number,)] in expiring),
         )
+
+
+@value_class
+class Scans(Operation[bool]):
+    """Return whether a page of a filter and a sort order may read all documents, by the database's plan alone. `Explain`
+    also looks for arrays, which may itself read all documents.
+    """
+
+    collection: str
+    filter: Filter
+    sort: Sort
+    atomic = True  # as `Explain`
+    empty = bool
+
+    def __call__(self, session: Session) -> bool:
+        statements, compiler = session.collection(self.collection), session.database.compiler
+        if not statements.can_order(self.filter, self.sort):
+            return True
+        query = statements.select(self.filter, self.sort)
+        parameters = query.parameters(self.filter, {"skip": 0, "limit": 1})
+        plan = compiler.plan(
+            session.rows(compiler.explain + query.sql, parameters), statements.table
+        )
+        walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}
+        stops = self.filter == Filter() and not plan.sorts
+        return (plan.scans or bool(walked)) and not stops
 
 
 @value_class

@@ -100,7 +100,9 @@ async def _sign_in(call: Call, admission: Admission) -> Response:
     if session is None:
         problem = "The token is wrong or was used. Start the studio again for another link."
         return call.render("sign_in.html", HTTPStatus.UNAUTHORIZED, problem=problem)
-    return _with_session(request, RedirectResponse(call.url("/"), HTTPStatus.SEE_OTHER), session)
+    rest = request.url.remove_query_params("token")
+    where = f"{rest.path}?{rest.query}" if rest.query else rest.path
+    return _with_session(request, RedirectResponse(where, HTTPStatus.SEE_OTHER), session)
 
 
 def _with_session(request: Request, response: Response, session: str) -> Response:

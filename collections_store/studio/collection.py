@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from ..document import Document
 from ..errors import CollectionNotFound, CollectionsStoreError
 from ..expressions.path import Path
-from ..operations.survey import CollectionSurvey, ListNames, Sample, Survey
+from ..operations.survey import CollectionSurvey, ListNames, Sample, Scans, Survey
+from ..query.filter import Filter
 from ..query.parser import OPERATORS
+from ..query.sort import Sort
 from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
 from ..results import SearchResult
@@ -145,8 +147,8 @@ def _scans(
     """Return whether a question would read all documents of a large collection."""
     if survey.count <= MANY or question.is_search or not (parsed["filter"] or parsed["sort"]):
         return False
-    explain = call.collection.explain
-    return explain(parsed["filter"], sort=parsed["sort"] or None, limit=question.size).scans
+    filter, sort = Filter.parse(parsed["filter"]), Sort.parse(parsed["sort"])
+    return call.store.run(Scans(call.name, filter, sort))
 
 
 def _find(

@@ -11,7 +11,9 @@ import pytest
 from collections_store import Store
 from collections_store.document import SCHEMA_VERSION
 from collections_store.operations import survey
-from collections_store.operations.survey import LastPosition, ListNames, Sample, Survey
+from collections_store.operations.survey import LastPosition, ListNames, Sample, Scans, Survey
+from collections_store.query.filter import Filter
+from collections_store.query.sort import Sort
 from collections_store.sql.survey import SurveyStatements
 
 
@@ -54,6 +56,19 @@ def test_a_sample_comes_from_everywhere(store: Any) -> None:
     assert found == sorted(set(found))
     assert {n // 100 for n in found} >= {0, 3, 4, 5, 6, 7, 8, 9}
     assert len(store.run(Sample("things", 5000))) == 800
+
+
+@pytest.mark.each_backend
+def test_a_plan_shows_whether_a_page_may_read_all(store: Any) -> None:
+    store["things"].put_many({f"{n:04}": {"n": n, "m": -n} for n in range(5000)})
+    store["things"].create_index("n")
+    few, every = {"n": {"$gte": 7, "$lt": 9}}, {}
+    asked = [(few, ()), (every, ()), (every, "n"), (few, "n"), (few, "m"), (every, "m"), ({"m": 1}, "n")]  # fmt: skip
+    found = [store.run(Scans("things", Filter.parse(f), Sort.parse(s))) for f, s in asked]
+    assert found[:4] == [False] * 4
+    assert found[4] is True  # it looks for arrays in m, too
+    assert found[5:] == [True] * 2
+    assert store.run(Scans("nothing", Filter(), Sort.parse("n"))) is False
 
 
 @pytest.mark.each_backend

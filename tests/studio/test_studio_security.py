@@ -54,7 +54,8 @@ def test_a_given_token_opens_any_number_of_sessions(shelf: Store) -> None:
     for _ in range(2):
         client = at_the_door(shelf, tokens)
         assert client.get("/?token=other").status_code == 401
-        assert client.get("/?token=chosen").status_code == 303
+        answer = client.get("/c/things?token=chosen&sort=a")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/c/things?sort=a")
         assert client.get("/").status_code == 200
 
 
@@ -112,6 +113,13 @@ def test_a_page_loads_nothing_from_a_network() -> None:
     for path in (*FOLDER.glob("templates/*"), *FOLDER.glob("static/*")):
         assert not re.findall(r"https?://(?!www\.w3\.org/)", path.read_text()), path.name
     assert sum(path.stat().st_size for path in FOLDER.glob("static/*.js")) <= 30 * 1024
+
+
+def test_a_link_leads_nowhere_else(shelf: Store) -> None:
+    tokens = Tokens("chosen")
+    for path in ("//attacker.example/", "/\\attacker.example", "/%5cattacker.example"):
+        answer = at_the_door(shelf, tokens).get(f"http://{HOST}{path}?token=chosen")
+        assert not re.match(r"(https?:)?[/\\]{2}|/\\", answer.headers.get("location", ""))
 
 
 async def admitted_later(request: Request) -> bool:
