@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import webbrowser
+from typing import Final
 
 import click
 
 from ..errors import MissingExtra
 from .arguments import Target, imported, on_database
+from .output import Exit
+
+_CLOSING: Final = 0.5
+"""Seconds to wait for running operations at Ctrl-C. A write that has not committed then is rolled back by the database."""
 
 
 @click.command()
@@ -74,5 +81,14 @@ def studio(
 
     target.url = url or target.url
     declared = None if using is None else imported(using)
-    with target.to_read() as store:
+    store = target.to_read()
+    try:
         serve(store, ListenAddress(host, port, token), ready, write=write, using=declared)
+    except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        store.core.close(_CLOSING)
+        os._exit(
+            Exit.INTERRUPTED
+        )  # a page may still compute in a thread, which would keep the process
+    finally:
+        store.close()

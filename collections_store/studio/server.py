@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -47,14 +49,6 @@ class ListenAddress:
         return listener
 
 
-class _Server(uvicorn.Server):
-    """Ends at the first signal, without waiting for open pages."""
-
-    def handle_exit(self, sig: int, frame: Any) -> None:
-        self.force_exit = True
-        super().handle_exit(sig, frame)
-
-
 def serve(
     store: Store,
     address: ListenAddress,
@@ -63,7 +57,9 @@ def serve(
     write: bool,
     using: Any = None,
 ) -> None:
-    """Serve the pages until a signal; call `ready` with the link as soon as the server listens."""
+    """Serve the pages until Ctrl-C, `KeyboardInterrupt`; call `ready` with the link as soon as the server listens. The server
+    runs in a thread of its own, so that no page that takes long delays the signal.
+    """
     with address.listen() as listener:
         port = listener.getsockname()[1]
         tokens = Tokens(address.token)
@@ -78,4 +74,8 @@ def serve(
             server_header=False,
         )
         ready(link)  # a browser that comes sooner waits for its answer
-        _Server(config).run(sockets=[listener])
+        run = partial(uvicorn.Server(config).run, sockets=[listener])
+        thread = threading.Thread(target=run, name="studio", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.5)  # without a timeout, Windows handles no signal

@@ -3,8 +3,9 @@
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx2 as httpx
@@ -41,7 +42,33 @@ def test_the_link_opens_the_pages_and_a_signal_ends_them(tmp_path: Path) -> None
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=20) == Exit.INTERRUPTED
         assert process.stderr is not None
-        assert process.stderr.read() == "Press Ctrl-C to end it.\nError: interrupted\n"
+        assert process.stderr.read() == "Press Ctrl-C to end it.\n"
+
+
+def test_a_signal_ends_a_page_that_waits(tmp_path: Path) -> None:
+    """The page waits for a writer: its own write is not done afterwards."""
+    url = f"sqlite:///{tmp_path / 'things.db'}"
+    with Store(url) as store, httpx.Client(timeout=60) as client:
+        store["things"].put("x", 1)
+        with studio_at(url, "--write") as (process, link), store.transaction() as transaction:
+            transaction["things"].put("x", 2)
+            client.get(link)
+            form = f"{link.partition('?')[0]}c/things/new"
+            [token] = re.findall(r'name="form_token" value="(\w+)"', client.get(form).text)
+            fields = {"form_token": token, "id": "y", "body": "1"}
+            page = threading.Thread(target=_post, args=(client, form, fields))
+            page.start()
+            page.join(1)
+            assert page.is_alive()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=20) == Exit.INTERRUPTED
+            page.join()
+        assert [each.id for each in store["things"].list()] == ["x"]
+
+
+def _post(client: httpx.Client, url: str, fields: dict[str, str]) -> None:
+    with suppress(httpx.TransportError):
+        client.post(url, data=fields)
 
 
 def test_a_token_of_ones_own_is_part_of_the_link(tmp_path: Path) -> None:

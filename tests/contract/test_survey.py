@@ -62,7 +62,8 @@ def test_a_sample_comes_from_everywhere(store: Any) -> None:
 def test_a_plan_shows_whether_a_page_may_read_all(store: Any) -> None:
     store["things"].put_many({f"{n:04}": {"n": n, "m": -n} for n in range(5000)})
     store["things"].create_index("n")
-    few, every = {"n": {"$gte": 7, "$lt": 9}}, {}
+    few: dict[str, Any] = {"n": {"$gte": 7, "$lt": 9}}
+    every: dict[str, Any] = {}
     asked = [(few, ()), (every, ()), (every, "n"), (few, "n"), (few, "m"), (every, "m"), ({"m": 1}, "n")]  # fmt: skip
     found = [store.run(Scans("things", Filter.parse(f), Sort.parse(s))) for f, s in asked]
     assert found[:4] == [False] * 4
