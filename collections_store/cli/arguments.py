@@ -99,9 +99,9 @@ class Target:
 
         return Store(self.url, prefix=self.prefix, schema=self.schema, **options)
 
-    def to_read(self) -> Store:
+    def to_read(self, **options: Any) -> Store:
         """Return a store; raise `DatabaseUnavailable` for a missing SQLite file."""
-        store = self.to_write()
+        store = self.to_write(**options)
         file = self._file()
         if file is not None and not file.exists():
             raise DatabaseUnavailable(
@@ -144,6 +144,14 @@ class Target:
     def names(self) -> dict[str, Any]:
         """Return the options of the functions of `migrate`."""
         return {"prefix": self.prefix, "schema": self.schema}
+
+    def read_only(self) -> dict[str, Any]:
+        """Return the options of a store that changes nothing, nor upgrades the schema, as far as the database has them."""
+        from ..sql.dialects import named
+
+        database = named(self.driver_url().get_backend_name())
+        manual = {"upgrade": "manual"}
+        return {**manual, "read_only": True} if "read_only" in database.options else manual
 
     def driver_url(self) -> sa.URL:
         """Return the URL with the library's driver."""

@@ -81,7 +81,7 @@ def studio(
 
     target.url = url or target.url
     declared = None if using is None else imported(using)
-    store = target.to_read()
+    store = target.to_read(**({} if write else target.read_only()))
     try:
         serve(store, ListenAddress(host, port, token), ready, write=write, using=declared)
     except KeyboardInterrupt:

@@ -35,6 +35,8 @@ class Admission:
     authorize: Authorize | None = None
     tokens: Tokens | None = None
     hosts: HostNames | None = None
+    cookie: str = COOKIE
+    """Browsers send a cookie to every port of a host: two studios need two names."""
 
     async def admits(self, request: Request, session: str) -> bool:
         """Return whether a request may see a page."""
@@ -64,7 +66,7 @@ def _endpoint(
     route: PageRoute, studio: StudioContext, admission: Admission
 ) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        session = request.cookies.get(COOKIE, "")
+        session = request.cookies.get(admission.cookie, "")
         call = Call(studio, route, request, session)
         if not await admission.admits(request, session):
             return await _sign_in(call, admission)
@@ -83,7 +85,7 @@ def _endpoint(
             return await run_in_threadpool(answer, call)
         session = new_session()  # in another application, which has no link with a token
         response = await run_in_threadpool(answer, Call(studio, route, request, session))
-        return _with_session(request, response, session)
+        return _with_session(request, response, admission.cookie, session)
 
     return endpoint
 
@@ -102,14 +104,15 @@ async def _sign_in(call: Call, admission: Admission) -> Response:
         return call.render("sign_in.html", HTTPStatus.UNAUTHORIZED, problem=problem)
     rest = request.url.remove_query_params("token")
     where = f"{rest.path}?{rest.query}" if rest.query else rest.path
-    return _with_session(request, RedirectResponse(where, HTTPStatus.SEE_OTHER), session)
+    response = RedirectResponse(where, HTTPStatus.SEE_OTHER)
+    return _with_session(request, response, admission.cookie, session)
 
 
-def _with_session(request: Request, response: Response, session: str) -> Response:
+def _with_session(request: Request, response: Response, name: str, session: str) -> Response:
     path = request.scope.get("root_path") or "/"
     is_secure = request.url.scheme == "https"
     response.set_cookie(
-        COOKIE, session, path=path, httponly=True, samesite="strict", secure=is_secure
+        name, session, path=path, httponly=True, samesite="strict", secure=is_secure
     )
     return response
 

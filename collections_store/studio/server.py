@@ -14,7 +14,7 @@ import uvicorn
 from ..errors import InvalidOption
 from .aio import Admission
 from .app import pages_over
-from .security import HostNames, Tokens, is_loopback
+from .security import COOKIE, HostNames, Tokens, is_loopback
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -63,7 +63,9 @@ def serve(
     with address.listen() as listener:
         port = listener.getsockname()[1]
         tokens = Tokens(address.token)
-        admission = Admission(tokens=tokens, hosts=HostNames(address.host, port))
+        admission = Admission(
+            tokens=tokens, hosts=HostNames(address.host, port), cookie=f"{COOKIE}_{port}"
+        )
         name = f"[{address.host}]" if ":" in address.host else address.host
         link = f"http://{name}:{port}/?token={tokens.token}"
         config = uvicorn.Config(

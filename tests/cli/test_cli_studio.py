@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2 as httpx
 import pytest
+from backends import Backend
 from cli.cli_process import COMMAND, Cli
 
 from collections_store import Store
@@ -43,6 +44,32 @@ def test_the_link_opens_the_pages_and_a_signal_ends_them(tmp_path: Path) -> None
         assert process.wait(timeout=20) == Exit.INTERRUPTED
         assert process.stderr is not None
         assert process.stderr.read() == "Press Ctrl-C to end it.\n"
+
+
+@pytest.mark.parametrize("write", [False, True])
+def test_each_database_is_served(shared_backend: Backend, write: bool) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        store["things"].put("x", 1)
+    names = [f"--{name}={value}" for name, value in shared_backend.options.items()]
+    with (
+        studio_at(shared_backend.url, *names, *(["--write"] if write else [])) as (_, link),
+        httpx.Client(follow_redirects=True) as client,
+    ):
+        page = client.get(link)
+        assert "things" in page.text
+        assert ("top danger" in page.text) is (write and shared_backend.is_postgresql)
+        assert client.get(f"{link.partition('?')[0]}c/things/document?id=x").status_code == 200
+
+
+def test_two_studios_share_a_browser(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'things.db'}"
+    with Store(url) as store:
+        store["things"].put("x", 1)
+    with studio_at(url) as (_, one), studio_at(url) as (_, other), httpx.Client() as client:
+        for link in (one, other):
+            assert client.get(link).status_code == 303
+        for link in (one, other):
+            assert client.get(link.partition("?")[0]).status_code == 200
 
 
 def test_a_signal_ends_a_page_that_waits(tmp_path: Path) -> None:
