@@ -2,36 +2,18 @@
 
 import re
 import signal
-import subprocess
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2 as httpx
 import pytest
 from backends import Backend
-from cli.cli_process import COMMAND, Cli
+from cli.cli_process import Cli
+from studio.browsing import studio_at
 
 from collections_store import Store
 from collections_store.cli.output import Exit
-
-
-@contextmanager
-def studio_at(url: str, *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Run the command; yield the process and its link."""
-    command = [*COMMAND, "studio", url, "--no-browser", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        line = process.stdout.readline()
-        found = re.search(r"http://\S+", line)
-        assert found, (line, process.stderr.read() if process.poll() is not None else "")
-        yield process, found[0]
-    finally:
-        process.kill()
-        process.communicate()
 
 
 def test_the_link_opens_the_pages_and_a_signal_ends_them(tmp_path: Path) -> None:

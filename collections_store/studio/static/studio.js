@@ -95,7 +95,7 @@ function keyKind(before) {
 
 class Completion {
   constructor(entry, url) {
-    Object.assign(this, { entry, url, options: [], chosen: -1, known: null });
+    Object.assign(this, { entry, url, options: [], chosen: -1, known: null, isTyped: false });
     this.list = element("ul", { id: "completions", className: "list", role: "listbox", hidden: true });
     this.list.setAttribute("aria-label", "Completions");
     entry.after(this.list);
@@ -103,7 +103,7 @@ class Completion {
       entry.setAttribute(name, value);
     }
     entry.addEventListener("focus", () => this.load());
-    entry.addEventListener("input", () => this.show());
+    entry.addEventListener("input", () => { this.isTyped = true; this.show(); });
     entry.addEventListener("click", () => this.hide());
     entry.addEventListener("blur", () => this.hide());
     entry.addEventListener("keydown", (event) => this.press(event));
@@ -121,6 +121,7 @@ class Completion {
       const answer = await fetch(this.url, { headers: { Accept: "application/json" } });
       if (answer.ok) this.known = await answer.json();
     } catch { /* the filter works without completions */ }
+    if (this.isTyped) this.show();
   }
 
   /** Return pairs of a completion and what is shown beside it. */
@@ -154,6 +155,7 @@ class Completion {
   }
 
   hide() {
+    this.isTyped = false;
     this.list.hidden = true;
     this.entry.setAttribute("aria-expanded", "false");
     this.entry.removeAttribute("aria-activedescendant");
