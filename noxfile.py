@@ -126,6 +126,22 @@ def citus(session: nox.Session) -> None:
 
 
 @nox.session(python=OLDEST)
+def browser(session: nox.Session) -> None:
+    """Go through the studio in the Chromium of the machine, and look for barriers with axe."""
+    _install(session)
+    session.install("playwright>=1.50", "axe-playwright-python>=0.1.4")
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "-n",
+        "0",
+        "tests/studio/test_studio_in_browser.py",
+        *session.posargs,
+    )
+
+
+@nox.session(python=OLDEST)
 def matrix(session: nox.Session) -> None:
     """Run all tests on each backend, both sync and async; the test command alternates."""
     _install(session)

@@ -25,13 +25,13 @@ from typing import (
     get_args,
 )
 
+from .engine.forks import at_fork
 from .errors import (
     InvalidId,
     InvalidName,
     InvalidOption,
     shortened,
 )
-from .forks import at_fork
 
 if TYPE_CHECKING:  # Python has defaults of type variables from 3.13 on
     import typing_extensions as later

@@ -45,7 +45,7 @@ os.environ.pop(
 def _import_all(package: ModuleType) -> None:
     """Import the library, before a test replaces the clock that it imports; not what imports other packages."""
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        if not re.search(r"\.(integrations|cli|__main__)\b", module.name):
+        if not re.search(r"\.(integrations|cli|studio|__main__)\b", module.name):
             imported = importlib.import_module(module.name)
             if module.ispkg:
                 _import_all(imported)

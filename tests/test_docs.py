@@ -56,7 +56,7 @@ def test_a_page_names_the_extras_that_it_needs(page: Path) -> None:
     source = page.read_text(encoding="utf-8")
     code = "\n".join(block.text for block in blocks(page))
     signs = {
-        "cli": rf"^(\$ )?{PROGRAM} ",
+        "cli": rf"^(\$ )?{PROGRAM} (?!studio)",  # this extra brings `cli`
         "msgspec": r"collection\(.*\bmodel=[A-Z]",
         "postgresql": r"postgresql://|postgres_url",
     }

@@ -20,6 +20,7 @@ from ..document import Body, check_name, check_names
 from ..engine.backup.backup import back_up, restore
 from ..engine.backup.copying import check_report, copy_to
 from ..engine.core import EXIT_TIMEOUT, Core
+from ..engine.forks import at_fork
 from ..engine.group_commit import GroupCommit
 from ..engine.health import check_health
 from ..engine.jobs import Job, Mailbox
@@ -35,7 +36,6 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import lazy_type
-from ..forks import at_fork
 from ..operations.collections import FindTable
 from ..operations.operation import Operation
 from ..options import (

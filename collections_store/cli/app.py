@@ -19,6 +19,7 @@ from .documents import delete, distinct, explain, find, get, list_, purge, put, 
 from .hosts import aea, kdeps, langgraph, openai_agents, opsdroid
 from .output import Exit, Failure, code_of, one_line
 from .search import search
+from .studio import studio
 from .transfer import export, import_
 from .upgrades import documents
 
@@ -120,6 +121,6 @@ def program(ctx: click.Context) -> None:
 for _command in (
     *(put, get, remove, find, search, list_, distinct, delete, explain, purge),
     *(collections, drop, index, documents, copy, backup, restore, import_, export),
-    *(opsdroid, kdeps, aea, openai_agents, langgraph, info, db, doctor, demo),
+    *(opsdroid, kdeps, aea, openai_agents, langgraph, info, db, doctor, studio, demo),
 ):
     program.add_command(_command)

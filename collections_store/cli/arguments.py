@@ -12,6 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path as File
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
@@ -23,7 +24,7 @@ from ..errors import did_you_mean, shortened
 from ..expressions.path import path_or_text
 from ..query.sort import field_pairs
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
-from .output import Exit, Failure, to_text
+from .output import Exit, Failure, one_line, to_text
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -98,9 +99,9 @@ class Target:
 
         return Store(self.url, prefix=self.prefix, schema=self.schema, **options)
 
-    def to_read(self) -> Store:
+    def to_read(self, **options: Any) -> Store:
         """Return a store; raise `DatabaseUnavailable` for a missing SQLite file."""
-        store = self.to_write()
+        store = self.to_write(**options)
         file = self._file()
         if file is not None and not file.exists():
             raise DatabaseUnavailable(
@@ -143,6 +144,14 @@ class Target:
     def names(self) -> dict[str, Any]:
         """Return the options of the functions of `migrate`."""
         return {"prefix": self.prefix, "schema": self.schema}
+
+    def read_only(self) -> dict[str, Any]:
+        """Return the options of a store that changes nothing, nor upgrades the schema, as far as the database has them."""
+        from ..sql.dialects import named
+
+        database = named(self.driver_url().get_backend_name())
+        manual = {"upgrade": "manual"}
+        return {**manual, "read_only": True} if "read_only" in database.options else manual
 
     def driver_url(self) -> sa.URL:
         """Return the URL with the library's driver."""
@@ -268,6 +277,24 @@ def read_json(text: str | None, what: str) -> Any:
         raise Failure(f"standard input: {error.strerror or error}", Exit.FAILED) from error
     except UnicodeEncodeError as error:
         raise Failure(f"{what} is not Unicode", Exit.BAD_INPUT) from error
+
+
+def imported(using: str) -> Any:
+    """Return the object named by the option `--using`, `module:object`; modules in the current folder are found."""
+    module, colon, name = using.partition(":")
+    if not (colon and name and all(map(str.isidentifier, module.split(".")))):
+        raise click.UsageError(f"--using must be MODULE:OBJECT, got {shortened(using)}")
+    here = str(File.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = import_module(module)
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise Failure(f"--using: cannot import {module!r}: {reason}", Exit.USAGE) from error
+    if not hasattr(found, name):
+        raise click.UsageError(f"--using: the module {module!r} has no {name!r}")
+    return getattr(found, name)
 
 
 def read_projection(fields: str | None, projection: str | None) -> Any:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import click
 
-from ..errors import shortened
-from .arguments import Group, Target, collection_argument, on_database
+from .arguments import Group, Target, collection_argument, imported, on_database
 from .files import progress
 from .output import Exit, Failure, counted, emit, one_line
 
@@ -66,20 +62,7 @@ def upgrade(
 
 def _declaration(using: str) -> VersionSettings:
     """Return the object named by `module:object`."""
-    module, colon, name = using.partition(":")
-    if not (colon and name and all(map(str.isidentifier, module.split(".")))):
-        raise click.UsageError(f"--using must be MODULE:OBJECT, got {shortened(using)}")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found = import_module(module)
-    except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {one_line(error)}"
-        raise Failure(f"--using: cannot import {module!r}: {reason}", Exit.USAGE) from error
-    if not hasattr(found, name):
-        raise click.UsageError(f"--using: the module {module!r} has no {name!r}")
-    declared = getattr(found, name)
+    declared = imported(using)
     if not isinstance(declared, Mapping):
         must = "must be a mapping, such as {'schema_version': 2, 'upgrades': {1: one_to_two}}"
         raise click.UsageError(f"--using: {using} {must}, got {type(declared).__name__}")

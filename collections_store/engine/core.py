@@ -28,7 +28,6 @@ import sqlalchemy as sa
 from ..codec import Codec
 from ..errors import DatabaseBusy, DatabaseUnavailable, InvalidOption, StoreClosed, shortened
 from ..expressions.budget import checked_by
-from ..forks import at_fork
 from ..operations.catalogue import Catalogue
 from ..operations.changes import LastChange
 from ..operations.echo import set_up as set_up_echo
@@ -42,6 +41,7 @@ from ..sql.dialects.protocols import Database
 from ..sql.dialects.support import check_supported
 from .database_file import leak
 from .executor import raise_if_abandoned
+from .forks import at_fork
 from .group_commit import GroupCommit
 from .jobs import Job
 from .notifier import ChangeNotifier, notify_all

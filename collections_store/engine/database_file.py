@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Final, TypeAlias
 
 from ..errors import DatabaseUnavailable
-from ..forks import at_fork
+from .forks import at_fork
 
 Identity: TypeAlias = tuple[int, int]
 

@@ -20,8 +20,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.pool import PoolProxiedConnection
 
-from ..forks import at_fork
 from .database_file import leak
+from .forks import at_fork
 
 _engines: Final[weakref.WeakSet[sa.Engine]] = weakref.WeakSet()
 _in_use: Final[weakref.WeakSet[PoolProxiedConnection]] = weakref.WeakSet()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeAlias
 
 from ..errors import StoreClosed
-from ..forks import at_fork
+from .forks import at_fork
 from .workers import Background
 
 POLL_INTERVAL: Final = 0.25

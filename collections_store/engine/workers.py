@@ -28,10 +28,10 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol, TypeAlias
 
 from ..errors import StoreClosed
-from ..forks import at_fork
 from ..operations.collections import ListPurgeable
 from ..operations.operation import follow
 from ..operations.procedures import purge
+from .forks import at_fork
 from .group_commit import GroupCommit
 from .jobs import Flag, Job
 

@@ -29,6 +29,7 @@ EXPECTED = {
         "collections",
         "drop",
         "info",
+        "studio",
     ),
     *(
         "distinct",

@@ -449,8 +449,15 @@ class Placement(Protocol):
         """Return the statements that assign servers to a new table."""
         return ()
 
+    reads_for_size: bool = False
+    """Whether `size` reads all bodies."""
+
     def size(self, table: sa.Table) -> str:
         """Return the expression for the bytes of a table and its indexes on disk."""
+
+    def estimate(self, table: sa.Table) -> str:
+        """Return the expression for about how many rows a table has, without reading the rows; null if unknown."""
+        return "NULL"
 
 
 class Filters(Protocol):

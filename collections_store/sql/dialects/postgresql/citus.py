@@ -180,6 +180,10 @@ class CitusPlacement(PostgresPlacement):
         size = f"SELECT pg_total_relation_size(tableoid) FROM {table_name(table)} LIMIT 1"
         return f"coalesce(({size}), 0)"
 
+    def estimate(self, table: sa.Table) -> str:
+        """Return the expression. The coordinator has no statistics of the workers' tables."""
+        return "NULL"
+
 
 class SchemaPlacement(CitusPlacement):
     """Schemas, distributed at creation."""

@@ -255,3 +255,8 @@ class PostgresPlacement(Placement):
 
     def size(self, table: sa.Table) -> str:
         return f"pg_total_relation_size({regclass(table)})"
+
+    def estimate(self, table: sa.Table) -> str:
+        """Return the expression: the number of the last VACUUM or ANALYZE; -1 before the first."""
+        rows = "nullif(reltuples, -1)::BIGINT"
+        return f"(SELECT {rows} FROM pg_class WHERE oid = {regclass(table)})"

@@ -285,6 +285,8 @@ def sources(
 class SqlitePlacement(Placement):
     """Tables in the database's single file."""
 
+    reads_for_size = True
+
     def size(self, table: sa.Table) -> str:
         name = _DIALECT.identifier_preparer.format_table(table)
         return f"(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM {name})"

@@ -1,0 +1,183 @@
+"""The studio in a real Chromium: wide and narrow, light and dark, by keyboard alone. `nox -s browser` installs the packages; the
+browser is that of COLLECTIONS_STORE_TEST_BROWSER, or the one on PATH.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from studio.browsing import studio_at
+
+from collections_store import Store
+
+pytest.importorskip("playwright", reason="playwright is not installed: nox -s browser")
+pytest.importorskip("axe_playwright_python", reason="axe is not installed: nox -s browser")
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+BROWSER = os.environ.get("COLLECTIONS_STORE_TEST_BROWSER") or next(
+    filter(None, map(shutil.which, NAMES)), None
+)
+SCREENS = [(1280, "light"), (390, "dark")]
+HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>"
+VIEWS = (
+    "",
+    "/document?id={id}",
+    "/document?id={id}&view=json",
+    "/document?id={id}&view=edit",
+    "/history?id={id}",
+    "/new",
+)
+
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="there is no Chromium on PATH: set COLLECTIONS_STORE_TEST_BROWSER"
+)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=SCREENS, ids=lambda each: f"{each[0]}-{each[1]}")
+def screen(request: pytest.FixtureRequest, chromium: Any) -> Iterator["Screen"]:
+    width, scheme = request.param
+    context = chromium.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    context.set_default_timeout(20_000)
+    yield Screen(context.new_page(), width)
+    context.close()
+
+
+class Screen:
+    """A page, with everything that went wrong on it: dialogs, errors of scripts and of the policy, requests elsewhere."""
+
+    def __init__(self, page: Any, width: int) -> None:
+        self.page, self.width = page, width
+        self.problems: list[str] = []
+        page.on("dialog", self._dismiss)
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("console", self._read)
+        page.on(
+            "request",
+            lambda request: (
+                self.problems.append(request.url) if "//127.0.0.1:" not in request.url else None
+            ),
+        )
+
+    def _dismiss(self, dialog: Any) -> None:
+        self.problems.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
+    def _read(self, message: Any) -> None:
+        if message.type == "error" and "status of 4" not in message.text:
+            self.problems.append(message.text)
+
+    def check(self) -> None:
+        """Raise `AssertionError` if something went wrong, if axe finds a serious problem, or if the page scrolls sideways."""
+        found = Axe().run(self.page, options={"resultTypes": ["violations"]}).response["violations"]
+        serious = [
+            (each["id"], each["nodes"][0]["html"])
+            for each in found
+            if each["impact"] in {"serious", "critical"}
+        ]
+        assert serious == []
+        assert self.page.evaluate("document.documentElement.scrollWidth") <= self.width
+        assert self.problems == []
+
+    def tab_to(self, text: str) -> None:
+        """Press Tab until an element with this text has the focus, which must be visible."""
+        focus = "(() => { const e = document.activeElement; return [(e.innerText || e.id).trim(), getComputedStyle(e).outlineStyle] })()"
+        for _ in range(60):
+            self.page.keyboard.press("Tab")
+            found, outline = self.page.evaluate(focus)
+            if found == text:
+                assert outline != "none"
+                return
+        raise AssertionError(f"Tab does not lead to {text!r}")
+
+    def press(self, key: str) -> None:
+        """Press a key that leads to another page."""
+        with self.page.expect_navigation():
+            self.page.keyboard.press(key)
+
+
+def test_a_person_finds_and_edits_by_keyboard_alone(screen: Screen, tmp_path: Path) -> None:
+    url, page = f"sqlite:///{tmp_path / 'people.db'}", screen.page
+    with Store(url) as store:
+        people = store.collection("people", changes="both")
+        people.put_many(
+            {f"p{n}": {"name": f"N{n}", "address": {"city": f"C{n}"}} for n in range(60)}
+        )
+        with studio_at(url, "--write") as (_, link):
+            page.goto(link)
+            screen.check()
+            screen.tab_to("people")
+            screen.press("Enter")
+            with page.expect_response("**/fields"):
+                page.keyboard.press("/")
+            page.keyboard.type('{"cit')
+            page.wait_for_selector("#completions li")
+            page.keyboard.press("ArrowDown")
+            screen.check()
+            page.keyboard.press("Enter")
+            page.keyboard.type('"C7"}')
+            assert page.input_value("#filter") == '{"address.city": "C7"}'
+            screen.press("Enter")
+            screen.tab_to("p7")
+            screen.press("Enter")
+            screen.check()
+            screen.tab_to("Edit")
+            screen.press("Enter")
+            people.put("p7", {"name": "theirs"})
+            screen.tab_to("body")
+            page.keyboard.press("Control+A")
+            page.keyboard.type('{"name": "mine"}')
+            screen.tab_to("Save")
+            screen.press("Enter")
+            assert "version 1 was edited, and version 2 is stored" in page.inner_text("main")
+            screen.check()
+            screen.tab_to("Save over version 2")
+            screen.press("Enter")
+            assert people.get("p7") == {"name": "mine"}
+            screen.tab_to("Delete")
+            screen.press("Enter")
+            assert not people.exists("p7")
+            screen.tab_to("Undo")
+            screen.press("Enter")
+            assert people.get("p7") == {"name": "mine"}
+            screen.tab_to("History")
+            screen.press("Enter")
+            assert page.locator("main section").count() == 5
+            screen.check()
+
+
+def test_a_hostile_document_is_text(screen: Screen, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'hostile.db'}"
+    with Store(url) as store:
+        things = store.collection("things", changes="both")
+        things.put(
+            HOSTILE, {HOSTILE: HOSTILE, "": [{HOSTILE: [HOSTILE, "\u202e"]}], "__proto__": 1}
+        )
+        things.put(HOSTILE, {HOSTILE: [HOSTILE]})
+        things.create_text_index("text")
+    with studio_at(url, "--write") as (_, link):
+        screen.page.goto(link)
+        base = f"{link.partition('?')[0]}c/things"
+        for view in VIEWS:
+            screen.page.goto(base + view.format(id=HOSTILE.replace("<", "%3C").replace("&", "%26")))
+            screen.check()
+        for entry in ("filter", "sort", "fields", "words"):
+            screen.page.goto(base)
+            screen.page.fill(f"#{entry}", HOSTILE)
+            with screen.page.expect_navigation():
+                screen.page.click("text=Find")
+            assert screen.page.input_value(f"#{entry}") == HOSTILE
+            screen.check()
