@@ -67,8 +67,12 @@ def columns_of(bodies: Iterable[Any]) -> list[str]:
 
 
 def row(document: Document, columns: list[str]) -> list[Cell]:
-    """Return the cells of a document's body; a body that is no object is in the first cell."""
-    body = document.body
+    """Return the cells of a document's body."""
+    return row_of(document.body, columns)
+
+
+def row_of(body: Any, columns: list[str]) -> list[Cell]:
+    """Return the cells of a body; one that is no object is in the first cell."""
     if not isinstance(body, dict):
         return [cell(body), *[MISSING] * (len(columns) - 1)]
     return [cell(body[name]) if name in body else MISSING for name in columns]
