@@ -27,6 +27,7 @@ BESIDE = {
     "opentelemetry": ("opentelemetry-sdk",),
     "pydantic-ai": ("pydantic-ai-slim",),
     "sqlalchemy": ("sqlalchemy[asyncio]", "aiosqlite"),
+    "studio": ("fastapi", "httpx2"),
 }
 """Other packages that a page installs."""
 PINNED = {"soul-machines": ("pydantic<2",)}

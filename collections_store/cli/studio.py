@@ -87,8 +87,6 @@ def studio(
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         store.core.close(_CLOSING)
-        os._exit(
-            Exit.INTERRUPTED
-        )  # a page may still compute in a thread, which would keep the process
+        os._exit(Exit.INTERRUPTED)  # a thread that computes a page would keep the process
     finally:
         store.close()

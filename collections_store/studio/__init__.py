@@ -1,8 +1,8 @@
 """The studio: pages in the browser over any store. Requires the extra `studio`.
 
 Begin with `app`: `studio` returns the ASGI application, and `PAGES` is the table of the pages. A module has a group of pages: functions
-from a `Call` to a response, which run in threads. `aio` has the asynchronous parts, `security` decides which requests a page sees,
-and `server` is the program around them. Must not hold logic of the library, and must not build HTML outside `templates`.
+from a `Call` to a response, in threads. `aio` has the asynchronous parts, `security` the rules for requests, `server` the server of the
+command. Must not hold logic of the library, and must not build HTML outside `templates`.
 """
 
 from typing import TYPE_CHECKING

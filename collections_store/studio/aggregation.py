@@ -10,7 +10,7 @@ from ..errors import CollectionsStoreError, InvalidPipeline
 from ..expressions.values import is_number
 from ..operations.survey import CollectionSurvey, Scans
 from ..query.sort import NATURAL
-from .cells import cell, columns_of, row_of
+from .cells import cell, columns_of, row
 from .collection import MANY, surveyed
 from .entries import BadEntry, locate, problem_of, read_json
 from .pages import Call, PageRoute, as_json
@@ -77,7 +77,7 @@ def show_aggregation(call: Call) -> Response:
         views=VIEWS,
         shown=shown,
         columns=columns,
-        rows=[row_of(each, columns) for each in shown],
+        rows=[row(each, columns) for each in shown],
         json="\n".join(map(as_json, shown)) if view == "json" else "",
         plot=plot_of(shown, view),
         is_cut=len(results) > MOST,

@@ -1,4 +1,4 @@
-"""The asynchronous parts of the studio: which requests reach a page, and the thread that runs the page."""
+"""The asynchronous parts of the studio: the checks of a request, and the thread that runs the page."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def _endpoint(
 async def _sign_in(call: Call, admission: Admission) -> Response:
     """Answer a request without a session: open a session for a valid token."""
     if admission.tokens is None:
-        return call.fail(HTTPStatus.FORBIDDEN, "The application does not admit you to this page.")
+        problem = "The application does not admit you to this page."
+        return PlainTextResponse(problem, HTTPStatus.FORBIDDEN)
     request = call.request
     token = request.query_params.get("token")
     if token is None:

@@ -1,4 +1,4 @@
-"""Values of documents as a page shows them: in a cell of a table, and as a tree."""
+"""Values of documents in the cells of a table, and as a tree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..document import SCHEMA_VERSION, Document
+from ..document import SCHEMA_VERSION
 from .pages import as_json, visible
 
 LONGEST_CELL: Final = 80
@@ -20,7 +20,7 @@ DEEPEST: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A value in a table: its kind, which is a class of the style sheet, and its text."""
+    """A value in a table: the kind, also a class of the style sheet, and the text."""
 
     kind: str
     text: str
@@ -47,7 +47,7 @@ def kind_of(value: Any) -> str:
 
 
 def cell(value: Any) -> Cell:
-    """Return a value as a cell: a string as it is, another value as JSON, both cut."""
+    """Return the cell of a value: the string itself, or JSON, up to `LONGEST_CELL` characters."""
     kind = kind_of(value)
     if kind in {"array", "string"}:
         value = value[: LONGEST_CELL + 1]
@@ -56,7 +56,7 @@ def cell(value: Any) -> Cell:
 
 
 def columns_of(bodies: Iterable[Any]) -> list[str]:
-    """Return the fields of bodies in the order in which they first come, the schema version last.
+    """Return the fields of bodies in the order of the first occurrence, the schema version last.
 
     >>> columns_of([{"a": 1, "b": 2}, 5, {"b": 3, "c": 4}])
     ['a', 'b', 'c']
@@ -66,13 +66,8 @@ def columns_of(bodies: Iterable[Any]) -> list[str]:
     return [*names, SCHEMA_VERSION] if SCHEMA_VERSION in found else names
 
 
-def row(document: Document, columns: list[str]) -> list[Cell]:
-    """Return the cells of a document's body."""
-    return row_of(document.body, columns)
-
-
-def row_of(body: Any, columns: list[str]) -> list[Cell]:
-    """Return the cells of a body; one that is no object is in the first cell."""
+def row(body: Any, columns: list[str]) -> list[Cell]:
+    """Return the cells of a body. A scalar or an array is in the first cell."""
     if not isinstance(body, dict):
         return [cell(body), *[MISSING] * (len(columns) - 1)]
     return [cell(body[name]) if name in body else MISSING for name in columns]
@@ -80,7 +75,7 @@ def row_of(body: Any, columns: list[str]) -> list[Cell]:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A value in a tree, under a key of an object or a position in an array. `more` is the number of children left out."""
+    """A value in a tree, under a key of an object or a position in an array. `more` is the number of omitted children."""
 
     key: str | int | None
     kind: str

@@ -1,4 +1,4 @@
-"""The pages of a collection: its documents by filter, sort order and search, and what completes a filter."""
+"""The pages of a collection: documents by filter, sort order and search, and the completions of a filter."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ..results import SearchResult
 from .cells import columns_of, kind_of, row
 from .entries import (
     BadEntry,
-    problem_of,
     read_fields,
     read_filter,
     read_meaning,
+    read_number,
     read_sort,
     sort_entry,
 )
@@ -45,7 +45,7 @@ _TOP: Final = ("$and", "$or", "$nor", "$expr", "$jsonSchema", "$id", "$version",
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a page asks for, as in its URL. All are entries of the page, and strings."""
+    """The query of a page, as in the URL: strings that a person entered."""
 
     filter: str = ""
     sort: str = ""
@@ -72,7 +72,7 @@ class Question:
         return int(self.limit) if self.limit in map(str, LIMITS) else LIMITS[1]
 
     def url(self, call: Call, **changes: object) -> str:
-        """Return the URL of another question; changes lead to its first page."""
+        """Return the URL of the question with changes, on the first page."""
         entries = {**asdict(self), "after": "", "scan": "", **changes}
         return call.url("/c/{name}", **{name: value or None for name, value in entries.items()})
 
@@ -101,7 +101,7 @@ def show_documents(call: Call) -> Response:
     except BadEntry as error:
         bad = error
     except CollectionsStoreError as error:
-        problem = problem_of(error)
+        problem = str(error)
     columns = columns_of(each.body for each in found.documents)
     if not columns and found.documents:
         columns = ["body"]
@@ -112,7 +112,7 @@ def show_documents(call: Call) -> Response:
         question=question,
         survey=survey,
         found=found,
-        rows=[(each, row(each, columns)) for each in found.documents],
+        rows=[(each, row(each.body, columns)) for each in found.documents],
         columns=[(name, *_order(call, question, name)) for name in columns],
         problem=problem,
         bad=bad,
@@ -164,7 +164,7 @@ def _find(
     if not question.meaning.strip():
         results = call.collection.search(words, filter=filter, limit=limit, after=after)
         return Found([each.document for each in results], [*results], results.cursor)
-    offset = int(question.after) if question.after.isdecimal() else 0
+    offset = read_number(question.after) or 0
     options: dict[str, Any] = {"filter": filter, "limit": limit, "offset": offset}
     options["meaning"] = read_meaning(question.meaning.strip())
     results = _search_by_meaning(call, words, options)
@@ -178,7 +178,7 @@ def affordable(count: int, survey: CollectionSurvey) -> int:
 
 
 def _search_by_meaning(call: Call, words: str | None, options: dict[str, Any]) -> Any:
-    """Search; only with `--write` store the vectors of documents that have none yet."""
+    """Search. A studio that only reads stores no vectors: it searches in a read-only transaction."""
     if call.studio.write:
         return call.collection.search(words, **options)
     with call.store.transaction(read_only=True) as transaction:
@@ -274,7 +274,7 @@ def _word(field: str | Path, direction: int) -> str:
     return field if direction == 1 else f"{field}:desc"
 
 
-# -- what completes a filter -----------------------------------------------------------------------
+# -- completions of a filter -----------------------------------------------------------------------
 
 
 def list_fields(call: Call) -> Response:

@@ -1,4 +1,4 @@
-"""The pages of a document: its values, its history, and its changes: edit, add, delete and undo."""
+"""The pages of a document: values and history; edit, add, delete and undo."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..query.change import Change, ChangeFilter
 from ..results import Invalid, UpgradeSample
 from .cells import tree_of
 from .collection import surveyed
-from .entries import BadEntry, locate, problem_of, read_body
+from .entries import BadEntry, locate, read_json, read_number
 from .pages import Call, PageRoute, as_json
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 VIEWS: Final = {"": "Tree", "json": "JSON", "edit": "Edit"}
 MOST_CHANGES: Final = 100
-"""Changes of a document on its history page: the last ones."""
+"""The last changes on the page of a history."""
 READ: Final = 1000
 """Changes that one operation reads."""
 PATIENCE: Final = 2.0
@@ -113,7 +113,9 @@ def _duration(microseconds: int) -> str:
 
 
 def save_document(call: Call) -> Response:
-    """Replace the body of the version that was read; the time of expiry stays. If the document has changed, show both."""
+    """Replace the body of the version in the form; the time of expiry stays. If the document has another version, show
+    both bodies.
+    """
     id, text, version = call.query("id"), call.form.get("body", ""), _version(call)
     try:
         body = _encodable(call, text)
@@ -121,7 +123,7 @@ def save_document(call: Call) -> Response:
     except BadEntry as error:
         return _refused(call, id, version, text, bad=error)
     except CollectionsStoreError as error:
-        return _refused(call, id, version, text, problem=problem_of(error))
+        return _refused(call, id, version, text, problem=str(error))
     if result.matched_count:
         return call.go("/c/{name}/document", id=id, saved=1)
     current = call.collection.document(id)
@@ -142,7 +144,7 @@ def save_document(call: Call) -> Response:
 def _refused(
     call: Call, id: str, version: int, text: str, *, bad: BadEntry | None = None, problem: str = ""
 ) -> Response:
-    """Show the entry again, with the reason of the refusal, over the version that was edited."""
+    """Show the form again, with the entry and the reason of the refusal."""
     current = call.collection.document(id)
     if current is None:
         raise VersionConflict(call.name, id, version, None)
@@ -153,8 +155,8 @@ def _refused(
 
 
 def _encodable(call: Call, text: str) -> Any:
-    """Return the body of an entry; raise `BadEntry` at the value that the store or the model refuses."""
-    body = read_body(text)
+    """Return the body of an entry; raise `BadEntry` at a value that the store or the model refuses."""
+    body = read_json("body", text)
     try:
         call.store.core.codec.encode_body(body)
         if (codec := call.studio.models.get(call.name)) is not None:
@@ -165,10 +167,10 @@ def _encodable(call: Call, text: str) -> Any:
 
 
 def _version(call: Call) -> int:
-    text = call.form.get("version", "")
-    if not text.isascii() or not text.isdecimal():
+    version = read_number(call.form.get("version", ""))
+    if version is None:
         raise InvalidOption("version", "must be a number: load the page again")
-    return int(text)
+    return version
 
 
 def show_new(call: Call) -> Response:
@@ -178,7 +180,7 @@ def show_new(call: Call) -> Response:
 
 
 def add_document(call: Call) -> Response:
-    """Add a document, under a new id if none is given."""
+    """Add a document, by default under a new id."""
     text, id, ttl = (call.form.get(name, "") for name in ("body", "id", "ttl"))
     bad, problem = None, ""
     try:
@@ -188,7 +190,7 @@ def add_document(call: Call) -> Response:
     except BadEntry as error:
         bad = error
     except CollectionsStoreError as error:
-        problem = problem_of(error)
+        problem = str(error)
     else:
         return call.go("/c/{name}/document", id=result.inserted_id, saved=1)
     return call.render("new.html", 400, id=id, ttl=ttl, text=text, bad=bad, problem=problem)
@@ -202,7 +204,7 @@ def _seconds(text: str) -> float:
 
 
 def delete_document(call: Call) -> Response:
-    """Delete the version that was read, and show a page that can undo that."""
+    """Delete the version in the form, and show a page with the button to undo the deletion."""
     id, version = call.query("id"), _version(call)
     document = call.collection.find_one_and_delete({"$id": id, "$version": version})
     if document is None:
@@ -212,12 +214,12 @@ def delete_document(call: Call) -> Response:
 
 
 def undo_deletion(call: Call) -> Response:
-    """Add a deleted document again. It expires when it would have expired."""
-    id, expires = call.query("id"), call.form.get("expires", "")
-    left = (int(expires) - now()) / 1e6 if expires.isdecimal() else math.inf
+    """Add a deleted document again, with the same time of expiry."""
+    id, expires = call.query("id"), read_number(call.form.get("expires", ""))
+    left = math.inf if expires is None else (expires - now()) / 1e6
     if left <= 0:
         raise DocumentNotFound(call.name, id)
-    call.collection.insert_one(read_body(call.form.get("body", "")), id=id, ttl=left)
+    call.collection.insert_one(read_json("body", call.form.get("body", "")), id=id, ttl=left)
     return call.go("/c/{name}/document", id=id, saved=1)
 
 
@@ -226,7 +228,7 @@ def undo_deletion(call: Call) -> Response:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A recorded change; `diff` has lines that begin with "+", "-" or a space, and is None without bodies."""
+    """A recorded change. The lines of `diff` begin with "+", "-" or a space; None without bodies."""
 
     change: Change
     diff: list[str] | None
@@ -263,7 +265,7 @@ def _changes(call: Call, id: str) -> tuple[list[Change], bool]:
 
 
 def _entries(id: str, changes: list[Change]) -> Iterator[HistoryEntry]:
-    """Yield the changes with their differences; the body before is the one after the change before."""
+    """Yield the changes with differences to the body before, recorded or of the preceding change."""
     before, is_known = None, False
     for each in changes:
         if each.has_before:

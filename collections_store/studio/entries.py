@@ -1,4 +1,4 @@
-"""What a person types into a page: filters, sort orders, fields and bodies; and where an entry is wrong."""
+"""Entries of a page: filters, sort orders, fields, bodies; and the wrong part of an entry."""
 
 from __future__ import annotations
 
@@ -7,13 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from ..codec import decode
-from ..errors import (
-    CollectionsStoreError,
-    InvalidBody,
-    InvalidFilter,
-    InvalidProjection,
-    InvalidSort,
-)
+from ..errors import InvalidFilter, InvalidProjection, InvalidSort
 from ..expressions.path import Path
 from ..query.filter import Filter
 from ..query.projection import Projection
@@ -23,7 +17,7 @@ _JSON: Final = ("[", "{")
 
 
 class BadEntry(Exception):
-    """An entry of a page is wrong from the character `start` to before `end`. `entry` is the name of its field."""
+    """An entry is wrong from the character `start` to before `end`. `entry` is the name of the field in the form."""
 
     def __init__(self, entry: str, text: str, problem: str, start: int = 0, end: int = 0) -> None:
         super().__init__(problem)
@@ -128,19 +122,6 @@ def read_fields(text: str) -> Any:
     return given
 
 
-def read_body(text: str) -> Any:
-    """Return the body of a text; raise `BadEntry`."""
-    return read_json("body", text)
-
-
-def check_body(text: str, body: Any, encode: Any) -> None:
-    """Raise `BadEntry` for a body that the store refuses."""
-    try:
-        encode(body)
-    except InvalidBody as error:
-        raise BadEntry("body", text, error.problem, *locate(text, error.path)) from error
-
-
 def read_meaning(text: str) -> str | list[float]:
     """Return the text whose meaning to search for, or the vector of a JSON list; raise `BadEntry`."""
     return read_json("meaning", text) if text.startswith("[") else text
@@ -170,6 +151,11 @@ def locate(text: str, place: str) -> tuple[int, int]:
     return (start, end) if end else (0, len(text))
 
 
-def problem_of(error: CollectionsStoreError | BadEntry) -> str:
-    """Return the message of an error for a page."""
-    return error.problem if isinstance(error, BadEntry) else str(error)
+def read_number(text: str) -> int | None:
+    """Return the number of a text of up to 18 digits; None for another text.
+
+    >>> read_number("12"), read_number("-1")
+    (12, None)
+    """
+    is_number = text.isascii() and text.isdecimal() and len(text) <= 18
+    return int(text) if is_number else None

@@ -1,4 +1,4 @@
-"""The first page: the collections of the store, by measures that read little."""
+"""The first page: the collections of the store, with measures that read few rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from .pages import Call, PageRoute
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+MOST: Final = 100
 PERIODS: Final = ("1 hour", "1 day", "7 days", "30 days", "later")
 """The labels of `operations.survey.PERIODS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A row of the page. `versions` has a schema version, or "none", and its share of the sampled documents; `invalid` is the
-    share of those that do not fit their model, and None without a model.
+    """A row of the page. `versions` has pairs of a schema version, or "none", and a share of the sampled documents. `invalid` is
+    the share of sampled documents that do not fit the model; None without a model.
     """
 
     survey: CollectionSurvey
@@ -31,18 +32,30 @@ class Listed:
     invalid: float | None
 
 
+def _names(call: Call) -> tuple[list[tuple[str, datetime]], str | None]:
+    """Return the names and times of the collections on the page, and the last name if more follow."""
+    after = call.query("after")
+    names = [each for each in call.store.run(ListNames()) if each[0] > after]
+    shown = names[:MOST]
+    return shown, shown[-1][0] if len(names) > MOST else None
+
+
 def show_collections(call: Call) -> Response:
-    """Show all collections."""
+    """Show the collections, `MOST` on a page."""
+    names, after = _names(call)
     rows = []
-    for name, created in call.store.run(ListNames()):
+    for name, created in names:
         survey = call.store.run(Survey(name))
         if survey is not None:  # it was dropped meanwhile
             indexes = [str(each) for each in call.store[name].indexes()]
             rows.append(Listed(survey, created, indexes, _shares(survey), _invalid(call, survey)))
     expiring = [sum(each.survey.expiring[n] for each in rows) for n in range(len(PERIODS))]
-    is_cut = any(COUNTED in each.survey.expiring for each in rows)
     return call.render(
-        "overview.html", rows=rows, expiring=[*zip(PERIODS, expiring, strict=True)], is_cut=is_cut
+        "overview.html",
+        rows=rows,
+        expiring=[*zip(PERIODS, expiring, strict=True)],
+        is_cut=any(COUNTED in each.survey.expiring for each in rows),
+        after=after,
     )
 
 
@@ -64,9 +77,9 @@ def _invalid(call: Call, survey: CollectionSurvey) -> float | None:
 
 
 def list_positions(call: Call) -> Response:
-    """Return a number for each collection that grows with its writes, for the script, which shows them per minute."""
-    names = [name for name, _ in call.store.run(ListNames())]
-    return call.json({name: call.store.run(LastPosition(name)) for name in names})
+    """Return a number for each collection on the page that grows with each write, for the script."""
+    names, _ = _names(call)
+    return call.json({name: call.store.run(LastPosition(name)) for name, _ in names})
 
 
 PAGES: Final = (

@@ -1,4 +1,4 @@
-"""What all pages have in common: the table's rows, the request as a page sees it, and the templates."""
+"""The parts of all pages: the rows of the table of pages, the request of a page, and the templates."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from ..errors import (
     TransactionConflict,
     VersionConflict,
 )
+from .entries import BadEntry
 from .security import form_token
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (TransactionConflict, HTTPStatus.CONFLICT),
     (DatabaseBusy, HTTPStatus.SERVICE_UNAVAILABLE),
     (DatabaseUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
-    (CollectionsStoreError, HTTPStatus.BAD_REQUEST),
+    (Exception, HTTPStatus.BAD_REQUEST),
 )
 
 
@@ -69,8 +70,8 @@ class PageRoute:
 
 @dataclass(frozen=True, slots=True)
 class StudioContext:
-    """What the pages of a studio show, and what they allow. `declared` has what `--using` declares of collections, by name: a
-    model, or the settings of `VersionSettings`. `models` has the codecs of the models.
+    """The store of a studio, and the permission to write. `declared` has the declarations of `--using` by collection: a model, or
+    the settings of `VersionSettings`. `models` has the codecs of the models.
     """
 
     store: Store
@@ -87,7 +88,7 @@ class StudioContext:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request as a page sees it: the parameters of the path, of the query and of the form, as strings."""
+    """A request for a page, with the parameters of the path, of the query and of the form as strings."""
 
     studio: StudioContext
     route: PageRoute
@@ -125,7 +126,7 @@ class Call:
         return f"{root}{path}" + (f"?{urlencode(given)}" if given else "")
 
     def render(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page: a template with values, each of which is escaped."""
+        """Return a page of a template, with all values escaped."""
         page = templates().get_template(template)
         text = page.render(
             call=self,
@@ -152,10 +153,10 @@ class Call:
 
 
 def answer(call: Call) -> Response:
-    """Return a page. An error of the library is shown. Another error is logged, and its text is not shown."""
+    """Return a page. The text of an error is shown if the library raised the error, and else only logged."""
     try:
         return call.route.page(call)
-    except CollectionsStoreError as error:
+    except (BadEntry, CollectionsStoreError) as error:
         status = next(status for kind, status in _STATUS if isinstance(error, kind))
         return call.fail(status, str(error))
     except Exception:  # noqa: BLE001 - whatever it is, the server goes on
@@ -209,7 +210,7 @@ def as_json(value: Any, indent: int | None = None) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text with the characters escaped that are invisible, or that change the direction of others.
+    """Escape the invisible characters of a text, and the characters that change the direction of a text.
 
     >>> visible("a\\u202eb")
     'a\\\\u202eb'

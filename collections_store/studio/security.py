@@ -1,12 +1,11 @@
-"""Which requests a page sees.
+"""The rules for requests to pages.
 
 Rules:
 
-1. A request without a known session or, in another application, without its `authorize` gets no page.
-2. The command accepts the names of its own address as Host: another name, which an attacker's DNS leads here, is refused.
-3. A request that may change something comes from a page of the studio: its Origin is the Host, and its form has the token
-   that belongs to the cookie of the session.
-4. A page loads scripts and styles from the studio alone, and no page frames it.
+1. A page needs a session, or in an application of the user's own the consent of `authorize`.
+2. The command accepts the names of its own address as Host. Another name may be an attacker's, whose DNS leads to this address.
+3. A request that writes comes from a page of the studio: the Origin is the Host, and the form has the token of the cookie.
+4. A page loads scripts and styles from the studio alone, and is in no frame.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 COOKIE: Final = "collections_store_studio"
-MAX_FORM: Final = 20 * 2**20
-"""Bytes of a form: the largest body, in the form's encoding, may need more."""
+MAX_FORM: Final = 64 * 2**20
+"""Bytes of a form. The encoding of a form makes a body up to three times as long."""
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -33,10 +32,7 @@ _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 
 class Tokens:
-    """The token of the link, and the sessions that it opened.
-
-    A generated token opens one session, a given token any number.
-    """
+    """The token of the link, and the opened sessions. A generated token opens one session, a given token any number."""
 
     def __init__(self, given: str | None = None) -> None:
         self.token = given or secrets.token_urlsafe(24)
@@ -65,7 +61,7 @@ def new_session() -> str:
 
 
 def form_token(session: str) -> str:
-    """Return the token of the forms of a session. It does not reveal the session.
+    """Return the token of the forms of a session. The token does not reveal the session.
 
     >>> form_token("session")[:8]
     'a8119f07'

@@ -57,8 +57,8 @@ def serve(
     write: bool,
     using: Any = None,
 ) -> None:
-    """Serve the pages until Ctrl-C, `KeyboardInterrupt`; call `ready` with the link as soon as the server listens. The server
-    runs in a thread of its own, so that no page that takes long delays the signal.
+    """Serve the pages until Ctrl-C, `KeyboardInterrupt`. Call `ready` with the link as soon as the server listens. The server has a
+    thread of its own: no long page delays the signal.
     """
     with address.listen() as listener:
         port = listener.getsockname()[1]
@@ -75,9 +75,9 @@ def serve(
             lifespan="off",
             server_header=False,
         )
-        ready(link)  # a browser that comes sooner waits for its answer
         run = partial(uvicorn.Server(config).run, sockets=[listener])
         thread = threading.Thread(target=run, name="studio", daemon=True)
         thread.start()
+        ready(link)  # a browser of the terminal returns when the person ends it
         while thread.is_alive():
             thread.join(0.5)  # without a timeout, Windows handles no signal

@@ -11,7 +11,7 @@ from cli.cli_process import Cli
 from studio.browsing import browser
 
 from collections_store import Store
-from collections_store.studio import collection
+from collections_store.studio import collection, overview
 
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 
@@ -41,6 +41,21 @@ def test_the_overview_shows_every_collection(people: Any) -> None:
     assert "2: 100 %" in text_of(page)
     assert "Expiring documents" in text_of(page)
     assert browser(people).get("/positions").json().keys() == {"people", "sessions"}
+
+
+def test_many_collections_have_several_pages(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "MOST", 2)
+    for name in "abcde":
+        store[name].put("x", 1)
+    client, url, seen = browser(store), "/", []
+    while url:
+        page = client.get(url).text
+        seen.append(re.findall(r'<a href="/c/(\w)">', page))
+        [positions] = re.findall(r'data-positions="([^"]*)"', page)
+        assert [*client.get(html.unescape(positions)).json()] == seen[-1]
+        links = re.findall(r'rel="next" href="([^"]*)"', page)
+        url = html.unescape(links[0]) if links else ""
+    assert seen == [["a", "b"], ["c", "d"], ["e"]]
 
 
 def test_an_empty_store_has_a_page(store: Any) -> None:

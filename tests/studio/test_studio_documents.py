@@ -71,6 +71,8 @@ def test_an_edit_of_a_deleted_document_can_add_it_again(store: Any, editor: Edit
     answer = editor.post("document", "x", version=1, body='{"a": "mine"}')
     assert answer.status_code == 409
     assert not store["things"].exists("x")
+    assert editor.post("undo", "x", body='{"a": mine}').status_code == 400
+    assert editor.post("undo", "x", body='{"a": "mine"}', expires="1").status_code == 404
     assert editor.post("undo", "x", body='{"a": "mine"}').status_code == 200
     assert store["things"].get("x") == {"a": "mine"}
 
@@ -152,7 +154,8 @@ def test_another_version_is_not_deleted(store: Any, editor: Editor) -> None:
     assert answer.status_code == 409
     assert "must have version 1, got version 2" in text_of(answer.text)
     assert store["things"].exists("x")
-    assert editor.post("delete", "x", version="1 or 1=1").status_code == 400
+    for version in ("1 or 1=1", "", "-1", "9" * 5000):
+        assert editor.post("delete", "x", version=version).status_code == 400
 
 
 def test_what_only_reads_has_no_form(store: Any) -> None:

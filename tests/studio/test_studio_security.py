@@ -135,7 +135,9 @@ def test_another_application_decides_who_sees_the_pages(
     app = Starlette()
     app.mount("/studio", studio(shelf, authorize=authorize))
     client = TestClient(app, base_url="http://intranet.example")
-    assert client.get("/studio/").status_code == 403
+    refused = client.get("/studio/")
+    assert refused.status_code == 403
+    assert shelf.core.shown not in refused.text
     page = client.get("/studio/", headers={"X-Person": "ada"})
     assert page.status_code == 200
     assert 'href="/studio/c/things"' in page.text
