@@ -12,7 +12,7 @@ from ..operations.survey import CollectionSurvey, Scans
 from ..query.sort import NATURAL
 from .cells import cell, columns_of, row
 from .collection import MANY, surveyed
-from .entries import BadEntry, locate, problem_of, read_json
+from .entries import BadEntry, locate, read_json
 from .pages import Call, PageRoute, as_json
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def show_aggregation(call: Call) -> Response:
     except BadEntry as error:
         bad = error
     except CollectionsStoreError as error:
-        problem = problem_of(error)
+        problem = str(error)
     shown = results[:MOST]
     columns = columns_of(shown) or ["result"]
     return call.render(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..errors import CollectionsStoreError
 from ..query.index import Explanation, Index
 from .collection import surveyed
-from .entries import BadEntry, problem_of, read_filter, read_sort
+from .entries import BadEntry, read_filter, read_sort
 from .pages import Call, PageRoute
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def show_plan(call: Call) -> Response:
     except BadEntry as error:
         bad = error
     except CollectionsStoreError as error:
-        problem = problem_of(error)
+        problem = str(error)
     return call.render(
         "explain.html",
         400 if bad or problem else 200,

@@ -13,7 +13,7 @@ from ..errors import ChangesLost, CollectionsStoreError, InvalidOption
 from ..query.change import ChangeKind
 from .cells import cell
 from .collection import surveyed
-from .entries import BadEntry, problem_of, read_filter
+from .entries import BadEntry, read_filter
 from .pages import Call, PageRoute
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _problem(call: Call) -> str:
             'or "after" or "both" for bodies, begins to record.'
         )
     except CollectionsStoreError as error:
-        return problem_of(error)
+        return str(error)
     return ""
 
 
@@ -92,7 +92,7 @@ def _events(
     except ChangesLost:
         yield _event("lost", {"problem": "Changes were deleted before they were shown here."}, "")
     except CollectionsStoreError as error:
-        yield _event("problem", {"problem": problem_of(error)}, after)
+        yield _event("problem", {"problem": str(error)}, after)
 
 
 def _event(name: str, value: dict[str, Any], token: str | None) -> str:
