@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import StreamingResponse
 
-from ..errors import ChangesLost, CollectionsStoreError, InvalidOption
+from ..errors import (
+    ChangesLost,
+    CollectionsStoreError,
+    DatabaseUnavailable,
+    InvalidOption,
+    StoreClosed,
+)
 from ..query.change import ChangeKind
 from .cells import cell
 from .collection import surveyed
@@ -89,6 +95,8 @@ def _events(
                     }
                     yield _event("change", shown, after)
                 after = stream.token or after
+    except (StoreClosed, DatabaseUnavailable):
+        return  # the browser connects again
     except ChangesLost:
         yield _event("lost", {"problem": "Changes were deleted before they were shown here."}, "")
     except CollectionsStoreError as error:

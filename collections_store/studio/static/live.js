@@ -28,24 +28,35 @@ if (table) {
     while (rows.rows.length > MOST) rows.deleteRow(-1);
   };
 
-  const source = new EventSource(table.dataset.events);
-  source.addEventListener("open", () => show("Waiting for changes."));
-  source.addEventListener("error", () => show("Not connected. The page connects again by itself."));
-  source.addEventListener("change", (event) => {
-    const change = JSON.parse(event.data);
-    if (isPaused) {
-      waiting.push(change);
-      show(`Paused: ${waiting.length} changes wait.`);
-    } else {
-      add(change);
-    }
-  });
-  for (const name of ["lost", "problem"]) {
-    source.addEventListener(name, (event) => {
-      source.close();
-      show(JSON.parse(event.data).problem);
+  let last = "";
+
+  const connect = () => {
+    const url = new URL(table.dataset.events, location.href);
+    if (last) url.searchParams.set("after", last);
+    const source = new EventSource(url);
+    source.addEventListener("open", () => show("Waiting for changes."));
+    source.addEventListener("error", () => {
+      show("Not connected. The page connects again by itself.");
+      if (source.readyState === EventSource.CLOSED) setTimeout(connect, 2000);
     });
-  }
+    source.addEventListener("change", (event) => {
+      const change = JSON.parse(event.data);
+      last = event.lastEventId;
+      if (isPaused) {
+        waiting.push(change);
+        show(`Paused: ${waiting.length} changes wait.`);
+      } else {
+        add(change);
+      }
+    });
+    for (const name of ["lost", "problem"]) {
+      source.addEventListener(name, (event) => {
+        source.close();
+        show(JSON.parse(event.data).problem);
+      });
+    }
+  };
+  connect();
   pause.addEventListener("click", () => {
     isPaused = !isPaused;
     pause.textContent = isPaused ? "Go on" : "Pause";
