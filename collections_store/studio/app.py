@@ -11,7 +11,7 @@ from ..models.codec import codec_of
 from ..models.declared import collection_of
 from ..options import check_flag, check_function
 from ..store import Store
-from . import collection, document, overview
+from . import aggregation, collection, document, explain, live, overview, schema
 from .aio import Admission, Authorize, application
 from .pages import PageRoute, StudioContext
 
@@ -24,6 +24,10 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     *overview.PAGES,
     *collection.PAGES,
     *document.PAGES,
+    *explain.PAGES,
+    *aggregation.PAGES,
+    *schema.PAGES,
+    *live.PAGES,
 )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..document import SCHEMA_VERSION, Document
+from ..document import SCHEMA_VERSION
 from .pages import as_json, visible
 
 LONGEST_CELL: Final = 80
@@ -66,9 +66,8 @@ def columns_of(bodies: Iterable[Any]) -> list[str]:
     return [*names, SCHEMA_VERSION] if SCHEMA_VERSION in found else names
 
 
-def row(document: Document, columns: list[str]) -> list[Cell]:
-    """Return the cells of a document's body. A scalar or an array is in the first cell."""
-    body = document.body
+def row(body: Any, columns: list[str]) -> list[Cell]:
+    """Return the cells of a body. A scalar or an array is in the first cell."""
     if not isinstance(body, dict):
         return [cell(body), *[MISSING] * (len(columns) - 1)]
     return [cell(body[name]) if name in body else MISSING for name in columns]

@@ -112,7 +112,7 @@ def show_documents(call: Call) -> Response:
         question=question,
         survey=survey,
         found=found,
-        rows=[(each, row(each, columns)) for each in found.documents],
+        rows=[(each, row(each.body, columns)) for each in found.documents],
         columns=[(name, *_order(call, question, name)) for name in columns],
         problem=problem,
         bad=bad,

@@ -1,0 +1,164 @@
+"""The page that runs a pipeline, and shows its results as a table, as JSON or as a plot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ..aggregation.pipeline import Pipeline
+from ..errors import CollectionsStoreError, InvalidPipeline
+from ..expressions.values import is_number
+from ..operations.survey import CollectionSurvey, Scans
+from ..query.sort import NATURAL
+from .cells import cell, columns_of, row
+from .collection import MANY, surveyed
+from .entries import BadEntry, locate, read_json
+from .pages import Call, PageRoute, as_json
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
+
+MOST: Final = 1000
+"""Results that a page shows."""
+MARKS: Final = 100
+"""Bars or points of a plot."""
+BINS: Final = 20
+VIEWS: Final = {
+    "": "Table",
+    "json": "JSON",
+    "bar": "Bars",
+    "line": "Line",
+    "histogram": "Histogram",
+}
+WIDTH, HEIGHT = 720, 240
+EXAMPLE: Final = '[{"$sortByCount": "$field"}]'
+_WRITING: Final = ("$merge", "$out")
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A number for each label. `points` are those of a line; without them the numbers are bars."""
+
+    label: str
+    value: str
+    pairs: list[tuple[str, float]]
+    points: list[tuple[float, float]]
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the greatest number."""
+        numbers = [number for _, number in self.pairs]
+        return min(numbers), max(numbers)
+
+
+def show_aggregation(call: Call) -> Response:
+    """Run the pipeline of the URL."""
+    survey = surveyed(call)
+    text, view = call.query("pipeline"), call.query("view")
+    results, problem, bad, scans = list[Any](), "", None, False
+    try:
+        pipeline = _pipeline(text)
+        scans = pipeline is not None and not call.query("scan") and _scans(call, survey, pipeline)
+        if pipeline is not None and not scans:
+            results = call.collection.aggregate([*pipeline, {"$limit": MOST + 1}])
+    except BadEntry as error:
+        bad = error
+    except CollectionsStoreError as error:
+        problem = str(error)
+    shown = results[:MOST]
+    columns = columns_of(shown) or ["result"]
+    return call.render(
+        "aggregation.html",
+        400 if bad or problem else 200,
+        survey=survey,
+        text=text,
+        example=EXAMPLE,
+        view=view if view in VIEWS else "",
+        views=VIEWS,
+        shown=shown,
+        columns=columns,
+        rows=[row(each, columns) for each in shown],
+        json="\n".join(map(as_json, shown)) if view == "json" else "",
+        plot=plot_of(shown, view),
+        is_cut=len(results) > MOST,
+        problem=problem,
+        bad=bad,
+        scans=scans,
+        width=WIDTH,
+        height=HEIGHT,
+    )
+
+
+def _pipeline(text: str) -> list[Any] | None:
+    """Return the stages of an entry, None without one; raise `BadEntry`."""
+    if not text.strip():
+        return None
+    stages = read_json("pipeline", text)
+    try:
+        Pipeline.parse(stages)
+    except InvalidPipeline as error:
+        raise BadEntry("pipeline", text, error.problem, *locate(text, error.place)) from error
+    for name in _WRITING:
+        if any(name in stage for stage in stages):
+            problem = f"{name} writes: run it in a program"
+            raise BadEntry("pipeline", text, problem, *locate(text, name))
+    return [*stages]
+
+
+def _scans(call: Call, survey: CollectionSurvey, stages: list[Any]) -> bool:
+    """Return whether a pipeline would read all documents of a large collection."""
+    leading = Pipeline.parse(stages).leading()
+    if survey.count <= MANY or (leading.limit is not None and leading.sort is None):
+        return False
+    if leading.filter == type(leading.filter)() and leading.limit is None:
+        return True
+    return call.store.run(Scans(call.name, leading.filter, leading.sort or NATURAL))
+
+
+# -- plots -----------------------------------------------------------------------------------------
+
+
+def plot_of(results: list[Any], view: str) -> Plot | None:
+    """Return the plot of results: the first field with numbers, over the first other field. None: there is none."""
+    if view not in {"bar", "line", "histogram"}:
+        return None
+    objects = [each for each in results if isinstance(each, dict)]
+    names = list(dict.fromkeys(key for each in objects for key in each))
+    numeric = [name for name in names if any(is_number(each.get(name)) for each in objects)]
+    value = next((name for name in numeric if name != "_id"), numeric[0] if numeric else None)
+    if value is None:
+        return None
+    if view == "histogram":
+        numbers = [each[value] for each in objects if is_number(each.get(value))]
+        return Plot("", value, binned(numbers, BINS), [])
+    label = next((name for name in names if name != value), "")
+    pairs = [
+        (cell(each.get(label, "")).text, each[value])
+        for each in objects[:MARKS]
+        if is_number(each.get(value))
+    ]
+    return Plot(label, value, pairs, _points(pairs) if view == "line" else [])
+
+
+def binned(numbers: list[float], count: int) -> list[tuple[str, float]]:
+    """Return how many numbers are in each of `count` ranges between the least and the greatest."""
+    low, high = min(numbers), max(numbers)
+    step = (high - low) / count or 1
+    counts = [0] * count
+    for each in numbers:
+        counts[min(count - 1, int((each - low) / step))] += 1
+    return [
+        (f"{low + n * step:.4g} to {low + (n + 1) * step:.4g}", c) for n, c in enumerate(counts)
+    ]
+
+
+def _points(pairs: list[tuple[str, float]]) -> list[tuple[float, float]]:
+    numbers = [number for _, number in pairs]
+    low, high = min(numbers), max(numbers)
+    step, scale = WIDTH / max(1, len(pairs) - 1), HEIGHT / (high - low or 1)
+    return [
+        (round(n * step, 2), round(HEIGHT - (y - low) * scale, 2)) for n, y in enumerate(numbers)
+    ]
+
+
+PAGES: Final = (PageRoute("/c/{name}/aggregation", show_aggregation, tab="Aggregation"),)
