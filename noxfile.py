@@ -64,15 +64,6 @@ def pages(session: nox.Session) -> None:
 
 
 @nox.session(python=OLDEST)
-def browser(session: nox.Session) -> None:
-    """Go through the studio in a headless Chromium, with axe-core; COLLECTIONS_STORE_TEST_BROWSER names the browser, or else one on PATH is used."""
-    session.install("-e", ".[dev]", "axe-playwright-python>=0.1.4", "playwright>=1.50")
-    session.run(
-        "python", "-m", "pytest", "-n", "0", "tests/studio/browser_ways.py", *session.posargs
-    )
-
-
-@nox.session(python=OLDEST)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks."""
     session.install("-e", ".[dev,hosts,peers]")
