@@ -23,7 +23,7 @@ from ..expressions.values import is_number
 from ..query.conditions import holds_text, read_target
 from ..query.filter import Filter
 from ..query.parser import FilterParser
-from ..query.sort import Sort
+from ..query.sort import BY_SCORE, Sort
 from . import stages
 from .stages import Accumulator, Entry, Keys, Named, PlacedStage, Side, Stage, Tree
 
@@ -52,8 +52,12 @@ def _check_words(steps: list[PlacedStage], *, is_inner: bool) -> None:
     for step in steps:
         if not isinstance(step.stage, stages.Match):
             behind = True
-        elif behind and holds_text(step.stage.filter.condition):
+        elif behind and _finds_words(step):
             raise InvalidPipeline(f"{step.place}.$text", "must be in the first stage, a $match")
+
+
+def _finds_words(step: PlacedStage) -> bool:
+    return isinstance(step.stage, stages.Match) and holds_text(step.stage.filter.condition)
 
 
 class PipelineParser:
@@ -75,9 +79,16 @@ class PipelineParser:
         found: list[PlacedStage] = []
         for number, each in enumerate(pipeline):
             found.extend(self._step(each, f"{place}.{number}" if place else str(number)))
+            if self._expressions.scores is None and _finds_words(found[-1]):
+                self._expressions.scores = []
             self._names_id = self._names_id and not _makes_id(each)
         _check_words(found, is_inner=bool(place))
         return tuple(found)
+
+    @property
+    def scored(self) -> bool:
+        """Whether the stages read the score of a `$text`."""
+        return bool(self._expressions.scores)
 
     def _step(self, stage: Any, place: str) -> list[PlacedStage]:
         self._left -= 1
@@ -180,12 +191,15 @@ class PipelineParser:
             raise InvalidPipeline(place, "must be a document of fields and 1 or -1")
         try:
             named = {self._sorted_by(name): direction for name, direction in operand.items()}
-            return stages.SortRows(Sort.parse(named))
+            order = Sort.parse(named, scored=True)
         except InvalidFilter as error:
             raise InvalidPipeline(f"{place}.{error.place}", error.problem) from error
         except InvalidSort as error:
             where = f"{place}.{error.field}" if error.field else place
             raise InvalidPipeline(where, error.problem) from error
+        if order.by_score:
+            self._expressions.parse(BY_SCORE, place)  # needs a `$text`, too
+        return stages.SortRows(order)
 
     def _group(self, operand: Any, place: str) -> Stage:
         if not isinstance(operand, dict) or "_id" not in operand:

@@ -57,13 +57,16 @@ class Pipeline:
     """
 
     steps: tuple[PlacedStage, ...] = ()
+    scored: bool = False
+    """Whether stages read the score of the `$text` in the first `$match`."""
 
     @classmethod
     def parse(cls, pipeline: Any, codec: Codec = Codec()) -> Pipeline:  # noqa: B008
         """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place."""
         if isinstance(pipeline, Pipeline):
             return pipeline
-        return cls(PipelineParser(codec).steps(pipeline))
+        parser = PipelineParser(codec)
+        return cls(parser.steps(pipeline), parser.scored)
 
     def run(
         self,

@@ -7,10 +7,10 @@ body, and `$id` and `{"$meta": "version"}` have a value. A `$group` creates `Ano
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias
 
-from ..document import Anonymous, Document, with_other_body
+from ..document import Anonymous, Document, Scored, with_other_body
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, checked, size_of
@@ -128,6 +128,8 @@ def with_body(row: Row, body: Any) -> Row:
     """Return the row with another body."""
     if isinstance(row, Anonymous):
         return Anonymous(body)
+    if isinstance(row, Scored):
+        return replace(row, body=body)
     return with_other_body(row, body)
 
 

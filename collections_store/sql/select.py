@@ -230,9 +230,17 @@ class Statements:
         return query.sql, first, end
 
     @PerShape
-    def search(self, shape: Condition, implied: Implied, *, after: bool = False) -> Query:  # noqa: ARG002
-        """Select rows that a query finds in the text index, best first, then by id, after `:skip`, `:limit` at most: the
-        score, the position in natural order, and the document's columns. `after`: only rows past `:score` and `:id`.
+    def search(
+        self,
+        shape: Condition,
+        implied: Implied,  # noqa: ARG002
+        *,
+        after: bool = False,
+        natural: bool = False,
+    ) -> Query:
+        """Select rows that a query finds in the text index, best first, then by id, or in `natural` order, after `:skip`,
+        `:limit` at most: the score, the position in natural order, and the document's columns. `after`: only rows past
+        `:score` and `:id`.
         """
         found, c = self._scored().subquery("found"), self.table.c
         where = self._conditions.where(shape)
@@ -242,7 +250,7 @@ class Statements:
             score = sa.cast(sa.bindparam("score"), sa.Float)
             same = sa.and_(found.c.score == score, c.id > string("id"))
             rows = rows.where(sa.or_(found.c.score < score, same))
-        ordered = rows.order_by(found.c.score.desc(), c.id)
+        ordered = rows.order_by(found.c.score.desc(), c.seq if natural else c.id)
         return self._query(ordered.limit(integer("limit")).offset(integer("skip")), where)
 
     @Statement
@@ -261,6 +269,12 @@ class Statements:
         rows = rows.where(found.c.score >= least, is_live(self.table))
         rows = rows.order_by(found.c.score.desc(), c.id)
         return rows.limit(integer("limit")).offset(integer("skip"))
+
+    @Statement
+    def scores(self) -> Any:
+        """Select the position and the score of the rows that a query finds in the text index."""
+        found = self._scored().subquery("found")
+        return sa.select(found.c.seq, found.c.score)
 
     def _scored(self) -> Any:
         """Return the rows that a query finds in the text index, with their scores."""
@@ -448,7 +462,7 @@ class Statements:
         uses.
         """
         conditions = list(every_conjunct(filter.condition))
-        used: set[Target] = {each.path for each in conditions if isinstance(each, Field)}
+        used: set[Target | str] = {each.path for each in conditions if isinstance(each, Field)}
         used |= {each.field for each in conditions if isinstance(each, Metadata)}
         used |= {each.target for each in sort.fields[:1]} if isinstance(sort, Sort) else set()
         return tuple(
