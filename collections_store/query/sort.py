@@ -81,6 +81,8 @@ class Sort:
         if what is None:
             return NATURAL
         if isinstance(what, Sort):
+            if what.by_score and not scored:
+                raise InvalidSort("$meta", _NOT_SCORED)
             return what
         fields = tuple(_field(name, direction, scored) for name, direction in field_pairs(what))
         for number, field in enumerate(fields):
@@ -125,6 +127,7 @@ class Sort:
 
 NATURAL: Final = Sort()
 BY_SCORE: Final = {"$meta": TEXT_SCORE}
+_NOT_SCORED: Final = f"{TEXT_SCORE} orders find, find_one and aggregate only"
 SortLike: TypeAlias = Sort | Mapping[Any, Any] | Sequence[Any] | FieldLike
 """What `Sort.parse` reads; a string is a sequence."""
 
@@ -238,7 +241,7 @@ def _field(name: Any, direction: Any, scored: bool) -> SortField:
         raise InvalidSort(shortened(name), f"a field must be a string, got {shortened(name)}")
     if direction == BY_SCORE:
         if not scored:
-            raise InvalidSort(str(name), f"{TEXT_SCORE} orders find, find_one and aggregate only")
+            raise InvalidSort(str(name), _NOT_SCORED)
         return SortField(TEXT_SCORE, True)
     if not is_number(direction) or direction not in {1, -1}:
         raise InvalidSort(str(name), f"the direction must be 1 or -1, got {shortened(direction)}")

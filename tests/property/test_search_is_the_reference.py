@@ -17,7 +17,7 @@ from collections_store.search.words import words_of
 
 pytestmark = pytest.mark.each_backend
 
-FIELDS = {"t": 3, "a.b": 1, "in.t": 0.5}
+FIELDS = {"t": 3, "a.b": 1, "in.t": 0.5, "$body": 1}
 WORDS = [
     "tea",
     "Tea",
@@ -60,14 +60,14 @@ BODIES = st.one_of(
             "in": st.lists(INNER, max_size=2),
         },
     ),
-    st.lists(INNER, max_size=1),
+    st.lists(st.one_of(INNER, TEXTS), max_size=2),
     TEXTS,
 )
 TERMS = st.builds(
     lambda field, text, quoted, star: (
         f'{field}"{text}"{star}' if quoted else f"{field}{text}{star}"
     ),
-    st.sampled_from(["", "", "", "t:", "a.b:", "in.t:", "no:"]),
+    st.sampled_from(["", "", "", "t:", "a.b:", "in.t:", "$body:", "no:"]),
     TEXTS,
     st.booleans(),
     st.sampled_from(["", "", "*"]),

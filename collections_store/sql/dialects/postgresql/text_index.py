@@ -50,9 +50,9 @@ class PostgresTextIndexes(TextIndexes):
 
     def create(self, table: sa.Table, index: TextIndex) -> Sequence[str]:
         named, documents = _Named(table, index.physical), table_name(table)
-        firsts = list(dict.fromkeys(path.keys[0] for path, _ in index.weights))
+        firsts = list(dict.fromkeys(path.keys[:1] for path, _ in index.weights))
         new, old = (
-            ", ".join(value_at(f"{row}.body", (key,)) for key in firsts) for row in ("NEW", "OLD")
+            ", ".join(value_at(f"{row}.body", keys) for keys in firsts) for row in ("NEW", "OLD")
         )
         body = (
             "DECLARE r RECORD; BEGIN "
@@ -169,9 +169,9 @@ def _functions(named: _Named, index: TextIndex) -> Iterator[str]:
 
 _STRINGS: Final = (
     f"SELECT string_agg(v #>> '{{}}', ' {BOUNDARY} ') FROM jsonb_path_query(body, path) AS x(v) "
-    "WHERE jsonb_typeof(v) = 'string' AND jsonb_typeof(body) = 'object'"
+    "WHERE jsonb_typeof(v) = 'string' AND (jsonb_typeof(body) = 'object' OR CAST(path AS TEXT) = '$[*]')"
 )
-"""The strings that a path reaches, joined."""
+"""The strings that a path reaches, joined. A path with keys reaches nothing in an array."""
 
 
 def _fold() -> str:
