@@ -401,6 +401,10 @@ class OperationBuilder:
         self, fields: Any, options: dict[str, Any], embed: Any, chunks: Any, *, again: bool = False
     ) -> Steps[str]:
         embedder = None
+        if chunks is not None and embed is None:
+            raise InvalidIndex(
+                "chunks", "goes with embed= alone: without it, fields have vectors, not texts"
+            )
         if embed is not None:
             cut = None if chunks is None else cut_of(chunks)
             embedder = Embedder.of(embed, options["model"], cut)
