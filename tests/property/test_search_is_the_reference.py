@@ -11,6 +11,7 @@ from psycopg import sql as sql_module
 from selection import sampled
 
 from collections_store import Store
+from collections_store.operations.diagnosis import Diagnose
 from collections_store.query.text_index import TextIndex
 from collections_store.search.matching import is_found
 from collections_store.search.words import words_of
@@ -99,6 +100,7 @@ def test_a_search_finds_what_the_reference_finds(
         things.put(str(2 * number), body)
     things.remove("1")
     stored = dict(things.find())
+    assert [each for each in store.run(Diagnose()) if each.check == "words"] == []
     for query in queries:
         words = index.parsed(query)
         expected = {id for id, body in stored.items() if is_found(words, index.texts(body))}

@@ -30,6 +30,11 @@ class TextIndexes(Protocol):
     def tables(self, physical: str) -> Sequence[str]:
         """Return the tables of an index."""
 
+    def differing(self, table: sa.Table, index: TextIndex) -> str:
+        """Return the query for the ids of documents whose words are not in the index, and for null for words of no document,
+        `:rows` at most.
+        """
+
     names: Sequence[str]
     """The names of the parameters of `matches`."""
 

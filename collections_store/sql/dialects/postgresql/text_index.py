@@ -93,6 +93,16 @@ class PostgresTextIndexes(TextIndexes):
     def tables(self, physical: str) -> Sequence[str]:
         return [physical]
 
+    def differing(self, table: sa.Table, index: TextIndex) -> str:
+        named, documents = _Named(table, index.physical), table_name(table)
+        return (
+            f"SELECT d.id FROM {documents} AS d CROSS JOIN LATERAL {named.of('row')}(d.body) AS r "
+            f"LEFT JOIN {named.table} AS w ON w.seq = d.seq "
+            "WHERE w.words IS DISTINCT FROM r.words OR w.level IS DISTINCT FROM r.level "
+            f"UNION ALL SELECT NULL FROM {named.table} AS w "
+            f"WHERE NOT EXISTS (SELECT FROM {documents} AS d WHERE d.seq = w.seq) LIMIT %(rows)s"
+        )
+
     def matches(self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool) -> str:
         named = _Named(table, index.physical)
         query, loose, ranked = (
