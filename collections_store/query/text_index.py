@@ -45,6 +45,14 @@ class TextIndex:
     physical: str = field(default="", compare=False, repr=False)
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a newer version of the library stores besides."""
+    fields: tuple[tuple[str, float], ...] = field(init=False, compare=False, repr=False)
+    """Field and weight."""
+    _names: frozenset[str] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        fields = tuple((_name(path), weight) for path, weight in self.weights)
+        object.__setattr__(self, "fields", fields)  # each search reads them
+        object.__setattr__(self, "_names", frozenset(name for name, _ in fields))
 
     @classmethod
     def parse(cls, fields: Any, *, language: Any = None, name: Any = None) -> Self:
@@ -66,18 +74,13 @@ class TextIndex:
         """Raise `InvalidIndex` for an index that only `from_json` returns, never `parse`."""
         TextIndex.parse(dict(self.weights), language=self.language, name=self.name)
 
-    @property
-    def fields(self) -> tuple[tuple[str, float], ...]:
-        """Field and weight."""
-        return tuple((_name(path), weight) for path, weight in self.weights)
-
     def __str__(self) -> str:
         language = "" if self.language is None else f", language {self.language}"
         return f"{self.name}: {dict(self.fields)}{language}"
 
     def parsed(self, query: str) -> SearchQuery:
         """Parse a query over the fields; raises `InvalidSearch`."""
-        return parsed(query, frozenset(name for name, _ in self.fields))
+        return parsed(query, self._names)
 
     def texts(self, body: Any) -> Texts:
         """Return the strings that the index has of a body."""
