@@ -258,7 +258,7 @@ class Statements:
         """Select rows as `search` does without a filter, from `:skip` on, `:limit` at most, but read only the documents
         whose score is one of the highest `:skip` + `:limit`. The first column is the number of rows in the index.
         """
-        found, c = self._scored().cte("found").prefix_with("MATERIALIZED"), self.table.c
+        found, c = self._scored(alone=True).cte("found").prefix_with("MATERIALIZED"), self.table.c
         last = sa.select(found.c.score).order_by(found.c.score.desc()).limit(ONE)
         least = sa.func.coalesce(
             last.offset(integer("skip") + integer("limit") - ONE).scalar_subquery(), _LEAST_SCORE
@@ -276,11 +276,12 @@ class Statements:
         found = self._scored().subquery("found")
         return sa.select(found.c.seq, found.c.score)
 
-    def _scored(self) -> Any:
-        """Return the rows that a query finds in the text index, with their scores."""
+    def _scored(self, *, alone: bool = False) -> Any:
+        """Return the rows that a query finds in the text index, with their scores. `alone`: all of them."""
         index = self.options.text
         assert index is not None
-        matches = self.database.text.matches(self.table, index, "search_", scored=True)
+        options = {"scored": True, "alone": alone}
+        matches = self.database.text.matches(self.table, index, "search_", **options)
         return sa.text(matches).columns(seq=sa.BigInteger, score=sa.Float)
 
     def search_parameters(self, query: str) -> dict[str, str]:

@@ -103,10 +103,21 @@ class PostgresTextIndexes(TextIndexes):
             f"WHERE NOT EXISTS (SELECT FROM {documents} AS d WHERE d.seq = w.seq) LIMIT %(rows)s"
         )
 
-    def matches(self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool) -> str:
+    def matches(
+        self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool, alone: bool = False
+    ) -> str:
+        """`alone`: parameters are in subqueries, which hide their values from the planner. Then its generic plan costs no
+        more than plans for the values, and the server plans a prepared statement only a few times: planning takes
+        several times as long as the search of a rare word (measured).
+        """
         named = _Named(table, index.physical)
+        hidden = "(SELECT {})" if alone else "{}"
         query, loose, ranked = (
-            _query(index, f":{prefix}{name}") for name in ("text", "loose", "rank")
+            hidden.format(_query(index, f":{prefix}{name}")) for name in ("text", "loose", "rank")
+        )
+        has_phrases, terms = (
+            hidden.format(f"CAST(:{prefix}{name} AS {kind})")
+            for name, kind in (("has_phrases", "BOOLEAN"), ("terms", "JSONB"))
         )
         weights = [weight for _, weight in index.weights]
         shares = [weight / max(weights) for weight in weights]
@@ -114,10 +125,10 @@ class PostgresTextIndexes(TextIndexes):
         rank = f"ts_rank(CAST(ARRAY[{listed}] AS REAL[]), w.words, {ranked}, 1)"
         score = f", CAST({rank} AS DOUBLE PRECISION) AS score" if scored else ""
         body = f"(SELECT d.body FROM {table_name(table)} AS d WHERE d.seq = w.seq)"
-        has = f"{named.of('has')}({body}, CAST(:{prefix}terms AS JSONB))"
+        has = f"{named.of('has')}({body}, {terms})"
         return (
             f"SELECT w.seq{score} FROM {named.table} AS w WHERE w.words @@ {loose} AND w.level > 0 AND CASE "
-            f"WHEN NOT CAST(:{prefix}has_phrases AS BOOLEAN) THEN true "
+            f"WHEN NOT {has_phrases} THEN true "
             f"WHEN w.level = 2 THEN w.words @@ {query} ELSE {has} END UNION ALL "
             f"SELECT w.seq{score} FROM {named.table} AS w WHERE w.level = 0 AND {has}"
         )

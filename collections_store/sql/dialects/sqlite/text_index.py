@@ -80,7 +80,15 @@ class SqliteTextIndexes(TextIndexes):
             f"UNION ALL SELECT NULL FROM {sizes} AS s WHERE s.id NOT IN (SELECT seq FROM {name}) LIMIT :rows"
         )
 
-    def matches(self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool) -> str:
+    def matches(
+        self,
+        table: sa.Table,
+        index: TextIndex,
+        prefix: str,
+        *,
+        scored: bool,
+        alone: bool = False,
+    ) -> str:
         physical = index.physical
         score = ", -rank AS score" if scored else ""
         return f"SELECT rowid AS seq{score} FROM {physical} WHERE {physical} MATCH :{prefix}text"
