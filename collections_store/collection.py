@@ -847,7 +847,7 @@ class Collection(OperationBuilder, Generic[Body]):
 
         A collection has at most one text index. `fields` maps up to 4 fields to their weights, numbers above 0; a list
         of fields, or a single field, has the weight 1. A field is a string, an array of strings, or in objects of an
-        array. The default `name` is "text".
+        array; "$body" is a body that is itself one of these. The default `name` is "text".
 
         `language` None finds words as they are, without case and diacritics, the same on every database. "english"
         also finds other forms of a word ("running", "run"); PostgreSQL has more languages.

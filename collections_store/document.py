@@ -43,6 +43,9 @@ else:
 
 MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
 METADATA: Final[tuple[MetadataField, ...]] = get_args(MetadataField)
+TEXT_SCORE: Final = "textScore"
+"""The score of a `$text`: the metadata of a `Scored` document."""
+NO_TEXT: Final = "textScore needs a $text in the filter, or in the first stage, a $match"
 SKILL_MEMORY: Final = "skill_memory"
 """The default collection of `skill_memory`."""
 SCHEMA_VERSION: Final = "schema_version"
@@ -94,6 +97,13 @@ class Document(Generic[Body_co]):
     def expires_at(self) -> datetime | None:
         """The time of expiry, in UTC; None: never."""
         return None if self.expires_us is None else moment(self.expires_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored(Document[Any]):
+    """A document that a `$text` found, with its score."""
+
+    score: float = 0.0
 
 
 class _Unfrozen(Generic[Body_co]):
@@ -158,7 +168,9 @@ class Anonymous:
 
 
 def metadatum(document: Document, name: str) -> Any:
-    """Return a document's metadata as a filter compares it: times in microseconds."""
+    """Return a document's metadata as a filter compares it: times in microseconds. Only a `Scored` document has a score."""
+    if name == TEXT_SCORE:
+        return getattr(document, "score", None)
     return getattr(document, name if name in {"id", "version"} else f"{name[:-3]}_us")
 
 

@@ -47,6 +47,8 @@ class SyncAdapter:
     def __getattr__(self, name: str) -> Any:
         name = {"close": "aclose"}.get(name, name)
         found = getattr(self._target, name)
+        if isinstance(found, AsyncCollection):
+            return SyncAdapter(found, self._runner)
         return self._wrap(found) if callable(found) else found
 
     def __getitem__(self, name: str) -> Any:

@@ -22,7 +22,7 @@ from ..expressions.values import RANKS, compare
 from ..query.conditions import holds_text
 from ..query.filter import Filter
 from ..query.parser import FilterParser
-from ..query.sort import Sort
+from ..query.sort import BY_SCORE, Sort
 from . import stages
 from .accumulators import ACCUMULATORS
 from .operands import (
@@ -70,7 +70,7 @@ def _check_words(steps: list[PlacedStage], *, is_inner: bool) -> None:
     for step in steps:
         if not isinstance(step.stage, stages.Match):
             behind = True
-        elif behind and holds_text(step.stage.filter.condition):
+        elif behind and _finds_words(step):
             raise InvalidPipeline(f"{step.place}.$text", "must be in the first stage, a $match")
 
 
@@ -79,6 +79,10 @@ def _check_output(steps: list[PlacedStage], *, is_inner: bool) -> None:
     for step in steps if is_inner else steps[:-1]:
         if isinstance(step.stage, stages.Output):
             raise InvalidPipeline(step.place, "must be the last stage of the whole pipeline")
+
+
+def _finds_words(step: PlacedStage) -> bool:
+    return isinstance(step.stage, stages.Match) and holds_text(step.stage.filter.condition)
 
 
 class PipelineParser:
@@ -101,10 +105,17 @@ class PipelineParser:
         found: list[PlacedStage] = []
         for number, each in enumerate(pipeline):
             found.extend(self._step(each, f"{place}.{number}" if place else str(number)))
+            if self._expressions.scores is None and _finds_words(found[-1]):
+                self._expressions.scores = []
             self._names_id = self._names_id and not _makes_id(each)
         _check_words(found, is_inner=bool(place))
         _check_output(found, is_inner=bool(place))
         return tuple(found)
+
+    @property
+    def scored(self) -> bool:
+        """Whether the stages read the score of a `$text`."""
+        return bool(self._expressions.scores)
 
     def _step(self, stage: Any, place: str) -> list[PlacedStage]:
         self._left -= 1
@@ -207,12 +218,15 @@ class PipelineParser:
             raise InvalidPipeline(place, "must be a document of fields and 1 or -1")
         try:
             named = {self._sorted_by(key, f"{place}.{key}"): each for key, each in operand.items()}
-            return stages.SortRows(Sort.parse(named))
+            order = Sort.parse(named, scored=True)
         except InvalidFilter as error:
             raise InvalidPipeline(f"{place}.{error.place}", error.problem) from error
         except InvalidSort as error:
             where = f"{place}.{error.field}" if error.field else place
             raise InvalidPipeline(where, error.problem) from error
+        if order.by_score:
+            self._expressions.parse(BY_SCORE, place)  # needs a `$text`, too
+        return stages.SortRows(order)
 
     def _group(self, operand: Any, place: str) -> Stage:
         if not isinstance(operand, dict) or "_id" not in operand:

@@ -7,7 +7,7 @@ returns the part for the database.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -63,13 +63,16 @@ class Pipeline:
     """
 
     steps: tuple[PlacedStage, ...] = ()
+    scored: bool = False
+    """Whether stages read the score of the `$text` in the first `$match`."""
 
     @classmethod
     def parse(cls, pipeline: Any, codec: Codec = Codec()) -> Pipeline:  # noqa: B008
         """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place."""
         if isinstance(pipeline, Pipeline):
             return pipeline
-        return cls(PipelineParser(codec).steps(pipeline))
+        parser = PipelineParser(codec)
+        return cls(parser.steps(pipeline), parser.scored)
 
     def at(self, time: int) -> Pipeline:
         """Return the pipeline with `$$NOW` in its leading `$match` stages as of a time in microseconds."""
@@ -118,7 +121,7 @@ class Pipeline:
         id = IfNull((Reference("CURRENT", ("_id",)), Meta("id")))
         parts = ObjectOf((("id", id), ("body", Reference("ROOT"))))
         named = PlacedStage(last.place, stages.ReplaceRoot(parts))
-        return Pipeline((*self.steps[:-1], named)), last
+        return replace(self, steps=(*self.steps[:-1], named)), last
 
     def collections(self) -> Iterator[str]:
         """Yield the other collections that the stages read."""

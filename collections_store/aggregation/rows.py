@@ -7,11 +7,11 @@ body, and `$id` and `{"$meta": "version"}` have a value. A `$group` creates `Ano
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Final, Protocol, TypeAlias
 
 from ..codec.times import iso
-from ..document import Anonymous, Document, moment, now, with_other_body
+from ..document import Anonymous, Document, Scored, moment, now, with_other_body
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, checked, size_of
@@ -135,6 +135,8 @@ def with_body(row: Row, body: Any) -> Row:
     """Return the row with another body."""
     if isinstance(row, Anonymous):
         return Anonymous(body)
+    if isinstance(row, Scored):
+        return replace(row, body=body)
     return with_other_body(row, body)
 
 

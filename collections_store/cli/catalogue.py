@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
 from .. import CollectionsStoreError, InvalidIndex, InvalidSort, Path, TextIndex, VectorIndex
 from ..errors import did_you_mean, shortened
+from ..search.vectors import Metric
 from .arguments import (
     Group,
     Target,
@@ -19,6 +20,7 @@ from .arguments import (
     on_database,
     output_option,
     pairs_of,
+    read_field,
     read_json,
     read_order,
     yes_option,
@@ -184,6 +186,16 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 @click.option("--arrays", is_flag=True, help="Index the elements of arrays, at one FIELD.")
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
+@click.option("--vector", is_flag=True, help="Index the vectors of the fields, for search --like.")
+@click.option(
+    "--dimensions",
+    type=click.IntRange(1),
+    metavar="N",
+    help="With --vector: the numbers of a vector.",
+)
+@click.option(
+    "--metric", type=click.Choice(get_args(Metric)), help="With --vector. Default: cosine."
+)
 @click.option("--name", metavar="NAME", help="The name of the index. Default: its fields.")
 @on_database
 def create_index(
@@ -193,7 +205,7 @@ def create_index(
     *,
     where: str | None,
     text: bool,
-    language: str | None,
+    vector: bool,
     **options: Any,
 ) -> None:
     """Create an index on FIELDs, and print its name.
@@ -205,21 +217,47 @@ def create_index(
       collections-store index create people address.city age:-1
       collections-store index create people login --unique --where '{"active": true}'
       collections-store index create notes title:3 body --text
+      collections-store index create notes embedding --vector --dimensions 384
     """
+    own = _own_options(text=text, vector=vector, where=where, options=options)
     if text:
-        if where is not None or options["unique"] or options["arrays"]:
-            raise click.UsageError("--text does not go with --unique, --where and --arrays")
         with target.to_write() as store:
-            named = {"language": language, "name": options["name"]}
-            emit(store.collection(collection).create_text_index(read_weights(fields), **named))
+            emit(store.collection(collection).create_text_index(read_weights(fields), **own))
         return
-    if language is not None:
-        raise click.UsageError("--language goes with --text")
+    if vector:
+        paths = [read_field(each) for each in fields]
+        with target.to_write() as store:
+            emit(store.collection(collection).create_vector_index(paths, **own))
+        return
     with _of_index():
         order = read_order(fields, "FIELD")
     limit = None if where is None else read_json(where, "--where")
     with target.to_write() as store:
-        emit(store.collection(collection).create_index(order, where=limit, **options))
+        emit(store.collection(collection).create_index(order, where=limit, **own))
+
+
+_OWN: Final = {"text": ("language",), "vector": ("dimensions", "metric"), "": ("unique", "arrays")}
+"""The options of each kind of index."""
+
+
+def _own_options(
+    *, text: bool, vector: bool, where: str | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the options of the kind of index, and its name; raise `UsageError` for those of another kind."""
+    if text and vector:
+        raise click.UsageError("--text does not go with --vector")
+    kind = "text" if text else "vector" if vector else ""
+    if kind and where is not None:
+        raise click.UsageError(f"--where does not go with --{kind}")
+    for other, names in _OWN.items():
+        for name in names:
+            if other != kind and options[name]:
+                needs = f"goes with --{other}" if other else f"does not go with --{kind}"
+                raise click.UsageError(f"--{name} {needs}")
+    if vector and options["dimensions"] is None:
+        raise click.UsageError("--vector needs --dimensions, the numbers of a vector")
+    own = {name: options[name] for name in (*_OWN[kind], "name")}
+    return {name: each for name, each in own.items() if each is not None}
 
 
 @index.command("drop")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,15 +16,19 @@ from .arguments import (
     read_field,
     read_json,
 )
-from .output import Format, to_text, write_rows
+from .output import Exit, Failure, Format, to_text, write_rows
 
 if TYPE_CHECKING:
-    from .. import SearchResult, TextIndex
+    from .. import Collection, SearchResult, TextIndex
 
 
 @click.command()
 @collection_argument
-@click.argument("words", nargs=-1, required=True)
+@click.argument("words", nargs=-1)
+@click.option(
+    "--like", metavar="ID", help="Find the documents whose vectors are near those of this document."
+)
+@click.option("--index", metavar="NAME", help="With --like: one of several vector indexes.")
 @click.option(
     "--filter", "filter", metavar="JSON", help="Find only documents that match this filter."
 )
@@ -47,27 +51,75 @@ def search(
     collection: str,
     words: tuple[str, ...],
     *,
+    like: str | None,
+    index: str | None,
     filter: str | None,
     output: Format,
     **options: Any,
 ) -> None:
     """Print the documents with all WORDS, the best first. The collection needs a text index: `index create --text`.
 
+    With --like the nearest documents come first, with the score of `index create --vector`. With WORDS as well, both
+    rankings are fused.
+
     A word may be a "phrase", the beginning* of a word, one OR another, an -exclusion, or in a field:word:
 
     \b
       collections-store search notes -- tea '"green tea"' 'chin*' -cake
+      collections-store search notes --like note-17 --limit 5
     """
-    chosen = None if filter is None else read_json(filter, "--filter")
+    if not words and like is None:
+        raise click.UsageError("needs WORDS, or --like")
+    if index is not None and like is None:
+        raise click.UsageError("--index goes with --like")
+    chosen = {} if filter is None else read_json(filter, "--filter")
+    query = " ".join(words) or None
     with target.to_read() as store:
         found = target.collection(store, collection)
-        page = found.search(" ".join(words), filter=chosen, **options)
+        page: Iterable[SearchResult]
+        if like is None:
+            page = found.search(query, filter=chosen, **options)
+        else:
+            vector, index = _vector_of(found, like, index)
+            chosen = {"$and": [{"$id": {"$ne": like}}, chosen]}
+            if query is None:
+                page = _nearest(found, vector, index, chosen, **options)
+            else:
+                page = found.search(query, meaning=vector, index=index, filter=chosen, **options)
     rows = [
         (each.id, f"{each.score:.3f}", "\n".join(each.snippets.values()) or to_text(each.body))
         for each in page
     ]
     columns = {name: {"overflow": "fold"} for name in ("id", "score", "document")}
     write_rows(map(_as_json, page), output, columns, rows)
+
+
+def _nearest(
+    found: Collection, vector: Any, index: str, filter: Any, *, limit: int, offset: int, **_: Any
+) -> list[SearchResult]:
+    return found.nearest(vector, offset + limit, filter=filter, index=index)[offset:]
+
+
+def _vector_of(found: Collection, id: str, name: str | None) -> tuple[Any, str]:
+    """Return the first vector of a document, and the name of its index."""
+    from .. import VectorIndex
+
+    every = [each for each in found.indexes() if isinstance(each, VectorIndex)]
+    indexes = [each for each in every if name in {None, each.name}]
+    if len(indexes) != 1:
+        names = ", ".join(each.name for each in every) or "none: use index create --vector"
+        problem = "has no such vector index" if name or not every else "needs --index"
+        raise click.UsageError(f"{found.name} {problem}; there is {names}")
+    [index] = indexes
+    if index.model is not None:
+        problem = f"the index {index.name} is of texts, which no command can embed"
+        raise click.UsageError(f"--like needs an index of given vectors: {problem}")
+    document = found.document(id)
+    vectors = () if document is None else index.vectors(document.body)
+    for _, vector in vectors:
+        return vector, index.name
+    problem = "no document" if document is None else f"no vector of the index {index.name} in"
+    raise Failure(f"there is {problem} {id!r} in {found.name}", Exit.NO)
 
 
 def _as_json(result: SearchResult) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from .aio import AsyncDialogues, AsyncDialogueStore
 from .dialogues import Dialogues, DialogueStore, HostDialogues
 from .manager import DialogueOptions, Restored
 from .model import Dialogue, DialogueLabel, Message, Rules
-from .records import DialogueCodec, PlainCodec, Quarantined
+from .records import DialogueCodec, FoundDialogue, PlainCodec, Quarantined
 
 __all__ = [
     "AsyncDialogueStore",
@@ -32,6 +32,7 @@ __all__ = [
     "DialogueOptions",
     "DialogueStore",
     "Dialogues",
+    "FoundDialogue",
     "HostDialogues",
     "Message",
     "PlainCodec",

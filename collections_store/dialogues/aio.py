@@ -20,6 +20,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, TypeAlias, TypeVar
 
 from ..aio.bridge import compute, counterpart, follow, nothing_written, run_uncancellably
+from ..aio.collection import AsyncCollection
 from ..aio.store import AsyncStore
 from ..operations.operation import Steps
 from .cache import StripedLocks
@@ -33,6 +34,7 @@ from .dialogues import (
 )
 from .manager import Restored
 from .model import Dialogue
+from .records import FoundDialogue
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -151,6 +153,13 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
     restore_quarantined: Final = counterpart(DialogueStore[D].restore_quarantined)
     quarantined: Final = counterpart(DialogueStore[D].quarantined)
 
+    @property
+    def message_collection(self) -> AsyncCollection[Any]:
+        """Async counterpart of `DialogueStore.message_collection`."""
+        return self._store.collection(self._repository.names.messages)
+
+    search: Final = counterpart(DialogueStore[D].search)
+
     async def restore(self, *, terminal: bool = False) -> AsyncIterator[D]:
         """Async counterpart of `DialogueStore.restore`. Iterate with `async for`."""
         after: str | None = ""
@@ -222,10 +231,31 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
     ) -> list[Dialogue]:
         """Async counterpart of `Dialogues.find`."""
         steps = await compute(self._manager.find, filter, equals, limit, *parts_of(terminal))
+        await self._flush()
+        return await self._run(steps)
+
+    @property
+    def message_collection(self) -> AsyncCollection[Any]:
+        """Async counterpart of `Dialogues.message_collection`."""
+        return self._store.collection(self._manager.repository.names.messages)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        terminal: bool | None = None,
+        limit: int = 10,
+        highlight: bool | tuple[str, str] = False,
+    ) -> list[FoundDialogue[Dialogue]]:
+        """Async counterpart of `Dialogues.search`."""
+        steps = self._manager.search(query, limit, highlight, *parts_of(terminal))
+        await self._flush()
+        return await self._run(steps)
+
+    async def _flush(self) -> None:
         if not self._manager.is_flushed():
             async with self._locks:
                 await self._follow(self._manager.flush())
-        return await self._run(steps)
 
     async def _run(self, steps: Steps[T], subject: Any = None, *arguments: Any) -> T:
         return await self._run_within(self._lock_of(subject), steps, *arguments)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from ..aio.store import AsyncStore
+from ..collection import Collection
 from ..engine.workers import Background
 from ..operations.operation import Steps, follow
 from ..store import Store
@@ -24,7 +25,7 @@ from .manager import (
     starter_or_responder,
 )
 from .model import ENDED, Dialogue, DialogueLabel, Message, Rules, check_instance
-from .records import DialogueCodec, DialogueNamespace, PlainCodec, Quarantined
+from .records import DialogueCodec, DialogueNamespace, FoundDialogue, PlainCodec, Quarantined
 from .repository import LOG, DialogueRepository
 
 D = TypeVar("D")
@@ -132,6 +133,25 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         `messages`, an array. Raises `InvalidFilter`.
         """
         return self._run(self._lookup.find(filter, equals, limit, terminal))
+
+    @property
+    def message_collection(self) -> Collection[Any]:
+        """The collection of the messages of all dialogues, to create the text index of `search`. Do not write to it."""
+        return self._store.collection(self._repository.names.messages)
+
+    def search(
+        self,
+        query: str,
+        *,
+        terminal: bool | None = None,
+        limit: int = 10,
+        highlight: bool | tuple[str, str] = False,
+    ) -> list[FoundDialogue[D]]:
+        """Return the dialogues with the words of a query in a message: see `Dialogues.search`. A result has the JSON of the
+        message.
+        """
+        steps = self._lookup.search(query, limit, highlight, *parts_of(terminal))
+        return self._run(steps)
 
     def get_dialogues_with_counterparty(self, address: str) -> list[D]:
         """Return the dialogues with an address: active dialogues, then terminal ones."""
@@ -472,6 +492,37 @@ class Dialogues(BaseDialogues[Store]):
         ['starter']
         """
         steps = self._manager.find(filter, equals, limit, *parts_of(terminal))
+        self._refuse_nested()
+        self._flush()
+        return self._run(steps)
+
+    @property
+    def message_collection(self) -> Collection[Any]:
+        """The collection of the messages of all dialogues, to create the text index of `search`. Do not write to it."""
+        return self._store.collection(self._manager.repository.names.messages)
+
+    def search(
+        self,
+        query: str,
+        *,
+        terminal: bool | None = None,
+        limit: int = 10,
+        highlight: bool | tuple[str, str] = False,
+    ) -> list[FoundDialogue[Dialogue]]:
+        """Return the active and terminal dialogues with the words of a query in a message, the best first, up to `limit`,
+        each with its best message. `terminal` is as in `find`.
+
+        The query and `highlight` are those of `Collection.search`. The words are those of the fields in a text index of
+        the `message_collection`, such as "body.text". Raise `InvalidSearch`, also without an index.
+
+        >>> with Store("sqlite://") as store:
+        ...     dialogues = Dialogues(store, "ada")
+        ...     name = dialogues.message_collection.create_text_index("body.text")
+        ...     message, dialogue = dialogues.create("bob", "ask", {"text": "What time is it?"})
+        ...     [(each.dialogue.role, each.message.performative) for each in dialogues.search("time")]
+        [('starter', 'ask')]
+        """
+        steps = self._manager.search(query, limit, highlight, *parts_of(terminal))
         self._refuse_nested()
         self._flush()
         return self._run(steps)

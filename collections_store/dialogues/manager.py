@@ -22,7 +22,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar
 
@@ -52,7 +52,7 @@ from .model import (
     check_label,
     check_string,
 )
-from .records import NOTHING, Quarantined
+from .records import NOTHING, FoundDialogue, Quarantined
 from .repository import COUNTERPARTY, LOG, DialogueRepository
 
 D = TypeVar("D")
@@ -179,6 +179,12 @@ class DialogueManager(Generic[D]):
     def find(self, filter: Any, equals: Any, limit: Any, *parts: bool) -> Steps[list[D]]:
         """Return the matching dialogues, by their objects in memory; `parts` are values of `is_terminal`."""
         return self.repository.find(filter, equals, limit, *parts, hold=self._known)
+
+    def search(
+        self, query: Any, limit: Any, highlight: Any, *parts: bool
+    ) -> Steps[list[FoundDialogue[D]]]:
+        """Return the dialogues with the words of a query, by their objects in memory."""
+        return self.repository.search(query, limit, highlight, *parts, hold=self._known)
 
     # -- the end of dialogues ---------------------------------------------------------------------
 
@@ -439,6 +445,12 @@ class MessageManager(DialogueManager[Dialogue]):
             json = yield from self.repository.messages(label, *window)
             return list(map(Message.from_json, json))
         return found.messages_after(after)[:limit] if self._named(label, found) else []
+
+    def search(
+        self, query: Any, limit: Any, highlight: Any, *parts: bool
+    ) -> Steps[list[FoundDialogue[Dialogue]]]:
+        found = yield from super().search(query, limit, highlight, *parts)
+        return [replace(each, message=Message.from_json(each.message)) for each in found]
 
     def remove(self, label: DialogueLabel) -> Steps[bool]:
         found = yield from self.get(label)

@@ -271,6 +271,20 @@ def _with_format(header: str) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundDialogue(Generic[D]):
+    """A dialogue that a search found, by its best message; better dialogues have a higher score.
+
+    `message` is a `Message`, or of a `DialogueStore` the message's JSON. `snippets` has the passage of each field of the
+    message with words of the query, if `highlight` was given.
+    """
+
+    dialogue: D
+    message: Any
+    score: float
+    snippets: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """A stored header, and the messages with their numbers."""
 

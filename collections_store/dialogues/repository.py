@@ -34,16 +34,19 @@ from ..errors import (
 )
 from ..operations import by_id
 from ..operations.bulk import Given, PutBatch, batches
-from ..operations.find import Count, Find
+from ..operations.find import Count, Find, check_page
 from ..operations.indexes import CreateIndex
 from ..operations.operation import Steps, Work
 from ..operations.read import NaturalBatches
+from ..operations.search import FindWords, read_marks
 from ..operations.update import DeleteMatching
 from ..options import check_count, check_flag
 from ..query.filter import Filter
 from ..query.index import Index
 from ..query.matcher import matches
 from ..query.sort import Sort
+from ..results import SearchResult
+from ..search.query import check_query
 from .model import DialogueLabel, check_label, check_string
 from .records import (
     NOTHING,
@@ -53,6 +56,7 @@ from .records import (
     DialogueCodec,
     DialogueNamespace,
     Draft,
+    FoundDialogue,
     Persisted,
     Quarantined,
     Record,
@@ -73,6 +77,8 @@ PURGE_BATCH: Final = 100
 """Dialogues that are purged in one transaction."""
 _RESTORE_BATCH: Final = 200
 _HEADER_BATCH: Final = 500
+_SEARCHED: Final = 200
+"""Messages of a page of a search."""
 _WITHDRAWABLE: Final = 100
 """The number of last writes that `withdraw` can undo."""
 _BY_ID: Final = Sort.parse("$id")
@@ -426,6 +432,74 @@ class DialogueRepository(Generic[D]):
                     break
             found |= {id(each): each for each in held if each is not None}
         return list(found.values())[:limit]
+
+    def search(
+        self,
+        query: Any,
+        limit: Any,
+        highlight: Any,
+        *parts: bool,
+        hold: Callable[[D], D | None] = lambda each: each,
+    ) -> Steps[list[FoundDialogue[D]]]:
+        """Return the dialogues with the words of a query in a message, the best first. The arguments are as of `find`."""
+        words = FindWords(
+            self.names.messages,
+            check_query(query),
+            Filter(),
+            _SEARCHED,
+            marks=read_marks(highlight),
+        )
+        most = check_page(limit)
+        return self._search_steps(
+            words, most, [check_flag("terminal", each) for each in parts], hold
+        )
+
+    def _search_steps(
+        self,
+        words: FindWords,
+        limit: int,
+        parts: Iterable[bool],
+        hold: Callable[[D], D | None],
+    ) -> Steps[list[FoundDialogue[D]]]:
+        found: list[FoundDialogue[D]] = []
+        for most in (limit, None):
+            matching = yield self._read(self._with_words, words, most, parts)
+            results = {record.document.id: result for record, result in matching}
+            dialogues = yield from self._restored(record for record, _ in matching)
+            found = []
+            for dialogue in dialogues:
+                held, result = hold(dialogue), results[self.label(dialogue).key]
+                if held is not None:
+                    match = result.body, result.score, result.snippets
+                    found.append(FoundDialogue(held, *match))
+            if len(found) == len(matching):  # enough: no bad record, and none omitted
+                break
+        return found[:limit]
+
+    def _with_words(
+        self, run: Run, words: FindWords, limit: int | None, parts: Iterable[bool]
+    ) -> list[tuple[Record, SearchResult[Any]]]:
+        """Return dialogues with their best messages, the best first."""
+        found: list[tuple[Record, SearchResult[Any]]] = []
+        seen: set[str] = set()
+        while True:
+            page = run(words)
+            best: dict[str, SearchResult[Any]] = {}
+            for each in page:
+                best.setdefault(key_of(each.id), each)
+            headers = {
+                header.id: (header, is_terminal)
+                for is_terminal in parts
+                for header in self._by_keys(run, best.keys() - seen, is_terminal)
+            }
+            seen |= best.keys()
+            for key, (header, is_terminal) in ((k, headers[k]) for k in best if k in headers):
+                if len(found) == limit:
+                    return found
+                found.append((self._record(run, header, is_terminal), best[key]))
+            if page.cursor is None:
+                return found
+            words = replace(words, after=page.cursor)
 
     def with_counterparty(self, address: str) -> Steps[list[D]]:
         address = check_string("counterparty", address)

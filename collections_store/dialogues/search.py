@@ -63,7 +63,7 @@ def _has_only_fields(condition: Condition) -> bool:
 
 def _reads_messages(condition: Condition) -> bool:
     if holds_text(condition):
-        raise InvalidFilter("$text", "dialogues have no text index")
+        raise InvalidFilter("$text", "dialogues are found by words with search, not with find")
     return any(
         each.path.keys[:1] in {(), (MESSAGES,)}
         if isinstance(each, Field)

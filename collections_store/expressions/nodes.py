@@ -128,7 +128,7 @@ def _follow(value: Any, keys: tuple[str, ...], scope: Scope) -> Any:
 class Meta(Node):
     """Metadata of the document (`$meta`)."""
 
-    field: MetadataField
+    field: MetadataField | Literal["textScore"]
 
     def evaluate(self, scope: Scope) -> Any:
         row = scope.row

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from ..document import METADATA
+from ..document import METADATA, NO_TEXT, TEXT_SCORE
 from ..errors import InvalidFilter, shortened
 from . import nodes
 from .evaluation import OperandError
@@ -31,6 +31,8 @@ class ExpressionParser:
 
     def __init__(self, error: ErrorMaker, variables: frozenset[str] = frozenset()) -> None:
         self._error, self._variables = error, variables
+        self.scores: list[str] | None = None
+        """The places of `textScore`; None: no `$text` has a score."""
 
     def parse(self, what: Any, place: str) -> Node:
         """Parse an expression, checked by `check_nesting`."""
@@ -80,7 +82,9 @@ class ExpressionParser:
         raise self._error(place, problem)
 
     def _with(self, *names: str) -> ExpressionParser:
-        return ExpressionParser(self._error, self._variables | set(names))
+        inner = ExpressionParser(self._error, self._variables | set(names))
+        inner.scores = self.scores
+        return inner
 
     def _each(self, operands: list[Any], place: str) -> tuple[Node, ...]:
         return tuple([self.parse(each, f"{place}.{i}") for i, each in enumerate(operands)])
@@ -183,6 +187,11 @@ class ExpressionParser:
     # -- operators with a syntax of their own ------------------------------------------------------
 
     def _meta(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
+        if operand == TEXT_SCORE:
+            if self.scores is None:
+                self._refuse(place, NO_TEXT)
+            self.scores.append(place)
+            return nodes.Meta(TEXT_SCORE)
         if operand not in METADATA:
             known = ", ".join(METADATA)
             self._refuse(place, f"must be one of {known}, got {shortened(operand)}")

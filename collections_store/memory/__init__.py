@@ -13,6 +13,6 @@ for both, `encoding` turns keys and values into documents. `skills` has memories
 
 from .aio import AsyncMemory
 from .memory import Memory
-from .procedures import Entry
+from .procedures import Entry, FoundEntry
 
-__all__ = ["AsyncMemory", "Entry", "Memory"]
+__all__ = ["AsyncMemory", "Entry", "FoundEntry", "Memory"]

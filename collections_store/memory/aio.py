@@ -51,7 +51,14 @@ class AsyncMemory(Namespace):
 
     def __init__(self, host: AsyncMemoryHost, procedures: Procedures) -> None:
         super().__init__(host, procedures)
-        self._follow = AsyncCollection(host.run, host._codec, procedures.collection)._follow
+        parts = host._codec, procedures.collection, host._notifier
+        self._collection: AsyncCollection[Any] = AsyncCollection(host.run, *parts)
+        self._follow = self._collection._follow
+
+    @property
+    def collection(self) -> AsyncCollection[Any]:
+        """Async counterpart of `Memory.collection`."""
+        return self._collection
 
     get: Final = counterpart(Memory.get)
     fetch: Final = counterpart(Memory.fetch)
@@ -63,6 +70,7 @@ class AsyncMemory(Namespace):
     items: Final = counterpart(Memory.items)
     count: Final = counterpart(Memory.count)
     find: Final = counterpart(Memory.find)
+    search: Final = counterpart(Memory.search)
     clear: Final = counterpart(Memory.clear)
     put_many: Final = counterpart(Memory.put_many)
     touch: Final = counterpart(Memory.touch)
@@ -144,6 +152,11 @@ class AsyncSkillMemory(BaseSkillMemory):
         """Async counterpart of `SkillMemory.load`."""
         found = await self._host.run(self._loading(session, skill))
         return await compute(self._loaded, found)
+
+    async def search(self, session: str, skill: str, query: str, *, limit: int = 10) -> list[Any]:
+        """Async counterpart of `SkillMemory.search`."""
+        found = await self._host.run(self._searching(session, skill, query, limit))
+        return await compute(self._loaded, (each.document for each in found))
 
     save: Final = counterpart(SkillMemory.save, prepares=True)
     end_session: Final = counterpart(SkillMemory.end_session)

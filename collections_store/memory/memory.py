@@ -14,11 +14,12 @@ from ..engine.notifier import ChangeNotifier
 from ..operations.operation import Operation
 from ..options import ChangeSettings, Consistency, Ttl
 from .encoding import after_block
-from .procedures import Entry, Namespace, Procedures
+from .procedures import Entry, FoundEntry, Namespace, Procedures
 
 T = TypeVar("T")
 Strings: TypeAlias = list[str]
 Entries: TypeAlias = list[Entry]
+FoundEntries: TypeAlias = list[FoundEntry]
 
 
 class MemoryHost(Protocol):
@@ -55,7 +56,18 @@ class Memory(Namespace):
 
     def __init__(self, host: MemoryHost, procedures: Procedures) -> None:
         super().__init__(host, procedures)
-        self._follow = Collection(host.run, host._codec, procedures.collection)._follow
+        parts = host._codec, procedures.collection, host._notifier
+        self._collection: Collection[Any] = Collection(host.run, *parts)
+        self._follow = self._collection._follow
+
+    @property
+    def collection(self) -> Collection[Any]:
+        """The collection of this memory and all its namespaces, to create the indexes of `search`.
+
+        >>> store.memory("bot").collection.create_text_index(["$body", "text"])
+        'text'
+        """
+        return self._collection
 
     def __enter__(self) -> Self:
         self._procedures.check_ends()
@@ -211,6 +223,34 @@ class Memory(Namespace):
         ['ada']
         """
         return self._follow(self._procedures.find(filter, equals, limit), filter, equals)
+
+    def search(
+        self,
+        query: str | None = None,
+        *,
+        filter: Any = None,
+        limit: int = 10,
+        offset: int = 0,
+        highlight: bool | tuple[str, str] = False,
+        meaning: Any = None,
+    ) -> FoundEntries:
+        """Return the entries of this namespace with the words of a query, the best first: up to `limit`, after the first
+        `offset`.
+
+        The query, `highlight` and `meaning` are those of `Collection.search`. The words need a text index of the
+        `collection`, the field "$body" of which is a value that is a string, and a `meaning` needs a vector index. Scores
+        depend on all values of the memory. `filter` is a filter as in `find`. Raise `InvalidSearch`.
+
+        >>> name = store.memory("bot").collection.create_text_index("$body")
+        >>> result = store.memory("bot").put_many({"ada": "drinks green tea", "bob": "drinks milk"})
+        >>> [(each.key, each.value) for each in store.memory("bot").search("tea")]
+        [('ada', 'drinks green tea')]
+        """
+        window = {"filter": filter, "limit": limit, "offset": offset}
+        options = {**window, "highlight": highlight}
+        store = self._host._notifier is not None
+        steps = self._procedures.search(self._collection, query, meaning, options, store=store)
+        return self._follow(steps)
 
     def clear(self, prefix: str = "") -> int:
         """Delete the values under the keys with a prefix; return the number. Inner namespaces and sessions

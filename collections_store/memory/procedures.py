@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, Self
 
 from ..changes import ChangeReader
@@ -24,7 +25,7 @@ from ..operations.collections import AS_IT_IS, Configure
 from ..operations.find import Count, Find, FindIds, check_window
 from ..operations.operation import Operation, Steps, Work
 from ..operations.procedures import ATTEMPTS, Writing, change
-from ..operations.requests import put_of
+from ..operations.requests import OperationBuilder, put_of
 from ..operations.update import DeleteMatching, FindAndDelete
 from ..options import (
     ChangeSettings,
@@ -45,6 +46,7 @@ from .encoding import Space, body_of, document_of, from_json, missing, to_json, 
 LOG: Final = logging.getLogger("collections_store")
 ABSENT: Final = object()
 """Stands for no value, as opposed to None, which is one."""
+_PARTS: Final = attrgetter("key", "value", "version", "expires_at")
 REQUEST_TTL: Final = 86_400.0
 """Seconds after which the values of a request expire if its process is killed."""
 
@@ -61,6 +63,16 @@ class Entry:
     def __iter__(self) -> Iterator[Any]:
         yield self.key
         yield self.value
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEntry(Entry):
+    """An entry that a search found; better entries have a higher score. `snippets` has the passage of each field with
+    words of the query, if `highlight` was given.
+    """
+
+    score: float = 0.0
+    snippets: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +197,24 @@ class Procedures:
         parsed = Filter.parse(self.space.keys()) & Filter.parse(filter, stored, self.codec)
         window = check_window(0, limit)
         return self._entries((yield Find(self.collection, parsed, Sort(), *window)))
+
+    def search(
+        self, builder: OperationBuilder, query: Any, meaning: Any, options: Any, *, store: bool
+    ) -> Steps[list[FoundEntry]]:
+        """`builder`: the collection. `options`: those of `Collection.search`."""
+        within = Filter.parse(self.space.keys()) & Filter.parse(options["filter"], codec=self.codec)
+        options = {**options, "filter": within, "after": None}
+        if meaning is None:
+            page = yield builder._search(query, **options)
+        else:
+            page = yield from builder._hybrid(query, meaning, options, None, None, store=store)
+        found = {self.space.key_of(each.id): each for each in page}
+        return [
+            FoundEntry(key, value, version, expires, found[key].score, found[key].snippets)
+            for key, value, version, expires in map(
+                _PARTS, self._entries(each.document for each in page)
+            )
+        ]
 
     def count(self, prefix: str) -> Steps[int]:
         count: int = yield Count(self.collection, Filter.parse(self.space.keys(prefix)))

@@ -30,11 +30,13 @@ from ..errors import (
 from ..expressions.values import equal, identical
 from ..operations.bulk import Given, PutBatch, batches
 from ..operations.by_id import GetDocument, Insert, RemoveById, RemoveMany, Rewrite, TouchMany
-from ..operations.find import Find
+from ..operations.find import Find, check_page
 from ..operations.operation import Operation, Work
+from ..operations.search import FindWords
 from ..operations.update import DeleteMatching
 from ..options import Ttl, check_choice, check_function
 from ..query.filter import Filter
+from ..search.query import check_query
 from .encoding import to_json, value_of
 from .memory import MemoryHost
 
@@ -114,9 +116,11 @@ class BaseSkillMemory:
         return f"{type(self).__name__}({self._collection!r}, policy={self._policy!r})"
 
     def _loading(self, session: Any, skill: Any) -> Find:
-        visible = [{"scope": PUBLIC}, {"creator": _checked("skill", skill)}]
-        filter = {**_all_of(_checked("session", session)), "$or": visible}
-        return Find(self._collection, Filter.parse(filter))
+        return Find(self._collection, _visible(session, skill))
+
+    def _searching(self, session: Any, skill: Any, query: Any, limit: Any) -> FindWords:
+        words, most = check_query(query), check_page(limit)
+        return FindWords(self._collection, words, _visible(session, skill), most)
 
     def _loaded(self, found: Iterable[Document]) -> list[Any]:
         """Return documents as memories: dicts, or the results of the model."""
@@ -208,6 +212,21 @@ class SkillMemory(BaseSkillMemory):
         """
         return self._loaded(self._host.run(self._loading(session, skill)))
 
+    def search(self, session: str, skill: str, query: str, *, limit: int = 10) -> list[Any]:
+        """Return those memories of `load` that have the words of a query, the best first, up to `limit`.
+
+        The query is that of `Collection.search`. The collection needs a text index of "value", of "name" or of fields in
+        values. Raise `InvalidSearch`.
+
+        >>> with Store("sqlite://") as store:
+        ...     name = store["skill_memory"].create_text_index("value")
+        ...     count = store.skill_memory().save("session 1", "bar", [{"name": "drink", "value": "green tea"}])
+        ...     [each["name"] for each in store.skill_memory().search("session 1", "bar", "tea")]
+        ['drink']
+        """
+        found = self._host.run(self._searching(session, skill, query, limit))
+        return self._loaded(each.document for each in found)
+
     def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
         """Apply a skill's response in one transaction; return the number of written and deleted memories.
 
@@ -298,6 +317,12 @@ def _all_of(session: str) -> dict[str, Any]:
     """Return the filter of a session's memories; the counter has a lower id."""
     prefix = _digest(session)
     return {"$id": {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}}  # 0 follows the slash
+
+
+def _visible(session: Any, skill: Any) -> Filter:
+    """Return the filter of the memories that a skill reads."""
+    visible = [{"scope": PUBLIC}, {"creator": _checked("skill", skill)}]
+    return Filter.parse({**_all_of(_checked("session", session)), "$or": visible})
 
 
 def _digest(text: str) -> str:

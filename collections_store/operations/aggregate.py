@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from operator import itemgetter
 from typing import Any, Final
@@ -17,13 +17,14 @@ from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT
 from ..query.filter import Filter
-from ..query.sort import NATURAL
+from ..query.sort import NATURAL, Sort
 from ..sql.select import MAX_VALUE
 from .catalogue import CollectionAbsent
 from .connection import Inexact
 from .find import Count, Find
 from .operation import Operation
 from .read import matching
+from .scores import best, scored, sorts_by_score
 from .session import Session
 
 MAX_SORTED: Final = 10_000
@@ -63,7 +64,11 @@ class Aggregate(Operation[list[Any]]):
             count = Count(self.collection, leading.filter)(session)
             rows = [Anonymous({leading.count: count})] if count else []
             return self._run(session, leading.rest, rows)
-        if leading.sort is not None and leading.limit is not None and _is_small(leading):
+        if (
+            leading.sort is not None
+            and leading.limit is not None
+            and self._can_sort(session, leading)
+        ):
             found = self._sorted(session, leading, leading.limit)
             return self._run(session, leading.rest, found)
         filter, rest = self.pipeline.filtered()
@@ -76,7 +81,7 @@ class Aggregate(Operation[list[Any]]):
         while some > 0:
             skip, most = leading.skip + len(found), min(some, limit - len(found))
             window = leading.sort or NATURAL, skip, most
-            read = Find(self.collection, leading.filter, *window)(session)
+            read = self._window(session, leading.filter, *window)
             for each in read:
                 memory.hold_value(each.body)
             found.extend(read)
@@ -84,8 +89,26 @@ class Aggregate(Operation[list[Any]]):
             some = min(limit - len(found), max(room, 1)) if len(read) == most else 0
         return found
 
+    def _can_sort(self, session: Session, leading: Leading) -> bool:
+        """Return whether the database may sort the rows."""
+        if self.pipeline.scored and not sorts_by_score(
+            session, self.collection, leading.filter, leading.sort
+        ):
+            return False
+        return _is_small(leading)
+
+    def _window(
+        self, session: Session, filter: Filter, sort: Sort, skip: int, limit: int
+    ) -> Sequence[Document]:
+        if self.pipeline.scored:
+            return best(session, self.collection, filter, skip, limit)
+        return Find(self.collection, filter, sort, skip, limit)(session)
+
     def _matching(self, session: Session, filter: Filter) -> Iterator[Document]:
         with placed(self.pipeline.computing()):
+            if self.pipeline.scored:
+                yield from scored(session, self.collection, filter)
+                return
             for _, document in matching(session, self.collection, filter):
                 yield document
 

@@ -13,9 +13,12 @@ from ..errors import (
     DatabaseBusy,
     DatabaseUnavailable,
     TransactionConflict,
+    shortened,
 )
 from ..expressions.classes import value_class
 from ..options import CollectionOptions
+from ..query.text_index import TextIndex
+from ..search.words import WORDS_VERSION
 from ..sql.dialects.protocols import Database, Probe, Severity
 from ..sql.schema import REVISION
 from ..sql.select import Statements
@@ -77,8 +80,11 @@ class Diagnose(Operation[list[Finding]]):
         parameters = {"prefix": names.prefix, "schema": names.schema, **LIMITS}
         found = list(self._of_log())
         collections: dict[str, str] = {}
-        find = partial(_of_schema, session, parameters, collections)
+        indexed: list[tuple[str, str, TextIndex]] = []
+        find = partial(_of_schema, session, parameters, collections, indexed)
         found += _attempt(session, "schema", find)
+        for name, table, index in indexed:
+            found += _attempt(session, "words", partial(_of_words, session, name, table, index))
         for probe in session.database.diagnosis.probes:
             find = partial(_of_probe, session, probe, parameters)
             for each in _attempt(session, probe.check, find):
@@ -118,9 +124,14 @@ def _of_probe(session: Session, probe: Probe, parameters: Mapping[str, Any]) -> 
 
 
 def _of_schema(
-    session: Session, parameters: Mapping[str, Any], collections: dict[str, str]
+    session: Session,
+    parameters: Mapping[str, Any],
+    collections: dict[str, str],
+    indexed: list[tuple[str, str, TextIndex]],
 ) -> Iterator[Finding]:
-    """Compare the tables with the catalogue; add each table's collection to `collections`."""
+    """Compare the tables with the catalogue; add each table's collection to `collections`, and each collection with its
+    table and its text index to `indexed`.
+    """
     revision = read_revision(session)
     if revision is None:
         problem = "the database has no tables of collections_store yet"
@@ -133,11 +144,14 @@ def _of_schema(
         there: dict[str, set[str]] = defaultdict(set)
         for table, index in session.rows(session.database.diagnosis.tables, parameters):
             there[table].add(index)
-        yield from _of_tables(session, there, collections)
+        yield from _of_tables(session, there, collections, indexed)
 
 
 def _of_tables(
-    session: Session, there: Mapping[str, set[str]], collections: dict[str, str]
+    session: Session,
+    there: Mapping[str, set[str]],
+    collections: dict[str, str],
+    indexed: list[tuple[str, str, TextIndex]],
 ) -> Iterator[Finding]:
     names = session.store.names
     known, is_damaged = {names.catalogue, names.revision, names.checksums}, False
@@ -154,6 +168,8 @@ def _of_tables(
         known.update(journal_of(each.physical) for each in options.vector_indexes)
         if options.text is not None:
             known.update(session.database.text.tables(options.text.physical))
+            if {table, options.text.physical} <= there.keys():
+                indexed.append((name, table, options.text))
         if options.feed is not None:
             known.add(options.feed.physical)
             collections[options.feed.physical] = name
@@ -205,6 +221,20 @@ def _of_indexes(
     if options.text is not None and options.text.physical not in there:
         problem = f"the text index {options.text.name!r} ({options.text.physical}) does not exist: searches fail"
         yield Finding("error", "indexes", name, problem, _ANEW.format(name, options.text.name))
+
+
+def _of_words(session: Session, name: str, table: str, index: TextIndex) -> Iterator[Finding]:
+    """Compare the words of documents with a text index."""
+    if index.words != WORDS_VERSION:
+        return
+    rows = session.rows(
+        session.store.indexes(table).differing_text(index), {"rows": LIMITS["rows"]}
+    )
+    if rows:
+        first = next((f", of {shortened(id)} first" for (id,) in rows if id is not None), "")
+        more = " or more" if len(rows) == LIMITS["rows"] else ""
+        problem = f"the text index {index.name!r} has other words than {len(rows):,}{more} documents{first}"
+        yield Finding("error", "words", name, problem, _ANEW.format(name, index.name))
 
 
 def _of_purging(session: Session, name: str, statements: Statements) -> Iterator[Finding]:

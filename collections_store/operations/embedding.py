@@ -192,7 +192,10 @@ def find_nearest(  # noqa: PLR0917 - as the method has them
     store: bool,
 ) -> Steps[list[SearchResult[Any]]]:
     """Find the nearest documents; first `store` the vectors of changed documents."""
-    index, embedder = yield FindVectorIndex(collection, name)
+    opened = yield FindVectorIndex(collection, name)
+    if opened is None:
+        return []
+    index, embedder = opened
     if isinstance(query, str):
         query = yield from _query(index, embedder, query)
     parse = partial(VectorQuery.parse, dimensions=index.dimensions, metric=index.metric)
@@ -232,7 +235,10 @@ def store_backlog(collection: str, name: str | None, *, store: bool) -> Steps[in
     if not store:
         problem = "a transaction stores no vectors: call store_vectors of the collection that the store gives"
         raise InvalidSearch("", problem)
-    index, embedder = yield FindVectorIndex(collection, name)
+    opened = yield FindVectorIndex(collection, name)
+    if opened is None:
+        return 0
+    index, embedder = opened
     if index.model is not None and embedder is None:
         problem = f"the index {index.name!r} has the model {index.model!r}, and this store no function: call create_vector_index with embed="
         raise InvalidSearch("", problem)

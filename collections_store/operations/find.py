@@ -351,7 +351,9 @@ def read_ids(within: Any) -> tuple[str, ...] | None:
     return tuple(ids) if type(ids) is list and all(map(is_plain_id, ids)) else None
 
 
-def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection | None:
+def read_projection(
+    projection: Any, filter: Filter, codec: Codec, *, scored: bool = False
+) -> Projection | None:
     """Return a parsed projection that goes with the filter; raises `InvalidProjection`."""
     if projection is None:
         return None
@@ -359,7 +361,7 @@ def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection
         problem = "a collection with a model returns whole bodies: read parts from store[name]"
         raise InvalidProjection("", problem)
     parsed = Projection.parse(projection, codec)
-    parsed.check(filter)
+    parsed.check(filter, scored=scored)
     return parsed
 
 

@@ -35,7 +35,7 @@ class Hybrid:
         places = {each.id: each for each in near}
         snippets = {each.id: each.snippets for each in words}
         fused = reciprocal_rank([[each.id for each in some] for some in (words, near) if some])
-        if self.diversity is not None:
+        if self.diversity is not None and fused:
             fused = yield from self._diverse(fused)
         results = []
         for id, score in fused[self.skip : self.skip + self.limit]:

@@ -81,6 +81,7 @@ from .hybrid import Hybrid
 from .indexes import CreateIndex
 from .operation import Operation, Steps
 from .procedures import Writing, bulk_write, change, check_mode, encoded
+from .scores import find_scored
 from .search import FindWords, read_marks
 from .update import (
     Answer,
@@ -244,16 +245,16 @@ class OperationBuilder:
             self._codec.check_fields(parsed)
         return parsed.at(time)
 
-    def _sort(self, sort: Any) -> Sort:
-        order = Sort.parse(sort)
+    def _sort(self, sort: Any, *, scored: bool = False) -> Sort:
+        order = Sort.parse(sort, scored=scored)
         if not self._codec.is_plain:
             self._codec.check_fields(order, "sort")
         return order
 
-    def _order(self, sort: Any, limit: int | None = 1) -> Sort | None:
+    def _order(self, sort: Any, limit: int | None = 1, *, scored: bool = False) -> Sort | None:
         """Return the order of a read; None: the order of the index that serves the filter."""
         if sort is not None:
-            return self._sort(sort)
+            return self._sort(sort, scored=scored)
         return NATURAL if limit is None else None
 
     def _increment(self, id: Any, path: Any, by: Any, initial: Any) -> Increment:
@@ -300,9 +301,9 @@ class OperationBuilder:
         limit: Any,
         projection: Any,
         method: str = "find",
-    ) -> Find | FindIdRange | FindByIds:
+    ) -> Operation[list[Document]]:
         window = check_window(skip, limit)
-        order = self._order(sort, limit)
+        order = self._order(sort, limit, scored=True)
         is_plain = equals is ... and projection is None and type(filter) is dict
         if is_plain and len(filter) == 1 and "$id" in filter:
             if ids := read_id_range(filter["$id"], order):
@@ -310,7 +311,13 @@ class OperationBuilder:
             if not order and window == (0, None) and (some := read_ids(filter["$id"])):
                 return FindByIds(self.name, some, self._codec.decode_body, method)
         parsed = self._filter(filter, equals)
-        parts = None if projection is None else read_projection(projection, parsed, self._codec)
+        parts = None
+        if projection is not None:
+            parts = read_projection(projection, parsed, self._codec, scored=True)
+        by_score = order is not None and order.by_score
+        if by_score or (parts is not None and parts.has_score):
+            given = order or NATURAL, *window, parts, self._codec.decode_body, method
+            return find_scored(self.name, parsed, *given)
         return Find(self.name, parsed, order, *window, parts, self._codec.decode_body, method)
 
     def _page(  # noqa: PLR0917 - as the method has them
@@ -404,6 +411,10 @@ class OperationBuilder:
         self, fields: Any, options: dict[str, Any], embed: Any, chunks: Any, *, again: bool = False
     ) -> Steps[str]:
         embedder = None
+        if chunks is not None and embed is None:
+            raise InvalidIndex(
+                "chunks", "goes with embed= alone: without it, fields have vectors, not texts"
+            )
         if embed is not None:
             cut = None if chunks is None else cut_of(chunks)
             embedder = Embedder.of(embed, options["model"], cut)

@@ -66,8 +66,9 @@ class FindWords(Operation[SearchPage]):
     def __call__(self, session: Session) -> SearchPage:
         statements = session.collection(self.collection)
         parameters = statements.search_parameters(self.query)
-        key, sealed = statements.options.cursor_key, self._sealed
-        position = None if self.after is None else _read(unseal(self.after, key, sealed, _ORDER))
+        key, position = statements.options.cursor_key, None
+        if self.after is not None:
+            position = _read(unseal(self.after, key, self._sealed, _ORDER))
         found = self._found(session, statements, parameters, position)
         page = found[: self.limit]
         results = tuple(self._results(session, statements, page))
@@ -75,7 +76,7 @@ class FindWords(Operation[SearchPage]):
             return SearchPage(results)
         score, last = page[-1]
         keys = (NUMBER, score), (STRING, last.id)
-        return SearchPage(results, seal(Position(keys, 0), key, sealed, _ORDER))
+        return SearchPage(results, seal(Position(keys, 0), key, self._sealed, _ORDER))
 
     @property
     def _sealed(self) -> Filter:
@@ -149,17 +150,19 @@ class FindWords(Operation[SearchPage]):
     def _results(
         self, session: Session, statements: Statements, page: list[_Row]
     ) -> Iterator[SearchResult]:
-        index = statements.options.text
-        assert isinstance(index, TextIndex)
-        words = index.parsed(self.query)
+        shown: dict[str, dict[str, str]] = {}
+        if self.marks is not None:
+            index = statements.options.text
+            assert isinstance(index, TextIndex)
+            words = index.parsed(self.query)
+            shown = {
+                row.document.id: snippets(words, index.texts(row.document.body), self.marks)
+                for row in page
+            }
         scores = {row.document.id: row.score for row in page}
-        plain = {row.document.id: row.document.body for row in page} if self.marks else {}
         reads: ReadsDocuments = self
         for document in returned(session, reads, (row.document for row in page)):
-            shown = {}
-            if self.marks is not None:
-                shown = snippets(words, index.texts(plain[document.id]), self.marks)
-            yield SearchResult(document, scores[document.id], shown)
+            yield SearchResult(document, scores[document.id], shown.get(document.id, {}))
 
 
 def _read(position: Position) -> dict[str, Any]:

@@ -115,7 +115,7 @@ class VectorOperation(Operation[T_co]):
 
 @value_class
 class FindVectorIndex(VectorOperation[tuple[VectorIndex, Embedder | None]]):
-    """Return a vector index, and its embedder; raises `InvalidSearch`."""
+    """Return a vector index, and its embedder; None for a missing collection. Raises `InvalidSearch`."""
 
     collection: str
     name: str | None = None
@@ -125,6 +125,9 @@ class FindVectorIndex(VectorOperation[tuple[VectorIndex, Embedder | None]]):
     def __call__(self, session: Session) -> tuple[VectorIndex, Embedder | None]:
         index, _ = open_index(session, self.collection, self.name)
         return index, session.catalogue.resident.embedders.get((index.physical, index))
+
+    def absent(self) -> Any:
+        return None
 
 
 @value_class

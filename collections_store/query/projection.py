@@ -26,7 +26,7 @@ from itertools import chain, islice
 from typing import Any, Final, TypeAlias
 
 from ..codec import Codec
-from ..document import Document, with_other_body
+from ..document import NO_TEXT, TEXT_SCORE, Document, metadatum, with_other_body
 from ..errors import InvalidFilter, InvalidProjection, cut, shortened
 from ..expressions.classes import value_class
 from ..expressions.path import Path, field_name, is_index, path_repr
@@ -53,6 +53,7 @@ from .conditions import (
     Or,
     Passes,
     Test,
+    holds_text,
     scalars_of,
 )
 from .filter import Filter, paths_in, to_json
@@ -99,7 +100,12 @@ class Element:
     condition: Condition
 
 
-Rule: TypeAlias = Include | Exclude | Positional | Slice | Element
+@value_class(eq=True)
+class Score:
+    """Return the score of the `$text` in the filter (`{"$meta": "textScore"}`)."""
+
+
+Rule: TypeAlias = Include | Exclude | Positional | Slice | Element | Score
 Entry: TypeAlias = tuple[Path, Rule]
 Tree: TypeAlias = "dict[str, Tree | Rule]"
 
@@ -188,10 +194,14 @@ def _operator(path: Path, document: Mapping[str, Any], position: str, codec: Cod
         raise InvalidProjection(here, "must be the only operator, and without fields")
     if operator == "$slice":
         return _slice(operand, here)
-    if operator != "$elemMatch":
-        raise InvalidProjection(here, "no such operator; there are $slice and $elemMatch")
+    if operator not in {"$elemMatch", "$meta"}:
+        raise InvalidProjection(here, "no such operator; there are $slice, $elemMatch and $meta")
     if len(path.keys) > 1:
         raise InvalidProjection(here, "must be on a field at the top of the body")
+    if operator == "$meta":
+        if operand != TEXT_SCORE:
+            raise InvalidProjection(here, f"must be {TEXT_SCORE!r}, got {shortened(operand)}")
+        return Score()
     try:
         return Element(FilterParser(codec).operators(path, {"$elemMatch": operand}, str(path)))
     except InvalidFilter as error:
@@ -478,9 +488,21 @@ class Projection:
         _check_together(entries)
         return cls(entries)
 
-    def check(self, filter: Filter) -> None:
-        """Raise `InvalidProjection` for a `field.$` without a condition in `filter`."""
+    @property
+    def has_score(self) -> bool:
+        """Whether a field is the score of a `$text`."""
+        return any(isinstance(rule, Score) for _, rule in self.entries)
+
+    def check(self, filter: Filter, *, scored: bool = False) -> None:
+        """Raise `InvalidProjection` for a `field.$` without a condition in `filter`, and for a score of documents that
+        are not `scored`.
+        """
         for path, rule in self.entries:
+            if isinstance(rule, Score) and not (scored and holds_text(filter.condition)):
+                problem = (
+                    NO_TEXT if scored else f"{TEXT_SCORE} is for find, find_one and aggregate only"
+                )
+                raise InvalidProjection(f"{path}.$meta", problem)
             if isinstance(rule, Positional):
                 tops = {each.keys[:1] for each in paths_in(filter.condition)}
                 if path.keys[:1] not in tops:
@@ -520,6 +542,8 @@ class Projection:
             match rule:
                 case Slice():
                     result = with_slice(result, path.keys, rule)
+                case Score():
+                    result[key] = metadatum(document, TEXT_SCORE)
                 case Element(Field(_, test)):
                     array = document.body.get(key)
                     elements = array if isinstance(array, list) else ()
@@ -546,6 +570,8 @@ def _as_json(path: Path, rule: Rule) -> tuple[str | Path, Any]:
             return name, 0
         case Positional():
             return f"{name}.$", 1
+        case Score():
+            return name, {"$meta": TEXT_SCORE}
         case Slice(None, limit):
             return name, {"$slice": limit}
         case Slice(skip, limit):

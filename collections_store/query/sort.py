@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cmp_to_key, partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from ..document import Document, metadatum
+from ..document import TEXT_SCORE, Document, metadatum
 from ..errors import InvalidFilter, InvalidSort, shortened
 from ..expressions.budget import spend
 from ..expressions.path import FieldLike, Path, field_name, walk
@@ -43,7 +43,7 @@ MAX_FIELDS: Final = 32
 class SortField:
     """A field of the body or of the metadata, and the direction."""
 
-    target: Target
+    target: Target | Literal["textScore"]
     descending: bool = False
 
     @property
@@ -72,15 +72,19 @@ class Sort:
             raise InvalidSort("", "must be a tuple of SortField: use Sort.parse")
 
     @classmethod
-    def parse(cls, what: Any = None) -> Sort:
+    def parse(cls, what: Any = None, *, scored: bool = False) -> Sort:
         """Read pymongo's forms: a field (ascending), a list of fields and (field, direction) pairs,
         or a mapping of fields to directions, 1 or -1. Raises `InvalidSort`.
+
+        `scored`: a direction may be `{"$meta": "textScore"}`, which is the score of a `$text`, highest first.
         """
         if what is None:
             return NATURAL
         if isinstance(what, Sort):
+            if what.by_score and not scored:
+                raise InvalidSort("$meta", _NOT_SCORED)
             return what
-        fields = tuple(_field(name, direction) for name, direction in field_pairs(what))
+        fields = tuple(_field(name, direction, scored) for name, direction in field_pairs(what))
         for number, field in enumerate(fields):
             if any(field.target == other.target for other in fields[:number]):
                 raise InvalidSort(field.name, "sorts twice")
@@ -113,10 +117,17 @@ class Sort:
         return bool(self.fields)
 
     def __str__(self) -> str:
-        return str({field.name: -1 if field.descending else 1 for field in self.fields})
+        return str({field.name: _direction(field) for field in self.fields})
+
+    @property
+    def by_score(self) -> bool:
+        """Whether a field is the score of a `$text`."""
+        return any(field.target == TEXT_SCORE for field in self.fields)
 
 
 NATURAL: Final = Sort()
+BY_SCORE: Final = {"$meta": TEXT_SCORE}
+_NOT_SCORED: Final = f"{TEXT_SCORE} orders find, find_one and aggregate only"
 SortLike: TypeAlias = Sort | Mapping[Any, Any] | Sequence[Any] | FieldLike
 """What `Sort.parse` reads; a string is a sequence."""
 
@@ -143,7 +154,7 @@ def key_of(value: Any) -> Key:
     return RANKS[type(value)], value
 
 
-def _plain_key(document: Document, target: Target) -> Key | None:
+def _plain_key(document: Document, target: Path | str) -> Key | None:
     """Return the key of a field; None: an element of an array counts."""
     if isinstance(target, str):
         return key_of(metadatum(document, target))
@@ -220,10 +231,18 @@ def field_pairs(what: Any) -> Iterator[tuple[Any, Any]]:
         raise InvalidSort("", problem + shortened(what))
 
 
-def _field(name: Any, direction: Any) -> SortField:
+def _direction(field: SortField) -> Any:
+    return BY_SCORE if field.target == TEXT_SCORE else -1 if field.descending else 1
+
+
+def _field(name: Any, direction: Any, scored: bool) -> SortField:
     name = field_name(name)
     if not isinstance(name, str | Path):
         raise InvalidSort(shortened(name), f"a field must be a string, got {shortened(name)}")
+    if direction == BY_SCORE:
+        if not scored:
+            raise InvalidSort(str(name), _NOT_SCORED)
+        return SortField(TEXT_SCORE, True)
     if not is_number(direction) or direction not in {1, -1}:
         raise InvalidSort(str(name), f"the direction must be 1 or -1, got {shortened(direction)}")
     try:

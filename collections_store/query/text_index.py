@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, Final, Self, TypeAlias
 
 from ..errors import InvalidIndex, shortened
-from ..expressions.path import FieldLike, Path, path_or_text
+from ..expressions.path import FieldLike, Path, field_name, path_or_text
 from ..search.matching import Texts
 from ..search.query import SearchQuery, parsed
 from ..search.words import WORDS_VERSION
@@ -22,6 +22,8 @@ TextFields: TypeAlias = FieldLike | Iterable[FieldLike] | Mapping[Any, float]
 MAX_TEXT_FIELDS: Final = 4
 """PostgreSQL's words have four labels."""
 MAX_WEIGHT: Final = 1000
+BODY: Final = "$body"
+"""The name of a body that is a string, or an array of strings."""
 _LANGUAGE: Final = re.compile("[a-z][a-z0-9_]{0,62}")
 _KEYS: Final = ("name", "fields", "language", "words", "physical")
 
@@ -43,6 +45,14 @@ class TextIndex:
     physical: str = field(default="", compare=False, repr=False)
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a newer version of the library stores besides."""
+    fields: tuple[tuple[str, float], ...] = field(init=False, compare=False, repr=False)
+    """Field and weight."""
+    _names: frozenset[str] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        fields = tuple((_name(path), weight) for path, weight in self.weights)
+        object.__setattr__(self, "fields", fields)  # each search reads them
+        object.__setattr__(self, "_names", frozenset(name for name, _ in fields))
 
     @classmethod
     def parse(cls, fields: Any, *, language: Any = None, name: Any = None) -> Self:
@@ -64,18 +74,13 @@ class TextIndex:
         """Raise `InvalidIndex` for an index that only `from_json` returns, never `parse`."""
         TextIndex.parse(dict(self.weights), language=self.language, name=self.name)
 
-    @property
-    def fields(self) -> tuple[tuple[str, float], ...]:
-        """Field and weight."""
-        return tuple((_name(path), weight) for path, weight in self.weights)
-
     def __str__(self) -> str:
         language = "" if self.language is None else f", language {self.language}"
         return f"{self.name}: {dict(self.fields)}{language}"
 
     def parsed(self, query: str) -> SearchQuery:
         """Parse a query over the fields; raises `InvalidSearch`."""
-        return parsed(query, frozenset(name for name, _ in self.fields))
+        return parsed(query, self._names)
 
     def texts(self, body: Any) -> Texts:
         """Return the strings that the index has of a body."""
@@ -116,22 +121,30 @@ def _weights(fields: Any) -> Iterable[tuple[Path, float]]:
         pairs = [(fields, 1)]
     seen = set()
     for given, weight in pairs:
-        [only] = Index.parse([(given, 1)]).sort.fields
-        path = only.target
-        if not isinstance(path, Path) or not can_open(path.keys):
-            problem = "must be a field of the body of at most 3 keys, and no numbers"
-            raise InvalidIndex(only.name, problem)
-        if _name(path) in seen:
-            raise InvalidIndex(only.name, "must appear once")
-        seen.add(_name(path))
+        path = _path(given)
+        name = _name(path)
+        if name in seen:
+            raise InvalidIndex(name, "must appear once")
+        seen.add(name)
         is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not is_number or not isfinite(weight) or not 0 < weight <= MAX_WEIGHT:
             problem = (
                 f"its weight must be a number above 0, up to {MAX_WEIGHT}, got {shortened(weight)}"
             )
-            raise InvalidIndex(only.name, problem)
+            raise InvalidIndex(name, problem)
         yield path, weight
 
 
+def _path(given: Any) -> Path:
+    if field_name(given) in (BODY, Path()):
+        return Path()
+    [only] = Index.parse([(given, 1)]).sort.fields
+    path = only.target
+    if not isinstance(path, Path) or not can_open(path.keys):
+        problem = "must be a field of the body of at most 3 keys, and no numbers"
+        raise InvalidIndex(only.name, problem)
+    return path
+
+
 def _name(path: Path) -> str:
-    return str(path_or_text(path))
+    return str(path_or_text(path)) if path.keys else BODY

@@ -278,6 +278,10 @@ class IndexStatements:
         """Create a text index under its physical name."""
         return self._database.text.create(self._table, index)
 
+    def differing_text(self, index: TextIndex) -> str:
+        """Select the ids of documents whose words differ from a text index, `:rows` at most."""
+        return self._database.text.differing(self._table, index)
+
     def create_vectors(self, index: VectorIndex) -> Sequence[str]:
         """Create a vector index under its physical name."""
         return VectorStatements(self._table, self._database, index.physical).create()

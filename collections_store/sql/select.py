@@ -230,9 +230,17 @@ class Statements:
         return query.sql, first, end
 
     @PerShape
-    def search(self, shape: Condition, implied: Implied, *, after: bool = False) -> Query:  # noqa: ARG002
-        """Select rows that a query finds in the text index, best first, then by id, after `:skip`, `:limit` at most: the
-        score, the position in natural order, and the document's columns. `after`: only rows past `:score` and `:id`.
+    def search(
+        self,
+        shape: Condition,
+        implied: Implied,  # noqa: ARG002
+        *,
+        after: bool = False,
+        natural: bool = False,
+    ) -> Query:
+        """Select rows that a query finds in the text index, best first, then by id, or in `natural` order, after `:skip`,
+        `:limit` at most: the score, the position in natural order, and the document's columns. `after`: only rows past
+        `:score` and `:id`.
         """
         found, c = self._scored().subquery("found"), self.table.c
         where = self._conditions.where(shape)
@@ -242,7 +250,7 @@ class Statements:
             score = sa.cast(sa.bindparam("score"), sa.Float)
             same = sa.and_(found.c.score == score, c.id > string("id"))
             rows = rows.where(sa.or_(found.c.score < score, same))
-        ordered = rows.order_by(found.c.score.desc(), c.id)
+        ordered = rows.order_by(found.c.score.desc(), c.seq if natural else c.id)
         return self._query(ordered.limit(integer("limit")).offset(integer("skip")), where)
 
     @Statement
@@ -250,7 +258,7 @@ class Statements:
         """Select rows as `search` does without a filter, from `:skip` on, `:limit` at most, but read only the documents
         whose score is one of the highest `:skip` + `:limit`. The first column is the number of rows in the index.
         """
-        found, c = self._scored().cte("found").prefix_with("MATERIALIZED"), self.table.c
+        found, c = self._scored(alone=True).cte("found").prefix_with("MATERIALIZED"), self.table.c
         last = sa.select(found.c.score).order_by(found.c.score.desc()).limit(ONE)
         least = sa.func.coalesce(
             last.offset(integer("skip") + integer("limit") - ONE).scalar_subquery(), _LEAST_SCORE
@@ -262,11 +270,18 @@ class Statements:
         rows = rows.order_by(found.c.score.desc(), c.id)
         return rows.limit(integer("limit")).offset(integer("skip"))
 
-    def _scored(self) -> Any:
-        """Return the rows that a query finds in the text index, with their scores."""
+    @Statement
+    def scores(self) -> Any:
+        """Select the position and the score of the rows that a query finds in the text index."""
+        found = self._scored().subquery("found")
+        return sa.select(found.c.seq, found.c.score)
+
+    def _scored(self, *, alone: bool = False) -> Any:
+        """Return the rows that a query finds in the text index, with their scores. `alone`: all of them."""
         index = self.options.text
         assert index is not None
-        matches = self.database.text.matches(self.table, index, "search_", scored=True)
+        options = {"scored": True, "alone": alone}
+        matches = self.database.text.matches(self.table, index, "search_", **options)
         return sa.text(matches).columns(seq=sa.BigInteger, score=sa.Float)
 
     def search_parameters(self, query: str) -> dict[str, str]:
@@ -449,7 +464,7 @@ class Statements:
         uses.
         """
         conditions = list(every_conjunct(filter.condition))
-        used: set[Target] = {each.path for each in conditions if isinstance(each, Field)}
+        used: set[Target | str] = {each.path for each in conditions if isinstance(each, Field)}
         used |= {each.field for each in conditions if isinstance(each, Metadata)}
         used |= {each.target for each in sort.fields[:1]} if isinstance(sort, Sort) else set()
         return tuple(

@@ -159,6 +159,50 @@ def test_the_tables_of_a_text_index_are_known(
     assert [each.id for each in store["notes"].search("tea")] == ["1"]
 
 
+DAMAGES = {
+    "lost": {
+        "sqlite": ['DELETE FROM "{0}_docsize" WHERE id = (SELECT seq FROM "{1}" WHERE id = \'b\')'],
+        "postgresql": ['DELETE FROM "{0}" WHERE seq = (SELECT seq FROM "{1}" WHERE id = \'b\')'],
+    },
+    "stale": {
+        "sqlite": ['DROP TRIGGER "{0}_update"', 'UPDATE "{1}" SET body = \'{{"t": "cake"}}\' WHERE id = \'b\''],
+        "postgresql": ['UPDATE "{0}" SET words = \'\' WHERE seq = (SELECT seq FROM "{1}" WHERE id = \'b\')'],
+    },
+    "left": {
+        "sqlite": ['DROP TRIGGER "{0}_delete"', 'DELETE FROM "{1}" WHERE id = \'b\''],
+        "postgresql": ['INSERT INTO "{0}" SELECT 4711, words, level FROM "{0}" LIMIT 1'],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_words_that_are_not_those_of_the_documents(
+    cli: Cli, store: Store, shared_backend: Backend, damage: str
+) -> None:
+    notes = store["notes"]
+    notes.create_text_index({"t": 2, "$body": 1})
+    long = " ".join(f"word{n}" for n in range(20_000))
+    notes.put_many(
+        {"a": {"t": ["tea", "é \u0301 -", 5]}, "b": {"t": "a cup of tea"}, "c": "x " * 200}
+    )
+    notes.put_many({"d": {"t": long}, "e": 5, "f": {"t": ""}, "g": {"t": "tea " * 130}})
+    assert problems(cli, 0) == []
+    [index] = notes.indexes()
+    with connected(shared_backend) as execute:
+        table = table_of(execute, "notes")
+        kind = "postgresql" if shared_backend.is_postgresql else "sqlite"
+        for statement in DAMAGES[damage][kind]:
+            execute(statement.format(index.physical, table))
+    assert problems(cli) == [("error", "words", "notes")]
+    [found] = [each for each in findings(cli) if each["check"] == "words"]
+    named = "" if damage == "left" else ", of 'b' first"
+    assert found["problem"] == f"the text index 'text' has other words than 1 documents{named}"
+    assert "collections-store index drop notes text" in found["advice"]
+    cli.done("index", "drop", "notes", "text")
+    cli.done("index", "create", "notes", "t:2", "$body", "--text")
+    assert problems(cli, 0) == []
+
+
 def test_tables_that_the_catalogue_does_not_know(
     cli: Cli, store: Store, shared_backend: Backend
 ) -> None:

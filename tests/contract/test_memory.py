@@ -25,11 +25,12 @@ from collections_store import (
     Invalid,
     InvalidBody,
     InvalidOption,
+    InvalidSearch,
     Store,
     StoreClosed,
     VersionConflict,
 )
-from collections_store.memory import Entry
+from collections_store.memory import Entry, FoundEntry
 from collections_store.memory.encoding import Space
 
 HOSTILE = [
@@ -1203,3 +1204,79 @@ def test_memories_outlive_their_store(open_store: Opener) -> None:
     open_store().memory("bot").session("a").put("k", {"since": date(2026, 1, 1)})
     open_store.close_stores()
     assert open_store().memory("bot").session("a").get("k") == {"since": date(2026, 1, 1)}
+
+
+# -- search --------------------------------------------------------------------------------------
+
+
+def keys_of(found: list[FoundEntry]) -> list[str]:
+    return [each.key for each in found]
+
+
+def test_a_search_finds_the_values_of_its_namespace_alone(memory: Any) -> None:
+    memory.collection.create_text_index({"$body": 1, "text": 2})
+    memory.put_many(
+        {"s": "green tea", "o": {"text": "tea"}, "n": 5, "l": ["tea", "cake"], "/x": "milk"}
+    )
+    memory.namespace("room").put("s", "tea of the room")
+    memory.session("ada").put("s", "tea of the session")
+    memory.namespace("room", "in").put("s", "tea inside")
+    assert sorted(keys_of(memory.search("tea"))) == ["l", "o", "s"]
+    assert [tuple(each) for each in memory.namespace("room").search("tea")] == [
+        ("s", "tea of the room")
+    ]
+    assert [each.value for each in memory.session("ada").search("tea")] == ["tea of the session"]
+    assert memory.session("bob").search("tea") == []
+    assert keys_of(memory.search("tea", filter={"$body": "green tea"})) == ["s"]
+    [found] = memory.search("milk", highlight=True)
+    assert (found.key, found.snippets, found.version) == ("/x", {"$body": "**milk**"}, 1)
+    assert found.score > 0
+
+
+def test_a_search_returns_values_of_any_type_in_the_order_of_the_scores(memory: Any) -> None:
+    memory.collection.create_text_index("text")
+    when = date(2026, 11, 21)
+    memory.put_many({str(n): {"text": "tea " * n, "when": when} for n in range(1, 30)})
+    found = memory.search("tea", limit=100)
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+    assert all(each.value["when"] == when for each in found)
+    assert len(found) == 29
+    pages = memory.search("tea"), memory.search("tea", offset=10, limit=100)
+    assert [each for page in pages for each in page] == found
+
+
+def test_a_search_finds_no_expired_value(memory: Any) -> None:
+    memory.collection.create_text_index("$body")
+    memory.put("gone", "tea", ttl=1e-6)
+    with memory.request() as request:
+        request.put("step", "tea")
+        assert keys_of(request.search("tea")) == ["step"]
+    assert request.search("tea") == memory.search("tea") == []
+
+
+def test_a_search_needs_a_text_index(memory: Any) -> None:
+    assert memory.search("tea") == []
+    memory.put("k", "tea")
+    with pytest.raises(InvalidSearch, match="create_text_index"):
+        memory.search("tea")
+
+
+def test_a_search_by_meaning(memory: Any) -> None:
+    def embed(texts: list[str]) -> list[list[float]]:
+        return [[*map(float, map(text.count, ("tea", "ice"))), 0.1] for text in texts]
+
+    memory.collection.create_vector_index("text", dimensions=3, embed=embed, model="counts")
+    memory.put_many({"t": {"text": "tea, tea"}, "i": {"text": "ice"}})
+    memory.namespace("room").put("t", {"text": "tea"})
+    assert keys_of(memory.search(meaning="tea", limit=1)) == ["t"]
+    assert keys_of(memory.namespace("room").search(meaning="ice")) == ["t"]
+    memory.collection.create_text_index("text")
+    assert keys_of(memory.search("ice", meaning="tea", limit=1)) in (["t"], ["i"])
+    assert sorted(keys_of(memory.search("ice", meaning="tea"))) == ["i", "t"]
+
+
+def test_a_search_in_a_transaction_sees_its_writes(memory: Any) -> None:
+    memory.collection.create_text_index("$body")
+    with memory.transaction() as tx:
+        tx.put("k", "tea")
+        assert keys_of(tx.search("tea")) == ["k"]

@@ -2,7 +2,7 @@
 
 import logging
 import operator
-from pathlib import Path
+import pathlib
 from typing import Any
 
 import pytest
@@ -19,6 +19,7 @@ from collections_store import (
     InvalidOption,
     InvalidPipeline,
     InvalidSearch,
+    Path,
     Store,
     TextIndex,
 )
@@ -219,6 +220,8 @@ def test_a_text_index_is_created_once(notes: Any) -> None:
         ("$created_at", {}, "must be a field of the body"),
         ("a..b", {}, "a part of the path is empty"),
         (5, {}, "must be a string"),
+        ([["a"]], {}, "must be a"),
+        (["$body", Path()], {}, "at '$body': must appear once"),
         ("a", {"language": "xx yy"}, "at 'language': must be None or a language"),
         ("a", {"language": "klingon"}, "at 'language': "),
         ("a", {"name": ""}, "at 'name': must be a printable string"),
@@ -283,6 +286,20 @@ def test_fields_with_odd_keys(things: Any, key: str) -> None:
     assert ids(things.search("cake")) == ["2"]
 
 
+def test_bodies_that_are_strings(things: Any) -> None:
+    things.create_text_index({"$body": 1, "text": 1})
+    things.put_many({"a": "green tea", "b": ["tea", "cake", ["tea"]], "c": {"text": "tea"}, "d": 5})
+    things.update_one({"$id": "c"}, {"$set": {"other": 1}})
+    assert sorted(ids(things.search("tea"))) == ["a", "b", "c"]
+    assert ids(things.search('"tea cake"')) == []
+    assert ids(things.search("$body:tea -cake")) == ["a"]
+    things.put("a", "coffee")
+    assert [(each.id, each.snippets) for each in things.search("coffee", highlight=True)] == [
+        ("a", {"$body": "**coffee**"})
+    ]
+    assert things.indexes()[0].fields == (("$body", 1), ("text", 1))
+
+
 def test_english_words_match_other_forms(store: Any) -> None:
     notes = store["notes"]
     notes.put("1", {"t": "She was running quickly"})
@@ -329,7 +346,7 @@ def test_settings_and_a_feed_keep_the_index(store: Any, notes: Any) -> None:
     assert sorted(ids(changing.search("tea"))) == ["cake", "crème", "inside", "new"]
 
 
-def test_copies_and_backups_have_the_index(shared_backend: Backend, tmp_path: Path) -> None:
+def test_copies_and_backups_have_the_index(shared_backend: Backend, tmp_path: pathlib.Path) -> None:
     copied = Store(f"sqlite:///{tmp_path}/copy.db")
     with Store(shared_backend.url, **shared_backend.options) as store, copied as copy:
         notes = store["notes"]

@@ -23,6 +23,7 @@ from collections_store import (
     InvalidBody,
     InvalidName,
     InvalidOption,
+    InvalidSearch,
     NotTheCreator,
     Store,
     TransactionConflict,
@@ -698,3 +699,35 @@ def test_a_lost_race_in_a_transaction_of_the_caller_is_a_conflict(
             saving.result()
         engine.dispose()
         assert skills.load(S, "a") == [private("y", 1)]
+
+
+# -- search --------------------------------------------------------------------------------------
+
+
+def test_a_search_finds_what_the_skill_loads(skills: Any, store: Any) -> None:
+    store["skill_memory"].create_text_index({"name": 1, "value": 2, "value.text": 2})
+    skills.save(
+        S,
+        "bar",
+        [private("secret", "green tea"), public("drink", {"text": "tea"}), public("at", "5 tea")],
+    )
+    skills.save(S, "shop", [private("cup", "a cup of tea"), public("other", "milk")])
+    skills.save("session 2", "bar", [public("elsewhere", "tea")])
+
+    def names(skill: str, query: str, **options: Any) -> list[str]:
+        return [each["name"] for each in skills.search(S, skill, query, **options)]
+
+    assert sorted(names("bar", "tea")) == ["at", "drink", "secret"]
+    assert sorted(names("shop", "tea")) == ["at", "cup", "drink"]
+    assert sorted(names("weather", "tea")) == ["at", "drink"]
+    assert names("bar", "cup") == names("shop", "secret") == []
+    assert len(names("bar", "tea", limit=2)) == 2
+    assert skills.search(S, "shop", "milk") == [public("other", "milk")]
+    skills.end_session(S)
+    assert names("bar", "tea") == []
+
+
+def test_a_search_of_skills_needs_a_text_index(skills: Any) -> None:
+    skills.save(S, "bar", [private("drink", "tea")])
+    with pytest.raises(InvalidSearch, match="create_text_index"):
+        skills.search(S, "bar", "tea")

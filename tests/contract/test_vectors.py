@@ -95,6 +95,7 @@ def test_an_index_is_created_once_listed_and_dropped(things: Any) -> None:
         ("a", {"embed": 5}, "embed.*got 5"),
         ("a", {"embed": len}, "model"),
         ("a", {"embed": len, "model": "m", "chunks": 0}, "chunks"),
+        ("a", {"chunks": 30}, "chunks.*goes with embed= alone"),
     ],
 )
 def test_invalid_indexes(things: Any, fields: Any, options: Any, culprit: str) -> None:
@@ -244,10 +245,12 @@ def test_a_search_names_one_of_several_indexes(points: Any) -> None:
     assert found(points, [0, 0], 1, index="at_vector") == ["one"]
 
 
-def test_a_missing_collection_has_no_index(store: Any) -> None:
-    with pytest.raises(InvalidSearch, match="'nowhere' does not exist"):
-        store["nowhere"].nearest([1])
-    assert store["nowhere"].search_backlog() == []
+def test_a_missing_collection_has_no_results(store: Any) -> None:
+    nowhere = store["nowhere"]
+    assert nowhere.nearest([1]) == nowhere.search_backlog() == []
+    assert nowhere.store_vectors() == 0
+    for options in ({}, {"query": "tea"}, {"diversity": 0.5}):
+        assert list(nowhere.search(meaning=[1], **options)) == []
 
 
 def test_a_search_in_a_transaction_sees_the_transaction_and_stores_nothing(store: Any) -> None:

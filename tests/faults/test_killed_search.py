@@ -12,6 +12,7 @@ from faults.test_processes import stop_processes as stop_processes
 from selection import sampled
 
 from collections_store import Store
+from collections_store.operations.diagnosis import Diagnose
 from collections_store.query.text_index import TextIndex
 from collections_store.search.matching import is_found
 
@@ -47,4 +48,5 @@ def test_killed_writers_leave_words_and_documents_equal(shared_backend: Backend,
                 expected = {id for id, body in bodies.items() if is_found(words, index.texts(body))}
                 found = tx["notes"].search(query, limit=10**6)
                 assert {each.id for each in found} == expected, query
+        assert [each for each in store.run(Diagnose()) if each.check == "words"] == []
     check_file(shared_backend)

@@ -11,13 +11,14 @@ from psycopg import sql as sql_module
 from selection import sampled
 
 from collections_store import Store
+from collections_store.operations.diagnosis import Diagnose
 from collections_store.query.text_index import TextIndex
 from collections_store.search.matching import is_found
 from collections_store.search.words import words_of
 
 pytestmark = pytest.mark.each_backend
 
-FIELDS = {"t": 3, "a.b": 1, "in.t": 0.5}
+FIELDS = {"t": 3, "a.b": 1, "in.t": 0.5, "$body": 1}
 WORDS = [
     "tea",
     "Tea",
@@ -60,14 +61,14 @@ BODIES = st.one_of(
             "in": st.lists(INNER, max_size=2),
         },
     ),
-    st.lists(INNER, max_size=1),
+    st.lists(st.one_of(INNER, TEXTS), max_size=2),
     TEXTS,
 )
 TERMS = st.builds(
     lambda field, text, quoted, star: (
         f'{field}"{text}"{star}' if quoted else f"{field}{text}{star}"
     ),
-    st.sampled_from(["", "", "", "t:", "a.b:", "in.t:", "no:"]),
+    st.sampled_from(["", "", "", "t:", "a.b:", "in.t:", "$body:", "no:"]),
     TEXTS,
     st.booleans(),
     st.sampled_from(["", "", "*"]),
@@ -99,6 +100,7 @@ def test_a_search_finds_what_the_reference_finds(
         things.put(str(2 * number), body)
     things.remove("1")
     stored = dict(things.find())
+    assert [each for each in store.run(Diagnose()) if each.check == "words"] == []
     for query in queries:
         words = index.parsed(query)
         expected = {id for id, body in stored.items() if is_found(words, index.texts(body))}

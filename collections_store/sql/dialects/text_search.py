@@ -30,12 +30,20 @@ class TextIndexes(Protocol):
     def tables(self, physical: str) -> Sequence[str]:
         """Return the tables of an index."""
 
+    def differing(self, table: sa.Table, index: TextIndex) -> str:
+        """Return the query for the ids of documents whose words are not in the index, and for null for words of no document,
+        `:rows` at most.
+        """
+
     names: Sequence[str]
     """The names of the parameters of `matches`."""
 
-    def matches(self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool) -> str:
+    def matches(
+        self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool, alone: bool = False
+    ) -> str:
         """Return a query for the rows of the index that match: `seq` and, if `scored`, `score`, higher for better ones. The
-        names of the parameters begin with `prefix`.
+        names of the parameters begin with `prefix`. `alone`: no filter goes with the words, so that the plan is the same for
+        all words.
         """
 
     def values(self, index: TextIndex, query: SearchQuery) -> Sequence[str]:

@@ -50,9 +50,9 @@ class PostgresTextIndexes(TextIndexes):
 
     def create(self, table: sa.Table, index: TextIndex) -> Sequence[str]:
         named, documents = _Named(table, index.physical), table_name(table)
-        firsts = list(dict.fromkeys(path.keys[0] for path, _ in index.weights))
+        firsts = list(dict.fromkeys(path.keys[:1] for path, _ in index.weights))
         new, old = (
-            ", ".join(value_at(f"{row}.body", (key,)) for key in firsts) for row in ("NEW", "OLD")
+            ", ".join(value_at(f"{row}.body", keys) for keys in firsts) for row in ("NEW", "OLD")
         )
         body = (
             "DECLARE r RECORD; BEGIN "
@@ -93,10 +93,31 @@ class PostgresTextIndexes(TextIndexes):
     def tables(self, physical: str) -> Sequence[str]:
         return [physical]
 
-    def matches(self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool) -> str:
+    def differing(self, table: sa.Table, index: TextIndex) -> str:
+        named, documents = _Named(table, index.physical), table_name(table)
+        return (
+            f"SELECT d.id FROM {documents} AS d CROSS JOIN LATERAL {named.of('row')}(d.body) AS r "
+            f"LEFT JOIN {named.table} AS w ON w.seq = d.seq "
+            "WHERE w.words IS DISTINCT FROM r.words OR w.level IS DISTINCT FROM r.level "
+            f"UNION ALL SELECT NULL FROM {named.table} AS w "
+            f"WHERE NOT EXISTS (SELECT FROM {documents} AS d WHERE d.seq = w.seq) LIMIT %(rows)s"
+        )
+
+    def matches(
+        self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool, alone: bool = False
+    ) -> str:
+        """`alone`: parameters are in subqueries, which hide their values from the planner. Then its generic plan costs no
+        more than plans for the values, and the server plans a prepared statement only a few times: planning takes
+        several times as long as the search of a rare word (measured).
+        """
         named = _Named(table, index.physical)
+        hidden = "(SELECT {})" if alone else "{}"
         query, loose, ranked = (
-            _query(index, f":{prefix}{name}") for name in ("text", "loose", "rank")
+            hidden.format(_query(index, f":{prefix}{name}")) for name in ("text", "loose", "rank")
+        )
+        has_phrases, terms = (
+            hidden.format(f"CAST(:{prefix}{name} AS {kind})")
+            for name, kind in (("has_phrases", "BOOLEAN"), ("terms", "JSONB"))
         )
         weights = [weight for _, weight in index.weights]
         shares = [weight / max(weights) for weight in weights]
@@ -104,10 +125,10 @@ class PostgresTextIndexes(TextIndexes):
         rank = f"ts_rank(CAST(ARRAY[{listed}] AS REAL[]), w.words, {ranked}, 1)"
         score = f", CAST({rank} AS DOUBLE PRECISION) AS score" if scored else ""
         body = f"(SELECT d.body FROM {table_name(table)} AS d WHERE d.seq = w.seq)"
-        has = f"{named.of('has')}({body}, CAST(:{prefix}terms AS JSONB))"
+        has = f"{named.of('has')}({body}, {terms})"
         return (
             f"SELECT w.seq{score} FROM {named.table} AS w WHERE w.words @@ {loose} AND w.level > 0 AND CASE "
-            f"WHEN NOT CAST(:{prefix}has_phrases AS BOOLEAN) THEN true "
+            f"WHEN NOT {has_phrases} THEN true "
             f"WHEN w.level = 2 THEN w.words @@ {query} ELSE {has} END UNION ALL "
             f"SELECT w.seq{score} FROM {named.table} AS w WHERE w.level = 0 AND {has}"
         )
@@ -169,9 +190,9 @@ def _functions(named: _Named, index: TextIndex) -> Iterator[str]:
 
 _STRINGS: Final = (
     f"SELECT string_agg(v #>> '{{}}', ' {BOUNDARY} ') FROM jsonb_path_query(body, path) AS x(v) "
-    "WHERE jsonb_typeof(v) = 'string' AND jsonb_typeof(body) = 'object'"
+    "WHERE jsonb_typeof(v) = 'string' AND (jsonb_typeof(body) = 'object' OR CAST(path AS TEXT) = '$[*]')"
 )
-"""The strings that a path reaches, joined."""
+"""The strings that a path reaches, joined. A path with keys reaches nothing in an array."""
 
 
 def _fold() -> str:

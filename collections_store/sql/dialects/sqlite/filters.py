@@ -55,6 +55,7 @@ from ....query.conditions import (
     values_of,
     with_sql,
 )
+from ....search.words import words_of
 from ..indexed_form import SIGNS
 from ..protocols import Binding, Filters, Function, inner_tests
 
@@ -390,6 +391,8 @@ TextTest: TypeAlias = Callable[[str], Any]
 
 _RAISED: Final = "user-defined function raised exception"
 _MISSING: Final = object()
+WORD_COUNT: Final = "collections_store_word_count"
+"""The function that counts the words of a text, in the form of FTS5."""
 
 
 class _Raised(threading.local):
@@ -475,8 +478,21 @@ def _found(operand: str) -> TextTest:
     return compiled(pattern, options).is_found
 
 
+def _word_count(_: str) -> TextTest:
+    return lambda text: _varint(len(words_of(text)))
+
+
+def _varint(number: int) -> str:
+    """Return a number as FTS5 stores it: hexadecimal digits of groups of 7 bits, all but the last with the highest bit."""
+    groups = [number & 0x7F]
+    while number := number >> 7:
+        groups.append(number & 0x7F | 0x80)
+    return bytes(reversed(groups)).hex().upper()
+
+
 _FUNCTIONS: Final[dict[str, Callable[[str], TextTest]]] = {
     "collections_store_equal": _equal,
     "collections_store_compare": _compare,
     "collections_store_found": _found,
+    WORD_COUNT: _word_count,
 }

@@ -18,7 +18,7 @@ from ....search.words import BOUNDARY, more_separators
 from ...elements import Keys
 from ..text_search import TextIndexes
 from .compiler import sources
-from .filters import path_literal
+from .filters import WORD_COUNT, path_literal
 
 TOKENIZER: Final = (
     f"unicode61 remove_diacritics 2 categories 'L* N* M*' separators '{more_separators()}'"
@@ -69,7 +69,26 @@ class SqliteTextIndexes(TextIndexes):
     def tables(self, physical: str) -> Sequence[str]:
         return [physical, *(f"{physical}_{each}" for each in ("data", "idx", "docsize", "config"))]
 
-    def matches(self, table: sa.Table, index: TextIndex, prefix: str, *, scored: bool) -> str:
+    def differing(self, table: sa.Table, index: TextIndex) -> str:
+        """Compare the numbers of words, which FTS5 has of each document."""
+        name, sizes = str(table.name), f"{index.physical}_docsize"
+        texts = (_text(f"{name}.body", path.keys) for path, _ in index.weights)
+        counts = (f"coalesce({WORD_COUNT}('0/' || ({text})), '00')" for text in texts)
+        return (
+            f"SELECT {name}.id FROM {name} LEFT JOIN {sizes} AS s ON s.id = {name}.seq "
+            f"WHERE hex(s.sz) IS NOT {' || '.join(counts)} "
+            f"UNION ALL SELECT NULL FROM {sizes} AS s WHERE s.id NOT IN (SELECT seq FROM {name}) LIMIT :rows"
+        )
+
+    def matches(
+        self,
+        table: sa.Table,
+        index: TextIndex,
+        prefix: str,
+        *,
+        scored: bool,
+        alone: bool = False,
+    ) -> str:
         physical = index.physical
         score = ", -rank AS score" if scored else ""
         return f"SELECT rowid AS seq{score} FROM {physical} WHERE {physical} MATCH :{prefix}text"
