@@ -41,7 +41,7 @@ def test_words_and_meaning_are_fused(notes: Any) -> None:
     assert page.cursor is None
     words, near = ids(notes.search("tea")), ids(notes.nearest("coffee"))
     expected = {
-        id: sum(1 / (61 + each.index(id)) for each in (words, near) if id in each) for id in NOTES
+        id: sum(1 / (11 + each.index(id)) for each in (words, near) if id in each) for id in NOTES
     }
     assert {each.id: each.score for each in page} == pytest.approx(expected)
     assert ids(page) == sorted(NOTES, key=lambda name: -expected[name])
