@@ -50,6 +50,13 @@ def test_words_and_meaning_are_fused(notes: Any) -> None:
     assert best.body == notes.get("a")
 
 
+def test_any_word_and_meaning(notes: Any) -> None:
+    question = "Was there wind or rain?"
+    page = notes.search(question, match="any", meaning="sun", highlight=True, limit=2)
+    assert ids(page) == ["c", "d"]
+    assert next(iter(page)).snippets == {"text": "**rain** and **wind**"}
+
+
 def test_meaning_alone(notes: Any) -> None:
     assert ids(notes.search(meaning="coffee")) == ids(notes.nearest("coffee"))
     assert ids(notes.search(meaning=[0, 1, 0], limit=1)) == ["c"]
