@@ -70,6 +70,7 @@ PUBLIC = (
     "collections_store.integrations.soul_machines",
     "collections_store.integrations.sqlite_files",
     "collections_store.integrations.stores",
+    "collections_store.integrations.vectors",
     "collections_store.integrations.ids",
 )
 FILES = "integrations.sqlite_files"
