@@ -66,7 +66,7 @@ class CollectionsDocumentStore(PairedOwner):
         metric: str = "cosine",
         **options: Any,
     ) -> None:
-        given = store.resolve_value() if isinstance(store, Secret) else store
+        given: Any = store.resolve_value() if isinstance(store, Secret) else store
         text = "content"
         self._opened = VectorCollection(given, collection, (), options, text=text, metric=metric)
         self._definition = {"store": store, "collection": collection, "metric": metric, **options}

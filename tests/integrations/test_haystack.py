@@ -258,7 +258,8 @@ def test_a_pipeline_is_dumped_and_loaded(
     assert ids(found["words"]["documents"]) == ["rain"]
     assert ids(found["meaning"]["documents"]) == ["tea", "chai"]
     for name in ("words", "meaning"):
-        loaded.get_component(name).document_store.close()
+        retriever: Any = loaded.get_component(name)
+        retriever.document_store.close()
 
 
 def test_a_url_is_dumped_and_an_open_store_is_not(store: AsyncStore) -> None:
@@ -269,6 +270,20 @@ def test_a_url_is_dumped_and_an_open_store_is_not(store: AsyncStore) -> None:
         assert again.to_dict() == saved
     with pytest.raises(InvalidOption, match="store: must be a URL or a Secret"):
         CollectionsDocumentStore(store).to_dict()
+
+
+def test_the_first_calls_may_be_concurrent(store: AsyncStore) -> None:
+    async def main() -> None:
+        documents = CollectionsDocumentStore(store)
+        made = [Document(content=f"tea {n}", embedding=[1.0, float(n)]) for n in range(20)]
+        await asyncio.gather(*(documents.write_documents_async([each]) for each in made))
+        words, near = await asyncio.gather(
+            documents.keyword_retrieval_async("tea", top_k=99),
+            documents.embedding_retrieval_async([1.0, 0.0], top_k=99),
+        )
+        assert sorted(ids(words)) == sorted(ids(near)) == sorted(ids(made))
+
+    asyncio.run(main())
 
 
 PROGRAM = """

@@ -173,7 +173,12 @@ def test_each_search_finds_what_in_memory_vector_store_finds(texts: Any) -> None
             plain = ids(theirs.similarity_search(query, k))
             assert ids(texts.similarity_search(query, k)) == plain
             assert ids(texts.similarity_search_by_vector(vector, k)) == plain
-            for options in ({}, {"fetch_k": 3, "lambda_mult": 0.2}, {"lambda_mult": 1.0}):
+            cases: list[dict[str, Any]] = [
+                {},
+                {"fetch_k": 3, "lambda_mult": 0.2},
+                {"lambda_mult": 1.0},
+            ]
+            for options in cases:
                 diverse = ids(theirs.max_marginal_relevance_search(query, k, **options))
                 assert ids(texts.max_marginal_relevance_search(query, k, **options)) == diverse
                 found = texts.max_marginal_relevance_search_by_vector(vector, k, **options)
@@ -299,6 +304,15 @@ def test_langchains_index_deletes_what_is_gone(texts: Any, store: AsyncStore) ->
     assert index([kept, gone], manager, target, **options)["num_added"] == 2
     assert index([kept], manager, target, **options)["num_deleted"] == 1
     assert [each.page_content for each in target.similarity_search("rain")] == ["tea"]
+
+
+def test_a_file_that_can_only_be_read_is_searched(tmp_path: Path, way: str) -> None:
+    url = f"sqlite:///{tmp_path}/texts.db"
+    with LangChainVectorStore(url, Counts()) as texts:
+        filled(texts)
+        expected = texts.similarity_search("tea")
+    with LangChainVectorStore(f"{url}?mode=ro", Counts()) as texts:
+        assert Calls(way, texts).similarity_search("tea") == expected
 
 
 PROGRAM = """

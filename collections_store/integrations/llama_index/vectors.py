@@ -197,7 +197,7 @@ class _Search:
             return
         if query.query_embedding is None:
             raise InvalidOption("query_embedding", f"must be given in the mode {mode.value!r}")
-        vector = query.query_embedding
+        vector = self._vector = query.query_embedding
         self.dimensions = len(vector)
         if mode in FUSED:
             limit = query.hybrid_top_k or query.similarity_top_k
@@ -217,7 +217,7 @@ class _Search:
             vectors = [unpacked(each.body["embedding"]) for each in results.values()]
             most = self._query.similarity_top_k
             scores, ids = get_top_k_mmr_embeddings(
-                self._query.query_embedding,
+                self._vector,
                 vectors,
                 similarity_top_k=most,
                 embedding_ids=ids,
