@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, get_args, overload
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, overload
 
 from .changes import ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
@@ -622,6 +622,7 @@ class Collection(OperationBuilder, Generic[Body]):
         offset: int = 0,
         after: str | None = None,
         highlight: bool | tuple[str, str] = False,
+        match: Literal["all", "any"] = "all",
         meaning: Any = None,
         index: str | None = None,
         diversity: float | None = None,
@@ -634,8 +635,11 @@ class Collection(OperationBuilder, Generic[Body]):
         of your own. The `cursor` of the page is for `after=`. Documents of the same score are in the order of their
         ids. Scores depend on all documents of the collection.
 
+        `match="any"` takes a text, such as a question, in which no character has a meaning: a document must have any of
+        its words (the first 100), and comes before others if it has more of them, and rarer ones (on PostgreSQL: more).
+
         `meaning` is a text or a vector, as of `nearest`, with or without a query. The results of both searches are
-        fused by their ranks: a result's score is the sum of 1 / (60 + rank). `place` is the field that is near. `index`
+        fused by their ranks: a result's score is the sum of 1 / (10 + rank). `place` is the field that is near. `index`
         names one of several vector indexes. `diversity` from 0 to 1 also counts how little a result resembles better
         ones, by their vectors. There is no cursor: use `offset`. A later page fuses more results of both searches, so
         a result may be on two pages, or on none.
@@ -651,9 +655,10 @@ class Collection(OperationBuilder, Generic[Body]):
             for option, value in {"index": index, "diversity": diversity}.items():
                 if value is not None:
                     raise InvalidOption(option, "goes with meaning= alone")
-            return self._read(self._search(query, filter, limit, offset, after, highlight))
+            words = self._search(query, filter, limit, offset, after, highlight, match)
+            return self._read(words)
         window = {"filter": filter, "limit": limit, "offset": offset, "after": after}
-        options = {**window, "highlight": highlight}
+        options = {**window, "highlight": highlight, "match": match}
         store = self._notifier is not None
         steps = self._hybrid(query, meaning, options, index, diversity, store=store)
         return self._follow(steps)

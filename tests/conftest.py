@@ -37,6 +37,7 @@ from collections_store.operations import copying
 from collections_store.operations.collections import AS_IT_IS, CreateCollection, create
 from collections_store.options import CollectionOptions
 
+os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")  # its pipelines report their runs
 os.environ.pop(
     "PYTHONDONTWRITEBYTECODE", None
 )  # else some 300 processes would each compile the package

@@ -87,6 +87,7 @@ FRAMEWORKS = {
     "agent-framework": "agent_framework",
     "fastmcp": "fastmcp",
     "google-adk": "google.adk",
+    "haystack": "haystack",
     "langchain": "langchain_core",
     "llama-index": "llama_index.core",
     "mcp": "mcp",

@@ -80,7 +80,7 @@ class Pipeline:
             PlacedStage(place, stages.Match(match.filter.at(time)))
             for place, match in self._matches()
         ]
-        return Pipeline((*leading, *self.steps[len(leading) :]))
+        return replace(self, steps=(*leading, *self.steps[len(leading) :]))
 
     def run(
         self,

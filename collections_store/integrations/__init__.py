@@ -2,5 +2,5 @@
 
 An adapter uses the public API and a framework, and imports the framework on first use. Logic for several hosts does
 not belong here. Begin with `opsdroid`, the smallest. `stores` opens and closes the store of an adapter;
-`sqlite_files` reads other programs' files.
+`vectors` has the collection of a vector store; `sqlite_files` reads other programs' files.
 """

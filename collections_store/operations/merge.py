@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from ..aggregation.pipeline import run
 from ..aggregation.rows import Context, NoCollections, name_at, placed
 from ..aggregation.stages import Keys, Output, PlacedStage
 from ..codec import Codec
-from ..document import Anonymous, Document, check_id, new_id
+from ..codec.times import iso
+from ..document import Anonymous, Document, check_id, moment, new_id
 from ..errors import DocumentNotFound, InvalidOperand, InvalidPipeline
 from ..expressions.classes import value_class
 from ..expressions.evaluation import named
@@ -38,6 +39,7 @@ class Merge(Operation[list[Any]]):
     place: str
     output: Output
     memory_limit: int
+    time: int
     codec: Codec = field(repr=False)
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     method = "aggregate"
@@ -141,10 +143,11 @@ class Merge(Operation[list[Any]]):
             case "fail":
                 raise id_taken(self.output.collection, found.id)
         ordered = session.database.ordered_keys
-        context = Context(NoCollections(), self.memory_limit, ordered)
+        moments = {"NOW": iso(moment(self.time))}
+        context = Context(NoCollections(), self.memory_limit, ordered, moments)
         scope = context.scope(Anonymous(body))
         variables = {name: evaluate(each, scope) for name, each in self.output.variables}
-        inner = Context(NoCollections(), self.memory_limit, ordered, variables)
+        inner = replace(context, variables={**moments, **variables})
         [row] = run(self.output.steps, [found], inner)
         return row.body
 
@@ -160,4 +163,4 @@ class Merge(Operation[list[Any]]):
 def merge_of(source: Aggregate, step: PlacedStage, codec: Codec) -> Merge:
     """Return the operation of a pipeline that ends with `step`."""
     assert isinstance(step.stage, Output)
-    return Merge(source, step.place, step.stage, source.memory_limit, codec)
+    return Merge(source, step.place, step.stage, source.memory_limit, source.time, codec)

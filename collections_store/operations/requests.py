@@ -54,7 +54,7 @@ from ..results import (
 )
 from ..search.chunks import cut_of
 from ..search.embedders import Embedder
-from ..search.query import check_query
+from ..search.query import any_word, check_query
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
 from .editing import Editing
@@ -338,12 +338,22 @@ class OperationBuilder:
         return FindIdPrefixes(self.name, *parts, last, check_window(0, limit)[1])
 
     def _search(  # noqa: PLR0917 - as the method has them
-        self, query: Any, filter: Any, limit: Any, offset: Any, after: Any, highlight: Any
+        self,
+        query: Any,
+        filter: Any,
+        limit: Any,
+        offset: Any,
+        after: Any,
+        highlight: Any,
+        match: Any,
     ) -> FindWords:
+        if match not in ("all", "any"):
+            raise InvalidOption("match", f"must be 'all' or 'any', got {shortened(match)}")
         skip, _ = check_window(offset, None)
         if skip and after is not None:
             raise InvalidOption("offset", "does not go with after: a cursor is a position itself")
-        words, parsed, marks = check_query(query), self._filter(filter), read_marks(highlight)
+        words = check_query(any_word(query) if match == "any" else query)
+        parsed, marks = self._filter(filter), read_marks(highlight)
         window = check_page(limit), skip, after
         return FindWords(self.name, words, parsed, *window, marks, self._codec.decode_body)
 
@@ -366,7 +376,8 @@ class OperationBuilder:
         depth = max(MIN_FUSED, 2 * (skip + limit))
         words = None
         if query is not None:
-            words = self._search(query, options["filter"], depth, 0, None, options["highlight"])
+            some = options["filter"], depth, 0, None, options["highlight"], options["match"]
+            words = self._search(query, *some)
         near = self._nearest(meaning, depth, options["filter"], None, index, store=store)
         return Hybrid(words, near, self.name, index, skip, limit, diversity).steps()
 

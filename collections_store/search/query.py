@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from ..errors import InvalidSearch, shortened
@@ -54,6 +55,19 @@ def check_query(query: Any) -> str:
         raise InvalidSearch(query, f"must be a string, got {shortened(query)}")
     parsed(query)
     return query
+
+
+def any_word(text: Any) -> str:
+    """Return the query for documents with any word of a text, in which no character has a meaning: of its first 100 words.
+    Raises `InvalidSearch`.
+
+    >>> any_word("Is it -10 today? It is!")
+    'is OR it OR 10 OR today'
+    """
+    if not isinstance(text, str):
+        raise InvalidSearch(text, f"must be a string, got {shortened(text)}")
+    words = (word for word in words_of(text.replace(BOUNDARY, " ")) if 0 < len(word) <= MAX_WORD)
+    return " OR ".join(islice(dict.fromkeys(words), MAX_TERMS)) or check_query(text)
 
 
 @lru_cache(maxsize=256)

@@ -41,13 +41,20 @@ def test_words_and_meaning_are_fused(notes: Any) -> None:
     assert page.cursor is None
     words, near = ids(notes.search("tea")), ids(notes.nearest("coffee"))
     expected = {
-        id: sum(1 / (61 + each.index(id)) for each in (words, near) if id in each) for id in NOTES
+        id: sum(1 / (11 + each.index(id)) for each in (words, near) if id in each) for id in NOTES
     }
     assert {each.id: each.score for each in page} == pytest.approx(expected)
     assert ids(page) == sorted(NOTES, key=lambda name: -expected[name])
     best = next(iter(page))
     assert (best.id, best.place, best.snippets) == ("a", "text", {"text": "green **tea**"})
     assert best.body == notes.get("a")
+
+
+def test_any_word_and_meaning(notes: Any) -> None:
+    question = "Was there wind or rain?"
+    page = notes.search(question, match="any", meaning="sun", highlight=True, limit=2)
+    assert ids(page) == ["c", "d"]
+    assert next(iter(page)).snippets == {"text": "**rain** and **wind**"}
 
 
 def test_meaning_alone(notes: Any) -> None:

@@ -239,6 +239,25 @@ def test_invalid_searches(notes: Any, query: Any) -> None:
         notes.search(query)
 
 
+def test_any_word_of_a_text(notes: Any) -> None:
+    question = 'Which "cake" had -milk, OR green: icing*?'
+    assert ids(notes.search(question)) == []
+    page = notes.search(question, match="any", highlight=("<", ">"))
+    assert ids(page)[0] == "cake"
+    assert sorted(ids(page)) == ["cake", "cup"]
+    assert next(iter(page)).snippets == {"title": "<Cake>", "body": "and <green> <icing>"}
+    first = notes.search(question, match="any", limit=1)
+    rest = notes.search(question, match="any", after=first.cursor)
+    assert ids(first) + ids(rest) == ids(page)
+    with pytest.raises(InvalidCursor):
+        notes.search("cake", after=first.cursor)
+    for words in ("", "!?", None):
+        with pytest.raises(InvalidSearch):
+            notes.search(words, match="any")
+    with pytest.raises(InvalidOption, match="match: must be 'all' or 'any', got 'one'"):
+        notes.search("tea", match="one")
+
+
 def test_a_search_without_an_index_names_create_text_index(things: Any) -> None:
     things.put("1", {"t": "tea"})
     with pytest.raises(

@@ -13,7 +13,7 @@ if _reason := missing("llama_index.core"):
     pytest.skip(_reason, allow_module_level=True)
 
 ROOT = Path(__file__).parents[2]
-TESTS = "tests/integrations/llama_index_storage.py"
+TESTS = [f"tests/integrations/llama_index_{each}.py" for each in ("storage", "vectors")]
 
 
 @pytest.mark.timeout(600)
@@ -21,7 +21,7 @@ def test_llama_index(postgres_url: str) -> None:
     matrix = ["--whole-matrix"] if HOSTS == "all" else []
     program = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*program, *matrix, TESTS],
+        [*program, *matrix, *TESTS],
         check=False,
         cwd=ROOT,
         env=os.environ | {URL_VARIABLE: postgres_url},

@@ -69,3 +69,11 @@ def test_each_choice_is_the_best_of_those_left(
 def test_without_diversity_the_scores_decide(scores: list[float]) -> None:
     chosen = maximal_marginal_relevance(scores, lambda *_: 1.0, 0, len(scores))
     assert chosen == sorted(range(len(scores)), key=lambda n: -scores[n])
+
+
+def test_the_best_of_one_ranking_precedes_what_is_far_down_in_both() -> None:
+    first = ["best", *(f"a{n}" for n in range(11))]
+    second = [f"b{n}" for n in range(12)]
+    both = ["x", "y", "z"]
+    fused = [key for key, _ in reciprocal_rank([first + both, second + both])]
+    assert fused.index("best") < fused.index("x") < fused.index("a10")

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from collections_store import InvalidSearch
 from collections_store.search.matching import is_found, snippets
-from collections_store.search.query import SearchQuery, Term, check_query, parsed
+from collections_store.search.query import SearchQuery, Term, any_word, check_query, parsed
+from collections_store.search.words import BOUNDARY, words_of
 
 FIELDS = frozenset({"title", "a.b"})
 
@@ -69,6 +70,20 @@ def test_invalid_queries(query: Any, problem: str) -> None:
     assert problem in str(caught.value)
     assert str(caught.value).startswith("search ")
     assert caught.value.query == query
+
+
+@given(st.text(st.sampled_from('ab"*-: OR\u0301\ufdd0ßé,.'), max_size=30) | st.text(max_size=300))
+def test_any_word_of_a_text(text: str) -> None:
+    words = [word for word in words_of(text.replace(BOUNDARY, " ")) if word]
+    if not words:
+        with pytest.raises(InvalidSearch):
+            any_word(text)
+    else:
+        found = parsed(any_word(text), frozenset({"a", "b"}))
+        assert found.excluded == ()
+        [terms] = found.required
+        assert [each.words for each in terms] == [(word,) for word in dict.fromkeys(words)][:100]
+        assert not any(each.prefix or each.field for each in terms)
 
 
 @given(st.text(st.sampled_from('ab"*-: OR\u0301\ufdd0,.'), max_size=30) | st.text(max_size=30))

@@ -1,12 +1,4 @@
-"""LlamaIndex: a key-value store, a chat store, and the messages of LlamaIndex's `Memory`, in collections of a
-store.
-
-Each class takes the URL of a store, with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
-LlamaIndex's methods come in pairs, sync and async, on the same object and the same store, from any thread and any
-event loop. A sync method blocks the event loop of its caller.
-
-Requires LlamaIndex: `pip install 'collections-store[llama-index]'`.
-"""
+"""The key-value store, the chat store, and the messages of LlamaIndex's `Memory`."""
 
 from __future__ import annotations
 
@@ -15,7 +7,17 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from .. import (
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.storage.chat_store import BaseChatStore
+from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+from llama_index.core.storage.kvstore.types import (
+    DEFAULT_BATCH_SIZE,
+    DEFAULT_COLLECTION,
+    BaseKVStore,
+)
+
+from ... import (
     AsyncStore,
     AsyncTransaction,
     DeleteMany,
@@ -23,23 +25,9 @@ from .. import (
     InsertOne,
     InvalidBody,
     InvalidOption,
-    MissingExtra,
 )
-from .ids import sized, under
-from .stores import PairedCollection, PairedOwner, insert, run_anywhere
-
-try:
-    from llama_index.core.base.llms.types import ChatMessage
-    from llama_index.core.bridge.pydantic import PrivateAttr
-    from llama_index.core.storage.chat_store import BaseChatStore
-    from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
-    from llama_index.core.storage.kvstore.types import (
-        DEFAULT_BATCH_SIZE,
-        DEFAULT_COLLECTION,
-        BaseKVStore,
-    )
-except ImportError as error:
-    raise MissingExtra("llama-index-core", "llama-index") from error
+from ..ids import sized, under
+from ..stores import PairedCollection, PairedOwner, insert, run_anywhere
 
 ACTIVE: Final = MessageStatus.ACTIVE
 
