@@ -98,9 +98,9 @@ class Target:
 
         return Store(self.url, prefix=self.prefix, schema=self.schema, **options)
 
-    def to_read(self) -> Store:
+    def to_read(self, **options: Any) -> Store:
         """Return a store; raise `DatabaseUnavailable` for a missing SQLite file."""
-        store = self.to_write()
+        store = self.to_write(**options)
         file = self._file()
         if file is not None and not file.exists():
             raise DatabaseUnavailable(
@@ -206,6 +206,7 @@ def on_database(command: F) -> F:
 
 
 collection_argument = click.argument("collection")
+field_argument = click.argument("field")
 filter_argument = click.argument("filter", required=False, default="{}")
 sort_option = click.option(
     "--sort",
@@ -251,9 +252,9 @@ def output_option(*formats: str, default: str | None = "jsonl") -> Callable[[F],
 def consent(question: str) -> None:
     """Ask; raise `Failure` if the answer is no, and `UsageError` without a terminal."""
     if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask on: pass --yes to delete")
+        raise click.UsageError("there is no terminal to ask on: pass --yes")
     if not click.confirm(question, err=True):
-        raise Failure("nothing was deleted", Exit.NO)
+        raise Failure("nothing was changed", Exit.NO)
 
 
 def read_json(text: str | None, what: str) -> Any:

@@ -31,6 +31,7 @@ from .output import (
     counted,
     emit,
     to_text,
+    write_facts,
     write_rows,
 )
 from .search import read_text_index, read_weights, text_index_as_json
@@ -115,13 +116,38 @@ def info(target: Target, *, as_json: bool) -> None:
         "SQLAlchemy": sa.__version__,
         "Python": platform.python_version(),
     }
-    if as_json:
-        emit(to_text(facts))
-        return
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        shown = f"{value:,}" if isinstance(value, int) else value
-        emit(f"{name:<{width}}  {'-' if shown is None else shown}")
+    write_facts(facts, as_json=as_json)
+
+
+@click.command()
+@collection_argument
+@json_option
+@on_database
+def stats(target: Target, collection: str, *, as_json: bool) -> None:
+    """Print the figures of COLLECTION: documents, bytes, expiry, times and indexes.
+
+    The command reads all documents. An expired document does not count:
+
+    \b
+      collections-store stats people --json
+    """
+    with target.to_read() as store:
+        found = target.collection(store, collection)
+        (known,) = (each for each in store.collections() if each.name == collection)
+        newest = found.find(sort=[("$updated_at", -1)], limit=1)
+        expiring = {"$expires_at": {"$ne": None}}
+        ends = [each.expires_at for each in found.find(expiring, sort="$expires_at", limit=1)]
+        indexes = [each.name for each in found.indexes()]
+        facts = {
+            "documents": known.count,
+            "bytes": known.size,
+            "expiring": found.count(expiring),
+            "next expiry": ends[0].isoformat() if ends and ends[0] else None,
+            "created": known.created_at.isoformat(),
+            "last write": newest[0].updated_at.isoformat() if newest else None,
+            "indexes": indexes if as_json else ", ".join(indexes) or None,
+        }
+    write_facts(facts, as_json=as_json)
 
 
 def library_version() -> str:

@@ -13,7 +13,7 @@ import click
 from collections_store.cli.app import program
 from collections_store.cli.output import Exit
 
-WIDTH = 88
+WIDTH = 80
 
 _INTRODUCTION = """\
 # Command line
