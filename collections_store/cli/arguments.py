@@ -22,6 +22,7 @@ from ..engine.database_file import identity
 from ..errors import did_you_mean, shortened
 from ..expressions.path import path_or_text
 from ..query.sort import field_pairs
+from .completion import complete_collection, complete_field
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
 from .output import Exit, Failure, to_text
 
@@ -205,13 +206,14 @@ def on_database(command: F) -> F:
 # -- other arguments and options ---------------------------------------------------------------
 
 
-collection_argument = click.argument("collection")
-field_argument = click.argument("field")
+collection_argument = click.argument("collection", shell_complete=complete_collection)
+field_argument = click.argument("field", shell_complete=complete_field)
 filter_argument = click.argument("filter", required=False, default="{}")
 sort_option = click.option(
     "--sort",
     multiple=True,
     metavar="FIELD",
+    shell_complete=complete_field,
     help="Sort by FIELD, or FIELD:desc (FIELD:-1) for descending; repeat the option for further fields. "
     'In JSON a field may be any string: {"age": -1, "name": 1} or [[["a.b", "c"], -1]].',
 )

@@ -23,7 +23,8 @@ from .arguments import (
     read_order,
     yes_option,
 )
-from .files import INDEXES, BadItem
+from .completion import complete_field
+from .files import INDEXES, BadItem, working
 from .output import (
     Exit,
     Failure,
@@ -204,7 +205,9 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 
 @index.command("create")
 @collection_argument
-@click.argument("fields", metavar="FIELD...", nargs=-1, required=True)
+@click.argument(
+    "fields", metavar="FIELD...", nargs=-1, required=True, shell_complete=complete_field
+)
 @click.option("--unique", is_flag=True, help="Forbid two documents with equal values.")
 @click.option("--where", metavar="JSON", help="Index only documents that match this filter.")
 @click.option("--arrays", is_flag=True, help="Index the elements of arrays, at one FIELD.")
@@ -235,7 +238,7 @@ def create_index(
     if text:
         if where is not None or options["unique"] or options["arrays"]:
             raise click.UsageError("--text does not go with --unique, --where and --arrays")
-        with target.to_write() as store:
+        with target.to_write() as store, working("creating the index"):
             named = {"language": language, "name": options["name"]}
             emit(store.collection(collection).create_text_index(read_weights(fields), **named))
         return
@@ -244,7 +247,7 @@ def create_index(
     with _of_index():
         order = read_order(fields, "FIELD")
     limit = None if where is None else read_json(where, "--where")
-    with target.to_write() as store:
+    with target.to_write() as store, working("creating the index"):
         emit(store.collection(collection).create_index(order, where=limit, **options))
 
 

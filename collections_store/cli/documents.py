@@ -28,6 +28,7 @@ from .arguments import (
     sort_option,
     window_options,
 )
+from .completion import complete_fields
 from .output import (
     Exit,
     Failure,
@@ -111,6 +112,7 @@ def _no_document(target: Target, store: Store, collection: str, id: str) -> Fail
 @click.option(
     "--fields",
     metavar="FIELDS",
+    shell_complete=complete_fields,
     help="Print only these fields: name,address.city",
 )
 @click.option(

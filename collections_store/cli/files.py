@@ -120,6 +120,18 @@ def progress(size: int | None = None, noun: str = "documents") -> Iterator[Calla
         )
 
 
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show that work of unknown length goes on, if standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
+
+
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 MAX_LINE: Final = 4 * MAX_BODY
 """Bytes; with escapes and spaces, JSON may be several times as long as the stored body."""
