@@ -220,6 +220,7 @@ def purge(target: Target, collection: str | None) -> None:
 @filter_argument
 @sort_option
 @window_options
+@click.option("--plan", is_flag=True, help="Print the plan of the database, too.")
 @json_option
 @on_database
 def explain(
@@ -230,14 +231,16 @@ def explain(
     sort: tuple[str, ...],
     skip: int,
     limit: int | None,
+    plan: bool,
     as_json: bool,
 ) -> None:
-    """Print how find runs: the indexes in use, the sort, and an index to create.
+    """Print how find runs: the indexes in use, what is scanned, the sort, and an index to create.
 
-    The plan of the database follows. The query itself does not run:
+    The query itself does not run. With --plan, the filter in SQL and the plan of the database follow:
 
     \b
       collections-store explain people '{"age": {"$gte": 30}}' --sort name
+      collections-store explain people '{"age": {"$gte": 30}}' --plan
     """
     query, order = read_json(filter, "FILTER"), read_order(sort)
     with target.to_read() as store:
@@ -248,8 +251,15 @@ def explain(
         explanation = replace(explanation, advice=_creation(target, collection, index))
     if not as_json:
         emit(str(explanation))
+        if plan:
+            emit(
+                f"filter in SQL: {explanation.in_sql}", *(f"  {each}" for each in explanation.plan)
+            )
         return
-    names, matcher = ("scans", "order", "arrays", "advice", "sql"), explanation.in_matcher
+    names, matcher = (
+        ("scans", "documents", "order", "arrays", "advice", "sql"),
+        explanation.in_matcher,
+    )
     facts = {
         "in_sql": explanation.in_sql.to_json(),
         "in_matcher": None if matcher is None else matcher.to_json(),
