@@ -400,6 +400,20 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join(f"{name}: {fact}" for name, fact in facts_of(self))
 
+    def _repr_html_(self) -> str:
+        from ..codec.html import html_of_plan
+
+        named = dict(facts_of(self))
+        steps = [
+            (f"{named['scans']}: {named['documents']}", self.scans),
+            (named["uses"], self.scans),
+        ]
+        if self.in_matcher is not None:
+            steps.append(("filter in Python", True))
+        if self.order != "natural":
+            steps.append((named["order"], self.order != "index"))
+        return html_of_plan([*steps, ("result", False)], list(named.items()))
+
 
 _ORDERS: Final[dict[Ordered, str]] = {
     "natural": "natural",
