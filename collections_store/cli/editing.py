@@ -81,7 +81,7 @@ def update(
 
     \b
       collections-store update people '{"$id": "ada"}' '{"$inc": {"age": 1}}'
-      collections-store update people '{"age": {"$lt": 18}}' '{"$set": {"minor": true}}' --dry-run
+      collections-store update people '{}' '{"$set": {"active": true}}' --dry-run
     """
     query, operators = _read_filter(filter), read_json(change, "CHANGE")
     elements = None if array_filters is None else read_json(array_filters, "--array-filters")

@@ -68,7 +68,7 @@ def aggregate(target: Target, collection: str, pipeline: str | None, *, output: 
     Without PIPELINE, or with "-", the command reads PIPELINE from standard input. CSV is as of find:
 
     \b
-      collections-store aggregate people '[{"$group": {"_id": "$age", "n": {"$count": {}}}}]'
+      collections-store aggregate people '[{"$sortByCount": "$age"}]'
     """
     stages = read_json(pipeline, "PIPELINE")
     with target.to_read() as store:

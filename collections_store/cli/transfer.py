@@ -396,7 +396,7 @@ def export(
 
     \b
       collections-store export people people.jsonl.gz
-      collections-store export people people.csv --output csv --fields name,address.city
+      collections-store export people people.csv --output csv --fields name,age
     """
     if (output == "csv") != (how["fields"] is not None):
         raise click.UsageError("--output csv needs --fields, and no other format has them")
