@@ -123,22 +123,8 @@ def program(ctx: click.Context) -> None:
 
 for _command in (
     *(put, get, remove, insert, update, delete, find, search, list_, count, distinct),
-    *(
-        aggregate,
-        watch,
-        explain,
-        purge,
-        stats,
-        collections,
-        drop,
-        index,
-        documents,
-        copy,
-        backup,
-        restore,
-        import_,
-        export,
-    ),
+    *(aggregate, watch, explain, purge, collections, stats, drop, index, documents),
+    *(copy, backup, restore, import_, export),
     *(opsdroid, kdeps, aea, openai_agents, langgraph, info, db, doctor, demo),
 ):
     program.add_command(_command)

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .. import CollectionsStoreError, InvalidIndex, InvalidSort, Path, TextIndex, VectorIndex
+from .. import (
+    CollectionNotFound,
+    CollectionsStoreError,
+    InvalidIndex,
+    InvalidSort,
+    Path,
+    TextIndex,
+    VectorIndex,
+)
 from ..errors import did_you_mean, shortened
 from .arguments import (
     Group,
@@ -133,8 +141,10 @@ def stats(target: Target, collection: str, *, as_json: bool) -> None:
       collections-store stats people --json
     """
     with target.to_read() as store:
-        found = target.collection(store, collection)
-        (known,) = (each for each in store.collections() if each.name == collection)
+        found, infos = store.collection(collection), store.collections()
+        known = {each.name: each for each in infos}.get(collection)
+        if known is None:
+            raise CollectionNotFound(collection, [each.name for each in infos])
         newest = found.find(sort=[("$updated_at", -1)], limit=1)
         expiring = {"$expires_at": {"$ne": None}}
         ends = [each.expires_at for each in found.find(expiring, sort="$expires_at", limit=1)]
@@ -351,7 +361,8 @@ def upgrade(target: Target) -> None:
     from .. import migrate
 
     target.to_write().close()  # it checks the URL
-    before, after = migrate.upgrade(target.url, **target.names())
+    with working("upgrading the schema"):
+        before, after = migrate.upgrade(target.url, **target.names())
     if before is None:
         click.echo(f"created the tables of schema {after}", err=True)
     elif before == after:

@@ -252,18 +252,16 @@ def explain(
     if not as_json:
         emit(str(explanation))
         if plan:
-            emit(
-                f"filter in SQL: {explanation.in_sql}", *(f"  {each}" for each in explanation.plan)
-            )
+            emit(f"filter in SQL: {explanation.in_sql}")
+            emit(*(f"  {line}" for line in explanation.plan))
         return
-    names, matcher = (
-        ("scans", "documents", "order", "arrays", "advice", "sql"),
-        explanation.in_matcher,
-    )
+    names, matcher = ("order", "arrays", "advice", "sql"), explanation.in_matcher
     facts = {
         "in_sql": explanation.in_sql.to_json(),
         "in_matcher": None if matcher is None else matcher.to_json(),
         "indexes": explanation.indexes,
+        "scans": explanation.scans,
+        "documents": explanation.documents,
         **{name: getattr(explanation, name) for name in names},
         "parameters": dict(explanation.parameters),
         "plan": explanation.plan,

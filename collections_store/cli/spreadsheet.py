@@ -1,6 +1,6 @@
 """CSV for spreadsheets: nested fields as columns, and no cell that is a formula.
 
-`formats` has the CSV of `export`, which `import` reads and which has each string unchanged.
+The CSV of `export` is in `formats`: `import` reads it, and strings are unchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def sheet_of_documents(
 ) -> Iterator[str]:
     """Yield the lines of documents with a column for the ids and for each field.
 
-    Without `fields`, the columns are the paths of all values that are no objects, sorted; all documents are read first.
+    Without `fields`, the columns are the sorted paths of all values except objects; all documents are read first.
     """
     if fields is not None:
         paths = [Path.parse(each).keys for each in fields]
@@ -48,7 +48,7 @@ def sheet_of_bodies(bodies: Iterable[Any]) -> Iterator[str]:
 
 
 def _name(keys: Keys) -> str:
-    """Return the dotted path, or the list of keys in JSON where a dotted path would be another one."""
+    """Return the dotted path; for a key with a dot or a metadata name, the list of keys in JSON."""
     if not keys:
         return _BODY
     is_dotted = keys[0][:1] != "$" and all("." not in key for key in keys)
@@ -67,5 +67,5 @@ def _cell(values: Sequence[Any]) -> str:
 
 
 def _safe(text: str) -> str:
-    """Return a string that no spreadsheet takes for a formula: an apostrophe before it, where needed."""
+    """Return the string, behind an apostrophe if a spreadsheet would compute the string."""
     return f"'{text}" if text.startswith(_FORMULAS) else text

@@ -49,7 +49,7 @@ def watch(
 
     The collection must record changes. Each change is a line of JSON with its kind, id, version, time, token and the
     recorded bodies. FILTER needs recorded bodies, unless it is about the id and the version only. The last line on
-    standard error has the token after which to continue; every change is printed once:
+    standard error has the token after which to continue, so that no change is skipped:
 
     \b
       collections-store watch people --after oldest --timeout 0

@@ -541,8 +541,15 @@ class Explain(Operation[Explanation]):
             plan=plan.lines,
             advice=None if missing is None else creation(missing),
             missing_index=missing,
-            documents=self._documents(session, plan) if scans else plan.rows,
+            documents=self._documents(session, plan) if scans else self._read(plan, stops=stops),
         )
+
+    def _read(self, plan: Plan, *, stops: bool) -> int | None:
+        """Return about the number of rows that the plan reads; `stops`: no more than the limit needs."""
+        if not stops or self.limit is None:
+            return plan.rows
+        most = self.skip + self.limit
+        return most if plan.rows is None else min(most, plan.rows)
 
     def _documents(self, session: Session, plan: Plan) -> int:
         """Return about the number of documents in the collection: estimated by the database, or else counted."""

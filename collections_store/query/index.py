@@ -376,7 +376,7 @@ class Explanation:
     index. `order` names the sorter: an index, the database, Python, or nothing ("natural"). `arrays`: indexed fields
     hold arrays, so the exact form was used. `plan` is the database's own, in lines. `missing_index` is an index that
     would help, and `advice` the call that creates that index; both may be None. `documents` is about the number of
-    documents that the query reads; None: the database has no estimate.
+    documents that the query reads if no limit ends it sooner; None: the database has no estimate.
 
     >>> with Store("sqlite://") as store:
     ...     version = store["cities"].put("berlin", {"country": "de"})

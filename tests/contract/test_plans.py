@@ -110,6 +110,8 @@ def test_an_explanation_has_about_the_number_of_documents_that_a_query_reads(
         assert 0.9 * DOCUMENTS < scanning.documents < 1.1 * DOCUMENTS
         assert f"\ndocuments: about {scanning.documents:,}\n" in str(scanning)
         assert (found.scans, found.documents) == (False, by_index)
+        first = things.explain(skip=5, limit=10)
+        assert (first.scans, first.documents) == (False, 15)
 
 
 def test_every_operator_has_a_plan() -> None:
