@@ -24,7 +24,7 @@ from ..document import MAX_TTL
 from ..engine.backup.atomic_file import compressed, replacing, uncompressed
 from ..engine.database_file import open_to_read
 from ..errors import CollectionsStoreError
-from .output import Exit, Failure
+from .output import Exit, Failure, printable
 
 STANDARD = "-"
 """The name that means standard input or output."""
@@ -127,8 +127,9 @@ def working(what: str) -> Iterator[None]:
         yield
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(what):
+    with Console(stderr=True).status(Text(printable(what))):  # no markup: a name is in it
         yield
 
 

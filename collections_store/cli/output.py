@@ -199,9 +199,9 @@ def table(
     style: dict[str, Any] = {"no_wrap": True, "overflow": "ellipsis"} if cut else {}
     drawn = Table()
     for name, options in columns:
-        drawn.add_column(Text(_printable(name), **style), **options)
+        drawn.add_column(Text(printable(name), **style), **options)
     for row in rows:
-        drawn.add_row(*(Text(_printable(cell), **style) for cell in row))
+        drawn.add_row(*(Text(printable(cell), **style) for cell in row))
     console = Console()
     with console.capture() as capture:
         console.print(drawn)
@@ -262,7 +262,7 @@ def leaves(value: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
         yield keys, value
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Escape characters that would move the cursor or change the direction of writing."""
     if text.isprintable():
         return text
