@@ -404,10 +404,8 @@ class Explanation:
         from ..codec.html import html_of_plan
 
         named = dict(facts_of(self))
-        steps = [
-            (f"{named['scans']}: {named['documents']}", self.scans),
-            (named["uses"], self.scans),
-        ]
+        about = "" if self.documents is None else f": {named['documents']}"
+        steps = [(named["scans"] + about, self.scans), (named["uses"], self.scans)]
         if self.in_matcher is not None:
             steps.append(("filter in Python", True))
         if self.order != "natural":

@@ -124,5 +124,7 @@ def test_a_plan_is_a_picture_with_scans_in_red() -> None:
         in shown(scan).text
     )
     assert scan._repr_html_().count(red) == 3
-    assert "index <b>_1_n_1 → from an index → result" in shown(indexed).text
+    assert (
+        "a part of the collection → index <b>_1_n_1 → from an index → result" in shown(indexed).text
+    )
     assert red not in indexed._repr_html_()
