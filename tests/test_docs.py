@@ -168,10 +168,12 @@ def test_lines_of_code_are_not_too_wide(page: Path) -> None:
         assert block.language in WRAPPED or not wide, f"line {block.line}"
 
 
-def test_what_programs_print_is_wrapped(site: Path) -> None:
+def test_lines_of_code_wrap_on_a_narrow_screen(site: Path) -> None:
     style = (site / "code.css").read_text(encoding="utf-8")
-    for language in ("text", "console"):
-        assert re.search(rf"\.language-{language} code\b[^}}]+white-space: pre-wrap", style)
+    assert re.search(r"\.highlight code {[^}]+white-space: pre-wrap", style)
+    page = (site / "tutorial" / "index.html").read_text(encoding="utf-8")
+    assert 'href="../code.css"' in page
+    assert len(re.findall(r'<div class="highlight"><pre>.*?<code>', page)) > 10
 
 
 # -- the docstrings --------------------------------------------------------------------------
