@@ -98,6 +98,14 @@ class Document(Generic[Body_co]):
         """The time of expiry, in UTC; None: never."""
         return None if self.expires_us is None else moment(self.expires_us)
 
+    def _repr_html_(self) -> str:
+        from .codec.html import html_of_document
+
+        facts = {"version": self.version, "created": self.created_at, "updated": self.updated_at}
+        if self.expires_us is not None:
+            facts["expires"] = self.expires_at
+        return html_of_document(self.id, self.body, facts)
+
 
 @dataclass(frozen=True, slots=True)
 class Scored(Document[Any]):

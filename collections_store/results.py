@@ -5,7 +5,7 @@ operations.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -32,6 +32,9 @@ class Page(Generic[Body_co]):
 
     def __len__(self) -> int:
         return len(self.documents)
+
+    def _repr_html_(self) -> str:
+        return _html_of(self.documents, self.cursor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,12 @@ class SearchPage(Generic[Body_co]):
     def __len__(self) -> int:
         return len(self.results)
 
+    def _repr_html_(self) -> str:
+        from .codec.html import html_of_bodies
+
+        rows = [({"id": each.id, "score": each.score}, each.body) for each in self.results]
+        return html_of_bodies(rows, note=_note(self.cursor))
+
 
 @dataclass(frozen=True, slots=True)
 class Unindexed:
@@ -107,10 +116,23 @@ class FoundDocuments(list[Document[Body]]):
             raise TypeError(missing_cursor("sort"))
         super().sort(key=key, reverse=reverse)
 
+    def _repr_html_(self) -> str:
+        return _html_of(self)
+
     if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
 
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(missing_cursor(name), name=name, obj=self)
+
+
+def _html_of(documents: Sequence[Document[Any]], cursor: str | None = None) -> str:
+    from .codec.html import html_of_bodies
+
+    return html_of_bodies([({"id": each.id}, each.body) for each in documents], note=_note(cursor))
+
+
+def _note(cursor: str | None) -> str:
+    return "" if cursor is None else "; the cursor fetches the next page"
 
 
 @dataclass(frozen=True, slots=True)

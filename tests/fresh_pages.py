@@ -24,6 +24,7 @@ BESIDE = {
     "fastapi": ("fastapi", "httpx2"),
     "fastmcp": ("fastmcp",),
     "migrate-from-tinydb": ("tinydb",),
+    "notebooks": ("pandas", "polars", "pyarrow"),
     "opentelemetry": ("opentelemetry-sdk",),
     "pydantic-ai": ("pydantic-ai-slim",),
     "sqlalchemy": ("sqlalchemy[asyncio]", "aiosqlite"),

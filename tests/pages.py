@@ -91,6 +91,7 @@ FRAMEWORKS = {
     "langchain": "langchain_core",
     "llama-index": "llama_index.core",
     "mcp": "mcp",
+    "notebooks": "polars",
     "openai-agents": "agents",
     "opentelemetry": "opentelemetry.sdk",
     "pydantic-ai": "pydantic_ai",

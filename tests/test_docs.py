@@ -151,6 +151,31 @@ PUBLIC_PACKAGES: tuple[Any, ...] = (
 """The packages whose names are public."""
 
 
+COLUMNS = 80
+"""Characters of a line of code: more hide their end on a screen of 1280 pixels."""
+WRAPPED = {"text", "mermaid"}
+"""Blocks with longer lines: what programs print, which `docs/code.css` wraps, and sources of pictures."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_lines_of_code_are_not_too_wide(page: Path) -> None:
+    for block in blocks(page):
+        code = block.text.splitlines()
+        if block.language == "console":  # without what the commands print
+            entries = re.findall(r"^\$ (?:.*\\\n)*.*", block.text, re.MULTILINE)
+            code = [line for entry in entries for line in entry.splitlines()]
+        wide = [line for line in code if len(line) > COLUMNS]
+        assert block.language in WRAPPED or not wide, f"line {block.line}"
+
+
+def test_lines_of_code_wrap_on_a_narrow_screen(site: Path) -> None:
+    style = (site / "code.css").read_text(encoding="utf-8")
+    assert re.search(r"\.highlight code {[^}]+white-space: pre-wrap", style)
+    page = (site / "tutorial" / "index.html").read_text(encoding="utf-8")
+    assert 'href="../code.css"' in page
+    assert len(re.findall(r'<div class="highlight"><pre>.*?<code>', page)) > 10
+
+
 # -- the docstrings --------------------------------------------------------------------------
 
 
@@ -389,6 +414,7 @@ def test_the_terminal_image_shows_the_output_of_the_program(
 def test_ci_runs_the_command_of_the_readme() -> None:
     shell = [block.text.strip() for block in blocks(README) if block.language == "sh"]
     (command,) = [text for text in shell if text.endswith("pytest")]
+    command = re.sub(r"\s*\\\n\s*", " ", command)
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == command
 
 

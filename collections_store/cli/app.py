@@ -11,17 +11,20 @@ import click
 
 from ..errors import CollectionsStoreError, cut
 from .arguments import Group, program_options, show_help
-from .catalogue import collections, db, drop, index, info, library_version
+from .catalogue import collections, db, drop, index, info, library_version, stats
 from .copying import backup, copy, restore
 from .demo import demo
 from .doctor import doctor
-from .documents import delete, distinct, explain, find, get, list_, purge, put, remove
+from .documents import explain, find, get, list_, purge, put, remove
+from .editing import delete, insert, update
 from .hosts import aea, kdeps, langgraph, openai_agents, opsdroid
 from .output import Exit, Failure, code_of, one_line
+from .querying import aggregate, count, distinct
 from .search import search
 from .studio import studio
 from .transfer import export, import_
 from .upgrades import documents
+from .watching import watch
 
 _LONGEST = 2000
 """Characters of a message; it may repeat arguments of any length."""
@@ -58,7 +61,8 @@ class Program(Group):
             code = super().main(*arguments, **options)
         except click.UsageError as error:
             command = error.ctx.command_path if error.ctx else "collections-store"
-            return _fail(f"{error.format_message()} (see {command} --help)", Exit.USAGE)
+            message = " ".join(error.format_message().split())  # it may repeat an argument
+            return _fail(f"{message} (see {command} --help)", Exit.USAGE)
         except click.ClickException as error:
             return _fail(error.format_message(), Exit.FAILED)
         except click.Abort as error:
@@ -119,8 +123,9 @@ def program(ctx: click.Context) -> None:
 
 
 for _command in (
-    *(put, get, remove, find, search, list_, distinct, delete, explain, purge),
-    *(collections, drop, index, documents, copy, backup, restore, import_, export),
+    *(put, get, remove, insert, update, delete, find, search, list_, count, distinct),
+    *(aggregate, watch, explain, purge, collections, stats, drop, index, documents),
+    *(copy, backup, restore, import_, export),
     *(opsdroid, kdeps, aea, openai_agents, langgraph, info, db, doctor, studio, demo),
 ):
     program.add_command(_command)

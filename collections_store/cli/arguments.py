@@ -23,6 +23,7 @@ from ..engine.database_file import identity
 from ..errors import did_you_mean, shortened
 from ..expressions.path import path_or_text
 from ..query.sort import field_pairs
+from .completion import complete_collection, complete_field
 from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
 from .output import Exit, Failure, one_line, to_text
 
@@ -214,12 +215,14 @@ def on_database(command: F) -> F:
 # -- other arguments and options ---------------------------------------------------------------
 
 
-collection_argument = click.argument("collection")
+collection_argument = click.argument("collection", shell_complete=complete_collection)
+field_argument = click.argument("field", shell_complete=complete_field)
 filter_argument = click.argument("filter", required=False, default="{}")
 sort_option = click.option(
     "--sort",
     multiple=True,
     metavar="FIELD",
+    shell_complete=complete_field,
     help="Sort by FIELD, or FIELD:desc (FIELD:-1) for descending; repeat the option for further fields. "
     'In JSON a field may be any string: {"age": -1, "name": 1} or [[["a.b", "c"], -1]].',
 )
@@ -260,9 +263,9 @@ def output_option(*formats: str, default: str | None = "jsonl") -> Callable[[F],
 def consent(question: str) -> None:
     """Ask; raise `Failure` if the answer is no, and `UsageError` without a terminal."""
     if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask on: pass --yes to delete")
+        raise click.UsageError("there is no terminal to ask on: pass --yes")
     if not click.confirm(question, err=True):
-        raise Failure("nothing was deleted", Exit.NO)
+        raise Failure("nothing was changed", Exit.NO)
 
 
 def read_json(text: str | None, what: str) -> Any:

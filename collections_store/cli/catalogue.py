@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from .. import CollectionsStoreError, InvalidIndex, InvalidSort, Path, TextIndex, VectorIndex
+from .. import (
+    CollectionNotFound,
+    CollectionsStoreError,
+    InvalidIndex,
+    InvalidSort,
+    Path,
+    TextIndex,
+    VectorIndex,
+)
 from ..errors import did_you_mean, shortened
 from ..search.vectors import Metric
 from .arguments import (
@@ -25,7 +33,8 @@ from .arguments import (
     read_order,
     yes_option,
 )
-from .files import INDEXES, BadItem
+from .completion import complete_field
+from .files import INDEXES, BadItem, working
 from .output import (
     Exit,
     Failure,
@@ -33,6 +42,7 @@ from .output import (
     counted,
     emit,
     to_text,
+    write_facts,
     write_rows,
 )
 from .search import read_text_index, read_weights, text_index_as_json
@@ -117,13 +127,40 @@ def info(target: Target, *, as_json: bool) -> None:
         "SQLAlchemy": sa.__version__,
         "Python": platform.python_version(),
     }
-    if as_json:
-        emit(to_text(facts))
-        return
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        shown = f"{value:,}" if isinstance(value, int) else value
-        emit(f"{name:<{width}}  {'-' if shown is None else shown}")
+    write_facts(facts, as_json=as_json)
+
+
+@click.command()
+@collection_argument
+@json_option
+@on_database
+def stats(target: Target, collection: str, *, as_json: bool) -> None:
+    """Print the figures of COLLECTION: documents, bytes, expiry, times and indexes.
+
+    The command reads all documents. An expired document does not count:
+
+    \b
+      collections-store stats people --json
+    """
+    with target.to_read() as store:
+        found, infos = store.collection(collection), store.collections()
+        known = {each.name: each for each in infos}.get(collection)
+        if known is None:
+            raise CollectionNotFound(collection, [each.name for each in infos])
+        newest = found.find(sort=[("$updated_at", -1)], limit=1)
+        expiring = {"$expires_at": {"$ne": None}}
+        ends = [each.expires_at for each in found.find(expiring, sort="$expires_at", limit=1)]
+        indexes = [each.name for each in found.indexes()]
+        facts = {
+            "documents": known.count,
+            "bytes": known.size,
+            "expiring": found.count(expiring),
+            "next expiry": ends[0].isoformat() if ends and ends[0] else None,
+            "created": known.created_at.isoformat(),
+            "last write": newest[0].updated_at.isoformat() if newest else None,
+            "indexes": indexes if as_json else ", ".join(indexes) or None,
+        }
+    write_facts(facts, as_json=as_json)
 
 
 def library_version() -> str:
@@ -180,7 +217,9 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 
 @index.command("create")
 @collection_argument
-@click.argument("fields", metavar="FIELD...", nargs=-1, required=True)
+@click.argument(
+    "fields", metavar="FIELD...", nargs=-1, required=True, shell_complete=complete_field
+)
 @click.option("--unique", is_flag=True, help="Forbid two documents with equal values.")
 @click.option("--where", metavar="JSON", help="Index only documents that match this filter.")
 @click.option("--arrays", is_flag=True, help="Index the elements of arrays, at one FIELD.")
@@ -215,24 +254,24 @@ def create_index(
 
     \b
       collections-store index create people address.city age:-1
-      collections-store index create people login --unique --where '{"active": true}'
+      collections-store index create people login --unique --where '{"on": true}'
       collections-store index create notes title:3 body --text
       collections-store index create notes embedding --vector --dimensions 384
     """
     own = _own_options(text=text, vector=vector, where=where, options=options)
     if text:
-        with target.to_write() as store:
+        with target.to_write() as store, working("creating the index"):
             emit(store.collection(collection).create_text_index(read_weights(fields), **own))
         return
     if vector:
         paths = [read_field(each) for each in fields]
-        with target.to_write() as store:
+        with target.to_write() as store, working("creating the index"):
             emit(store.collection(collection).create_vector_index(paths, **own))
         return
     with _of_index():
         order = read_order(fields, "FIELD")
     limit = None if where is None else read_json(where, "--where")
-    with target.to_write() as store:
+    with target.to_write() as store, working("creating the index"):
         emit(store.collection(collection).create_index(order, where=limit, **own))
 
 
@@ -360,7 +399,8 @@ def upgrade(target: Target) -> None:
     from .. import migrate
 
     target.to_write().close()  # it checks the URL
-    before, after = migrate.upgrade(target.url, **target.names())
+    with working("upgrading the schema"):
+        before, after = migrate.upgrade(target.url, **target.names())
     if before is None:
         click.echo(f"created the tables of schema {after}", err=True)
     elif before == after:

@@ -45,7 +45,7 @@ def copy(
     collection of the other store. After an interruption run the same command again to continue:
 
     \b
-      collections-store copy --from sqlite:///agent.db --to postgresql://user:password@host/database
+      collections-store copy --from sqlite:///agent.db --to postgresql://me@host/name
     """
     other = Target(to, to_prefix, to_schema)
     if source is not None:
@@ -76,7 +76,7 @@ def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
 
     \b
       collections-store backup agent.backup.db
-      collections-store backup agent.jsonl.gz --url postgresql://user:password@host/database
+      collections-store backup agent.jsonl.gz --url postgresql://user@host/name
     """
     from ..engine.backup.backup import is_text
 

@@ -17,20 +17,18 @@ from .arguments import (
     Pairs,
     Target,
     collection_argument,
-    consent,
     field_as_word,
     filter_argument,
     json_option,
     on_database,
     output_option,
-    read_field,
     read_json,
     read_order,
     read_projection,
     sort_option,
     window_options,
-    yes_option,
 )
+from .completion import complete_fields
 from .output import (
     Exit,
     Failure,
@@ -39,8 +37,9 @@ from .output import (
     emit,
     to_text,
     write_documents,
-    write_values,
+    write_lines,
 )
+from .spreadsheet import sheet_of_documents
 
 if TYPE_CHECKING:
     from .. import Collection, Document, Index, Store
@@ -110,15 +109,20 @@ def _no_document(target: Target, store: Store, collection: str, id: str) -> Fail
 @collection_argument
 @filter_argument
 @sort_option
-@click.option("--fields", metavar="FIELDS", help="Print only these fields: name,address.city")
+@click.option(
+    "--fields",
+    metavar="FIELDS",
+    shell_complete=complete_fields,
+    help="Print only these fields: name,address.city",
+)
 @click.option(
     "--projection",
     metavar="JSON",
     help='Print only these parts: {"name": 1, "tags": {"$slice": 3}}',
 )
-@click.option("--count", is_flag=True, help="Print only the number of documents.")
+@click.option("--count", is_flag=True, hidden=True, help="Print only the number of documents.")
 @window_options
-@output_option("jsonl", "json", "table")
+@output_option("jsonl", "json", "table", "csv")
 @on_database
 def find(
     target: Target,
@@ -136,11 +140,16 @@ def find(
     """Print the documents that match FILTER, a JSON object of MongoDB's query language.
 
     Each line is {"id": …, "body": …}. The order is that of --sort, or natural order. With --limit and without
-    --sort it is the order of the index that serves FILTER. Without --sort and --limit, memory is constant:
+    --sort it is the order of the index that serves FILTER. Without --sort and --limit, memory is constant.
+
+    CSV is for spreadsheets. The columns are the ids and --fields, else the dotted paths of all values, sorted. A
+    string that a spreadsheet would compute, such as "=1+1", has an apostrophe before it; export writes strings
+    unchanged:
 
     \b
       collections-store find people '{"address.city": "Berlin", "age": 30}'
       collections-store find people --sort age:-1 --limit 10 --fields name,age
+      collections-store find people --output csv > people.csv
     """
     parts = read_projection(fields, projection)
     query, order = read_json(filter, "FILTER"), read_order(sort)
@@ -152,7 +161,10 @@ def find(
             return
         documents = _documents(found, query, sort=order, skip=skip, limit=limit, projection=parts)
         columns = None if fields is None else fields.split(",")
-        write_documents(documents, output, columns)
+        if output == "csv":
+            write_lines(sheet_of_documents(documents, columns), sys.stdout.buffer, array=False)
+        else:
+            write_documents(documents, output, columns)
 
 
 def _documents(
@@ -187,30 +199,6 @@ def list_(target: Target, collection: str, *, skip: int, limit: int | None, outp
 
 
 @click.command()
-@collection_argument
-@click.argument("filter")
-@yes_option
-@on_database
-def delete(target: Target, collection: str, filter: str, *, yes: bool) -> None:
-    """Delete the documents that match FILTER, all or none; {} matches all.
-
-    The command asks for confirmation. Without a terminal, pass --yes:
-
-    \b
-      collections-store delete people '{"age": {"$lt": 18}}' --yes
-    """
-    query = read_json(filter, "FILTER")
-    if query is None:
-        raise Failure("FILTER is null; {} matches all documents", Exit.BAD_INPUT)
-    with target.to_read() as store:
-        found = target.collection(store, collection)
-        if not yes:
-            consent(f"Delete {counted(found.count(query), 'document')} of {collection}?")
-        deleted = found.delete_many(query).deleted_count
-    click.echo(f"deleted {counted(deleted, 'document')} of {collection}", err=True)
-
-
-@click.command()
 @click.argument("collection", required=False)
 @on_database
 def purge(target: Target, collection: str | None) -> None:
@@ -229,31 +217,10 @@ def purge(target: Target, collection: str | None) -> None:
 
 @click.command()
 @collection_argument
-@click.argument("field")
-@filter_argument
-@output_option("jsonl", "json")
-@on_database
-def distinct(target: Target, collection: str, field: str, filter: str, *, output: Format) -> None:
-    """Print the distinct values of FIELD in the documents that match FILTER.
-
-    The values are in MongoDB's order. An array counts as its elements; a missing field has no value. FIELD is a
-    dotted path, or in JSON a list of keys, which may contain dots:
-
-    \b
-      collections-store distinct people address.city '{"age": {"$gte": 30}}'
-      collections-store distinct people '["a.b", "c"]'
-    """
-    path, query = read_field(field), read_json(filter, "FILTER")
-    with target.to_read() as store:
-        values = target.collection(store, collection).distinct(path, query)
-    write_values(values, output)
-
-
-@click.command()
-@collection_argument
 @filter_argument
 @sort_option
 @window_options
+@click.option("--plan", is_flag=True, help="Print the plan of the database, too.")
 @json_option
 @on_database
 def explain(
@@ -264,14 +231,16 @@ def explain(
     sort: tuple[str, ...],
     skip: int,
     limit: int | None,
+    plan: bool,
     as_json: bool,
 ) -> None:
-    """Print how find runs: the indexes in use, the sort, and an index to create.
+    """Print how find runs: the indexes in use, what is scanned, the sort, and an index to create.
 
-    The plan of the database follows. The query itself does not run:
+    The query itself does not run. With --plan, the filter in SQL and the plan of the database follow:
 
     \b
       collections-store explain people '{"age": {"$gte": 30}}' --sort name
+      collections-store explain people '{"age": {"$gte": 30}}' --plan
     """
     query, order = read_json(filter, "FILTER"), read_order(sort)
     with target.to_read() as store:
@@ -282,12 +251,17 @@ def explain(
         explanation = replace(explanation, advice=_creation(target, collection, index))
     if not as_json:
         emit(str(explanation))
+        if plan:
+            emit(f"filter in SQL: {explanation.in_sql}")
+            emit(*(f"  {line}" for line in explanation.plan))
         return
-    names, matcher = ("scans", "order", "arrays", "advice", "sql"), explanation.in_matcher
+    names, matcher = ("order", "arrays", "advice", "sql"), explanation.in_matcher
     facts = {
         "in_sql": explanation.in_sql.to_json(),
         "in_matcher": None if matcher is None else matcher.to_json(),
         "indexes": explanation.indexes,
+        "scans": explanation.scans,
+        "documents": explanation.documents,
         **{name: getattr(explanation, name) for name in names},
         "parameters": dict(explanation.parameters),
         "plan": explanation.plan,

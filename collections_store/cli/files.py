@@ -24,7 +24,7 @@ from ..document import MAX_TTL
 from ..engine.backup.atomic_file import compressed, replacing, uncompressed
 from ..engine.database_file import open_to_read
 from ..errors import CollectionsStoreError
-from .output import Exit, Failure
+from .output import Exit, Failure, printable
 
 STANDARD = "-"
 """The name that means standard input or output."""
@@ -118,6 +118,19 @@ def progress(size: int | None = None, noun: str = "documents") -> Iterator[Calla
         yield lambda count, position, size=size: bar.update(
             task, completed=position, total=size, count=count
         )
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show that work of unknown length goes on, if standard error is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text(printable(what))):  # no markup: a name is in it
+        yield
 
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"

@@ -221,12 +221,13 @@ def csv_lines(documents: Iterable[Document], fields: list[str]) -> Iterator[str]
     value as JSON; a missing or null field is an empty cell.
     """
     paths = [Path.parse(field).keys for field in fields]
-    yield _line([ID, *fields])
+    yield csv_line([ID, *fields])
     for each in documents:
-        yield _line([each.id, *(_cell(each.body, keys) for keys in paths)])
+        yield csv_line([each.id, *(_cell(each.body, keys) for keys in paths)])
 
 
-def _line(cells: list[str]) -> str:
+def csv_line(cells: Iterable[str]) -> str:
+    """Return the line of a CSV file, without its end."""
     text = io.StringIO()
     csv.writer(text).writerow(cells)
     return text.getvalue().removesuffix("\r\n")

@@ -12,6 +12,7 @@ from .. import Document, Path, errors
 from ..codec import Codec
 
 Format: TypeAlias = Literal["jsonl", "json", "table", "mongodb", "csv"]
+Keys: TypeAlias = tuple[str, ...]
 
 _CODEC = Codec(max_bytes=2**62)
 """Without a limit: stored bodies are printed whatever limit they were written under."""
@@ -118,7 +119,9 @@ def write_documents(
     A table has a column for each of `fields`, or else for each top-level field of the documents.
     """
     if format == "table":
-        _send([_documents_table(documents, fields)], sys.stdout.buffer)
+        ids = {"id": {"no_wrap": True, "max_width": _ID_WIDTH}}
+        rows = (((each.id,), each.body) for each in documents)
+        _send([_bodies_table(ids, rows, fields)], sys.stdout.buffer)
     else:
         write_lines(map(as_line, documents), sys.stdout.buffer, array=format == "json")
 
@@ -131,6 +134,25 @@ def write_lines(lines: Iterable[str], stream: IO[bytes], *, array: bool) -> None
 def write_values(values: Iterable[Any], format: Format) -> None:
     """Write values on standard output as JSON lines, or as an array."""
     write_lines(map(to_text, values), sys.stdout.buffer, array=format == "json")
+
+
+def write_bodies(bodies: Iterable[Any], format: Format) -> None:
+    """Write bodies on standard output as documents without ids."""
+    if format == "table":
+        _send([_bodies_table({}, (((), body) for body in bodies), None)], sys.stdout.buffer)
+    else:
+        write_values(bodies, format)
+
+
+def write_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
+    """Write named values on standard output as a line of JSON, or each on a line."""
+    if as_json:
+        emit(to_text(facts))
+        return
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        shown = f"{value:,}" if isinstance(value, int) else value
+        emit(f"{name:<{width}}  {'-' if shown is None else shown}")
 
 
 def write_rows(
@@ -177,29 +199,33 @@ def table(
     style: dict[str, Any] = {"no_wrap": True, "overflow": "ellipsis"} if cut else {}
     drawn = Table()
     for name, options in columns:
-        drawn.add_column(Text(_printable(name), **style), **options)
+        drawn.add_column(Text(printable(name), **style), **options)
     for row in rows:
-        drawn.add_row(*(Text(_printable(cell), **style) for cell in row))
+        drawn.add_row(*(Text(printable(cell), **style) for cell in row))
     console = Console()
     with console.capture() as capture:
         console.print(drawn)
     return capture.get()
 
 
-def _documents_table(documents: Iterable[Document], fields: Sequence[str] | None) -> str:
+def _bodies_table(
+    first: Mapping[str, Mapping[str, Any]],
+    bodies: Iterable[tuple[Sequence[str], Any]],
+    fields: Sequence[str] | None,
+) -> str:
+    """Return a table of the `first` columns, whose cells come with each body, and of the fields of the bodies."""
     from rich.console import Console
 
     width = Console().width
     paths = None if fields is None else {name: Path.parse(name).keys for name in fields}
-    rows = [(each.id, _cells(each.body, paths, width)) for each in documents]
+    rows = [(cells, _cells(body, paths, width)) for cells, body in bodies]
     found = dict.fromkeys(name for _, cells in rows for name in cells)
     names = list(dict.fromkeys([*(paths or ()), *found]))
     shown = names[: width // _COLUMN_WIDTH]
-    columns: list[tuple[str, dict[str, Any]]] = [("id", {"no_wrap": True, "max_width": _ID_WIDTH})]
-    columns += [("(body)" if name is None else name, {}) for name in shown]
+    columns = [*first.items(), *(("(body)" if name is None else name, {}) for name in shown)]
     if names != shown:
         columns.append((f"+{len(names) - len(shown)}", {}))
-    lines = ([id, *(cells.get(name, "") for name in shown)] for id, cells in rows)
+    lines = ([*before, *(cells.get(name, "") for name in shown)] for before, cells in rows)
     return table(columns, lines, cut=True)
 
 
@@ -211,23 +237,32 @@ def _cells(
         return {None: to_text(body)[:width]}
     if paths is None:
         paths = {name: (name,) for name in islice(body, width)}
-    found = ((name, each) for name, keys in paths.items() for each in _values_at(body, keys))
+    found = ((name, each) for name, keys in paths.items() for each in values_at(body, keys))
     return {n: (each if isinstance(each, str) else to_text(each))[:width] for n, each in found}
 
 
-def _values_at(value: Any, keys: tuple[str, ...]) -> list[Any]:
+def values_at(value: Any, keys: Keys) -> list[Any]:
     """Return the value of a field in a list, empty for a missing field; for an array, the values of its elements."""
     if not keys:
         return [value]
     if isinstance(value, list):
-        found = [inner for each in value for inner in _values_at(each, keys)]
+        found = [inner for each in value for inner in values_at(each, keys)]
         return [found] if found else []
     if isinstance(value, dict) and keys[0] in value:
-        return _values_at(value[keys[0]], keys[1:])
+        return values_at(value[keys[0]], keys[1:])
     return []
 
 
-def _printable(text: str) -> str:
+def leaves(value: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """Yield the paths and the values of all fields that are no objects with fields."""
+    if isinstance(value, dict) and (value or not keys):
+        for key, inner in value.items():
+            yield from leaves(inner, (*keys, key))
+    else:
+        yield keys, value
+
+
+def printable(text: str) -> str:
     """Escape characters that would move the cursor or change the direction of writing."""
     if text.isprintable():
         return text

@@ -41,6 +41,7 @@ from .files import (
     reading,
     shown,
     to_record,
+    working,
     writing,
 )
 from .output import (
@@ -107,7 +108,8 @@ class Import:
         with self._failing():
             for index in self._indexes:
                 self._creating = index
-                self._create(index)
+                with working(f"creating the index {index.name}"):
+                    self._create(index)
 
     def summary(self) -> str:
         written, skipped, expired = (
@@ -323,9 +325,9 @@ def import_(
         target.refuse(file)
         handle, items = store.collection(name), formats.read(stream, **how)
         work = Import(store, handle, items, shown(file), path, batch_size, report, not no_indexes)
-        show = stack.enter_context(progress(size))
-        for count in work.batches():
-            show(count, stream.tell() if size else 0)
+        with progress(size) as show:
+            for count in work.batches():
+                show(count, stream.tell() if size else 0)
         work.create_indexes()
     _report(work.summary())
 
@@ -394,7 +396,7 @@ def export(
 
     \b
       collections-store export people people.jsonl.gz
-      collections-store export people people.csv --output csv --fields name,address.city
+      collections-store export people people.csv --output csv --fields name,age
     """
     if (output == "csv") != (how["fields"] is not None):
         raise click.UsageError("--output csv needs --fields, and no other format has them")

@@ -543,7 +543,25 @@ class Explain(Operation[Explanation]):
             plan=plan.lines,
             advice=None if missing is None else creation(missing),
             missing_index=missing,
+            documents=self._documents(session, plan) if scans else self._read(plan, stops=stops),
         )
+
+    def _read(self, plan: Plan, *, stops: bool) -> int | None:
+        """Return about the number of rows that the plan reads; `stops`: no more than the limit needs."""
+        if not stops or self.limit is None:
+            return plan.rows
+        most = self.skip + self.limit
+        return most if plan.rows is None else min(most, plan.rows)
+
+    def _documents(self, session: Session, plan: Plan) -> int:
+        """Return about the number of documents in the collection: estimated by the database, or else counted."""
+        if plan.rows is None:
+            return Count(self.collection, Filter())(session)
+        statements, everything = session.collection(self.collection), Filter()
+        query = statements.select(everything, NATURAL)
+        parameters = query.parameters(everything, {"skip": 0, "limit": NO_LIMIT})
+        rows = session.rows(session.database.compiler.explain + query.sql, parameters)
+        return session.database.compiler.plan(rows, statements.table).rows or 0
 
     def _missing_index(
         self, session: Session, statements: Statements, sort: Sort, *, arrays: bool

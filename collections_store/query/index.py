@@ -354,8 +354,8 @@ Ordered: TypeAlias = Literal["natural", "index", "database", "python"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of a database: lines, the indexes used, the indexes read from end to end, and whether the plan scans
-    the table or sorts.
+    """The plan of a database: lines, the indexes used, the indexes read from end to end, whether the plan scans the
+    table or sorts, and the estimated number of rows that the plan reads; None: the database has no estimate.
     """
 
     lines: tuple[str, ...]
@@ -363,18 +363,20 @@ class Plan:
     walked: tuple[str, ...]
     scans: bool
     sorts: bool
+    rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a `find`; prints as text.
+    """The explanation of a `find`; prints as five lines, and a line for each further fact that makes a query slow.
 
     `sql` runs with `parameters`. `in_sql` is the part of the filter that runs in the database, `in_matcher` the part
     that runs in Python, on the rows of the database. `indexes` are the names of the indexes used: "$body" is the index
     of whole bodies, "$id" the index of the ids. `scans`: the query may read all documents, be it in the order of an
     index. `order` names the sorter: an index, the database, Python, or nothing ("natural"). `arrays`: indexed fields
     hold arrays, so the exact form was used. `plan` is the database's own, in lines. `missing_index` is an index that
-    would help, and `advice` the call that creates that index; both may be None.
+    would help, and `advice` the call that creates that index; both may be None. `documents` is about the number of
+    documents that the query reads if no limit ends it sooner; None: the database has no estimate.
 
     >>> with Store("sqlite://") as store:
     ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -393,19 +395,22 @@ class Explanation:
     plan: tuple[str, ...] = field(repr=False)
     advice: str | None = None
     missing_index: Index | None = field(default=None, repr=False)
+    documents: int | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        lines = [f"filter in SQL: {self.in_sql}"]
+        return "\n".join(f"{name}: {fact}" for name, fact in facts_of(self))
+
+    def _repr_html_(self) -> str:
+        from ..codec.html import html_of_plan
+
+        named = dict(facts_of(self))
+        about = "" if self.documents is None else f": {named['documents']}"
+        steps = [(named["scans"] + about, self.scans), (named["uses"], self.scans)]
         if self.in_matcher is not None:
-            lines.append(f"filter in Python: {self.in_matcher}")
-        lines.append(f"indexes: {', '.join(self.indexes) or 'none'}")
-        lines.append(f"scans the collection: {'yes' if self.scans else 'no'}")
-        lines.append(f"order: {_ORDERS[self.order]}")
-        if self.arrays:
-            lines.append("arrays in indexed fields: yes, so the exact form was used")
-        if self.advice:
-            lines.append(f"advice: {self.advice}")
-        return "\n".join([*lines, *(f"  {line}" for line in self.plan)])
+            steps.append(("filter in Python", True))
+        if self.order != "natural":
+            steps.append((named["order"], self.order != "index"))
+        return html_of_plan([*steps, ("result", False)], list(named.items()))
 
 
 _ORDERS: Final[dict[Ordered, str]] = {
@@ -414,6 +419,24 @@ _ORDERS: Final[dict[Ordered, str]] = {
     "database": "sorted by the database",
     "python": "sorted in Python",
 }
+
+
+def facts_of(explanation: Explanation) -> list[tuple[str, str]]:
+    """Return the names and the facts of an explanation's lines."""
+    indexes, documents = ", ".join(explanation.indexes), explanation.documents
+    unknown = "unknown, the database has no estimate"
+    facts = [
+        ("uses", f"index {indexes}" if indexes else "no index"),
+        ("scans", "the whole collection" if explanation.scans else "a part of the collection"),
+        ("documents", unknown if documents is None else f"about {documents:,}"),
+        ("order", _ORDERS[explanation.order]),
+        ("advice", explanation.advice or "none"),
+    ]
+    if explanation.in_matcher is not None:
+        facts.append(("filter in Python", str(explanation.in_matcher)))
+    if explanation.arrays:
+        facts.append(("arrays in indexed fields", "yes, so the exact form was used"))
+    return facts
 
 
 def missing_index(

@@ -135,6 +135,7 @@ def test_invalid_input_exits_with_3(cli: Cli) -> None:
 
 
 def test_usage_errors_exit_with_2(cli: Cli) -> None:
+    assert "argument (a b)" in cli.fails(2, "get", "things", "x", "a\nb")
     assert "--help)" in cli.fails(2, "bogus")
     assert "COLLECTION" in cli.fails(2, "get")
     assert "--bogus" in cli.fails(2, "list", "--bogus", "x")

@@ -17,7 +17,8 @@ LONGEST = 2000
 HUGE = "x" * 20_000
 ODD = ["", " ", "-1", "a\nb", "\udcff", "$gt", "{", "[[]]", '{"$nosuch": 1}', str(2**63), HUGE]
 ODD += ["[" * 5000, '{"a":' * 300 + "1" + "}" * 300, "." * 500, "1e400"]
-VALID = {"id": "1", "body": "1", "filter": "{}", "field": "a", "fields": ("a",), "name": "a_1"}
+VALID = {"id": ["1"], "body": ["1"], "filter": ["{}"], "change": ["{}"]}
+VALID |= {"field": ["a"], "fields": ["a"], "name": ["a_1"]}
 SHARED = {"url", "prefix", "schema"}
 """Options that all commands have: one command suffices."""
 SKIPPED = {"demo"}
@@ -54,7 +55,7 @@ def lines_of(words: tuple[str, ...]) -> Iterator[list[str]]:
                 if each is chosen:
                     line.append(odd)
                 elif each.required:
-                    line += [*VALID.get(str(each.name), ["things"])]
+                    line += VALID.get(str(each.name), ["things"])
             yield line
 
 

@@ -268,6 +268,14 @@ def test_a_terminal_gets_a_table_and_a_progress_bar(sqlite: Cli, tmp_path: Path)
     assert (tmp_path / "out.jsonl").read_text().count("\n") == 3000
     code, shown = on_terminal(sqlite.command("export", "t"), b"", tmp_path)
     assert (code, "documents" in shown, shown.count("\n")) == (0, False, 3000)
+    code, shown = on_terminal(sqlite.command("index", "create", "t", "n"), b"", tmp_path)
+    assert (code, "creating the index" in shown) == (0, True)
+    line = '{"indexes": [{"name": "[/x]", "fields": ["k"]}]}\n'
+    (tmp_path / "indexes").write_text(line)
+    code, shown = on_terminal(sqlite.command("import", "indexes", "-c", "t"), b"", tmp_path)
+    assert (code, "creating the index [/x]" in shown) == (0, True), shown
+    piped = spawn(sqlite.command("index", "create", "t", "m"), cwd=tmp_path)
+    assert (piped.returncode, piped.stdout, piped.stderr) == (0, b"m_1\n", b"")
     piped = spawn(sqlite.command("export", "t", "out.jsonl"), cwd=tmp_path)
     assert (piped.returncode, piped.stdout, piped.stderr) == (0, b"", b"")
     code, shown = on_terminal(sqlite.command("import", "-c", "t"), b"", tmp_path)

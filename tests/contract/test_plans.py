@@ -99,6 +99,21 @@ def test_postgresql_plans_match_the_table(
     assert strategy(on_postgresql, query) == expected["postgresql"]
 
 
+def test_an_explanation_has_about_the_number_of_documents_that_a_query_reads(
+    on_sqlite: Collection, on_postgresql: Collection
+) -> None:
+    scan = {"$nor": [{"kind": "x"}]}
+    for things, by_index in (on_sqlite, None), (on_postgresql, 1):
+        scanning, found = things.explain(scan), things.explain({"$id": "7"})
+        assert scanning.scans
+        assert scanning.documents is not None
+        assert 0.9 * DOCUMENTS < scanning.documents < 1.1 * DOCUMENTS
+        assert f"\ndocuments: about {scanning.documents:,}\n" in str(scanning)
+        assert (found.scans, found.documents) == (False, by_index)
+        first = things.explain(skip=5, limit=10)
+        assert (first.scans, first.documents) == (False, 15)
+
+
 def test_every_operator_has_a_plan() -> None:
     tables = re.findall(
         r"^\| (`.+?) \|", (DOCS / "filters.md").read_text(encoding="utf-8"), re.MULTILINE

@@ -447,7 +447,7 @@ def test_the_command_of_the_page_imports_data_of_kdeps(
     (tmp_path / ".kdeps").mkdir()
     kdeps_file(tmp_path / ".kdeps", memory={"greeting": '{"de": "Hallo"}'})
     monkeypatch.chdir(tmp_path)
-    words = [word.replace("~", str(tmp_path)) for word in shlex.split(command)]
+    words = [word.replace("~", str(tmp_path)) for word in shlex.split(command.replace("\\\n", ""))]
     done = Cli()(*words[1:])
     assert (words[0], done.exit_code) == ("collections-store", 0), done.stderr
     with Store("sqlite:///agents.db") as store:

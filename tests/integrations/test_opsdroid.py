@@ -552,7 +552,7 @@ def test_the_command_of_the_page_imports_data_of_opsdroid(
     folder.mkdir(parents=True)
     opsdroid_file(folder)
     monkeypatch.chdir(tmp_path)
-    words = [word.replace("~", str(tmp_path)) for word in shlex.split(command)]
+    words = [word.replace("~", str(tmp_path)) for word in shlex.split(command.replace("\\\n", ""))]
     done = Cli()(*words[1:])
     assert (words[0], done.exit_code) == ("collections-store", 0), done.stderr
     with Store("sqlite:///bot.db") as store:

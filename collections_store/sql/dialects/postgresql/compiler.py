@@ -85,7 +85,7 @@ class PostgresCompiler(StatementCompiler):
     """SQLAlchemy's dialect for psycopg, and EXPLAIN."""
 
     dialect = row_dialect = _DIALECT
-    explain = "EXPLAIN (FORMAT JSON, COSTS OFF) "
+    explain = "EXPLAIN (FORMAT JSON) "
     elements = {
         BodyText: _body_text,
         BodyFromText: _body_from_text,
@@ -138,6 +138,7 @@ class PostgresCompiler(StatementCompiler):
             ),
             scans=any(_reads_all(step, str(table.name), natural) for _, step in steps),
             sorts=any(step["Node Type"] == "Sort" for step in main),
+            rows=max(step["Plan Rows"] for step in main),
         )
 
     def root(self, plan: Any) -> Any:
