@@ -126,7 +126,7 @@ def test_invalid_input_exits_with_3(cli: Cli) -> None:
         "2,000": ("put", "things", "x" * 2001, "1"),
         "FILTER is not JSON: ": ("find", "things", "{a: 1}"),
         "a filter must be a document": ("find", "things", "[1]"),
-        "no such operator": ("find", "things", '{"a": {"$near": 1}}'),
+        "no such operator": ("find", "things", '{"a": {"$nearby": 1}}'),
         "$nowhere": ("find", "things", '{"$nowhere": 1}'),
     }
     for message, arguments in wrong.items():

@@ -17,7 +17,7 @@ EXTENDED: list[dict[str, Any]] = [
     {"_id": {"$oid": "65a0c0ffee00000000000000"}, "n": {"$numberInt": "1"}},
     {"_id": "ada", "at": {"$date": "2023-11-14T22:13:20Z"}},
 ]
-PLAIN = {"65a0c0ffee00000000000000": {"n": 1}, "ada": {"at": "2023-11-14T22:13:20.000Z"}}
+PLAIN = {"65a0c0ffee00000000000000": {"n": 1}, "ada": {"at": "2023-11-14T22:13:20.000000Z"}}
 
 
 @pytest.fixture
