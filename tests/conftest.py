@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import gettempdir
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +41,11 @@ from collections_store.options import CollectionOptions
 os.environ.pop(
     "PYTHONDONTWRITEBYTECODE", None
 )  # else some 300 processes would each compile the package
+
+os.environ |= {
+    "MEM0_TELEMETRY": "false",
+    "MEM0_DIR": str(Path(gettempdir(), "collections-store-mem0")),
+}
 
 
 def _import_all(package: ModuleType) -> None:

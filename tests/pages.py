@@ -90,6 +90,7 @@ FRAMEWORKS = {
     "langchain": "langchain_core",
     "llama-index": "llama_index.core",
     "mcp": "mcp",
+    "mem0": "mem0",
     "openai-agents": "agents",
     "opentelemetry": "opentelemetry.sdk",
     "pydantic-ai": "pydantic_ai",
