@@ -42,9 +42,13 @@ os.environ.pop(
     "PYTHONDONTWRITEBYTECODE", None
 )  # else some 300 processes would each compile the package
 
+_OF_FRAMEWORKS = str(Path(gettempdir(), "collections-store-tests"))
 os.environ |= {
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_STORAGE_DIR": _OF_FRAMEWORKS,
+    "CREWAI_TRACING_ENABLED": "false",
+    "MEM0_DIR": _OF_FRAMEWORKS,
     "MEM0_TELEMETRY": "false",
-    "MEM0_DIR": str(Path(gettempdir(), "collections-store-mem0")),
 }
 
 

@@ -9,6 +9,7 @@ from pages import DOCS, ROOT, blocks, runs
 EXTRAS = {
     "aea": "aea",
     "agent-framework": "agent-framework",
+    "crewai": "crewai",
     "fastmcp": "key-value",
     "google-adk": "google-adk",
     "langchain": "langchain",
@@ -25,6 +26,7 @@ PAGES = {name: DOCS / "how-to" / f"{name}.md" for name in (*EXTRAS, "kdeps")}
 SESSIONS = {
     "hosts-aea",
     "hosts-agent-framework",
+    "hosts-crewai",
     "hosts-fastmcp",
     "hosts-google-adk",
     "hosts-langchain",
