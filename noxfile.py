@@ -165,7 +165,7 @@ def failover(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def hosts(session: nox.Session) -> None:
-    """Test the integrations with agent frameworks, and their pages; LangGraph has only `hosts-langgraph`."""
+    """Test the integrations with agent frameworks, and their pages; CrewAI and LangGraph have only `hosts-…`."""
     session.install("-e", ".[dev,hosts]")
     tests = ("tests/integrations", "tests/test_docs.py")
     installed = {"COLLECTIONS_STORE_TEST_HOSTS": "installed"}
@@ -190,6 +190,7 @@ def _add_session(name: str, title: str, extras: str, *tests: str) -> None:
 AEA = ("aea_storage", "aea_dialogues", "aea_attributes", "aea_run", "aea_importing")
 _add_session("aea", "Fetch.ai's AEA", "dev", "fetchai")
 _add_session("agent-framework", "Microsoft Agent Framework", "dev,hosts", "agent_framework")
+_add_session("crewai", "CrewAI", "dev", "crewai")
 _add_session("fastmcp", "FastMCP and py-key-value", "dev,hosts", "key_value", "fastmcp")
 _add_session("google-adk", "Google ADK", "dev,hosts", "google_adk")
 _add_session("haystack", "Haystack", "dev,hosts", "haystack")
@@ -197,6 +198,7 @@ _add_session("langchain", "LangChain", "dev,hosts", "langchain", "langchain_vect
 _add_session("langgraph", "LangGraph", "dev", "langgraph")
 _add_session("llama-index", "LlamaIndex", "dev,hosts", "llama_index")
 _add_session("mcp", "the MCP SDK", "dev,hosts", "mcp_events")
+_add_session("mem0", "mem0", "dev,hosts", "mem0")
 _add_session("open-aea", "Valory's AEA", "dev", *AEA)
 _add_session("openai-agents", "the OpenAI Agents SDK", "dev,hosts", "openai_agents")
 _add_session("opsdroid", "opsdroid", "dev", "opsdroid")

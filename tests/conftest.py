@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import gettempdir
 from types import ModuleType
 from typing import Any
 
@@ -41,6 +42,15 @@ os.environ.setdefault("HAYSTACK_TELEMETRY_ENABLED", "False")  # its pipelines re
 os.environ.pop(
     "PYTHONDONTWRITEBYTECODE", None
 )  # else some 300 processes would each compile the package
+
+_OF_FRAMEWORKS = str(Path(gettempdir(), "collections-store-tests"))
+os.environ |= {
+    "CREWAI_DISABLE_TELEMETRY": "true",
+    "CREWAI_STORAGE_DIR": _OF_FRAMEWORKS,
+    "CREWAI_TRACING_ENABLED": "false",
+    "MEM0_DIR": _OF_FRAMEWORKS,
+    "MEM0_TELEMETRY": "false",
+}
 
 
 def _import_all(package: ModuleType) -> None:

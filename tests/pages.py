@@ -80,7 +80,7 @@ def name_of(page: Path) -> str:
 
 
 RUNNING_PAGES = [page for page in PAGES if any(map(runs, blocks(page)))]
-OWN_ENVIRONMENTS = {"langgraph"}
+OWN_ENVIRONMENTS = {"crewai", "langgraph"}
 """Pages whose packages cannot be installed beside those of others: the tests of their integrations run them."""
 
 FRAMEWORKS = {
@@ -91,6 +91,7 @@ FRAMEWORKS = {
     "langchain": "langchain_core",
     "llama-index": "llama_index.core",
     "mcp": "mcp",
+    "mem0": "mem0",
     "notebooks": "polars",
     "openai-agents": "agents",
     "opentelemetry": "opentelemetry.sdk",

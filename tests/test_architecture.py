@@ -73,6 +73,7 @@ PUBLIC = (
     "collections_store.integrations.stores",
     "collections_store.integrations.vectors",
     "collections_store.integrations.ids",
+    "collections_store.integrations.words",
 )
 FILES = "integrations.sqlite_files"
 """Reads files of other programs: with sqlite3 and its own SQL, and with the engine's locks of files."""

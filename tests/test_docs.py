@@ -234,8 +234,8 @@ def test_the_examples_of_an_integration_run(
     try:
         for example in docstrings(*modules_in(f"{integrations.__name__}.{name}")):
             run_example(example)
-    except MissingExtra as error:  # LangGraph is never installed beside the others
-        if HOSTS and name != "langgraph":
+    except MissingExtra as error:
+        if HOSTS and name not in OWN_ENVIRONMENTS:
             raise
         pytest.skip(str(error))
 

@@ -124,6 +124,66 @@ def test_words_of_any_script(text: str, query: str, is_found: bool) -> None:
     use(Backend("sqlite-memory", "sqlite://"), check)
 
 
+SUBJECTS = (
+    ("tea", "coffee", "drink"),
+    ("rain", "umbrella", "wet"),
+    ("station", "ticket", "journey"),
+)
+
+
+def embed(texts: list[str]) -> list[list[float]]:
+    """Return how often each text names each subject."""
+    return [[0.01 + sum(map(text.lower().count, each)) for each in SUBJECTS] for text in texts]
+
+
+async def embed_async(texts: list[str]) -> list[list[float]]:
+    return embed(texts)
+
+
+BY_MEANING: dict[str, Any] = {"embed": embed, "dimensions": 3, "model": "subjects"}
+
+
+@pytest.mark.parametrize("function", [embed, embed_async])
+def test_memories_are_found_by_meaning_and_by_words(backend: Backend, function: Any) -> None:
+    async def check(service: CollectionsMemoryService) -> None:
+        thought = types.Part(text="Coffee, a drink.", thought=True)
+        rain = types.Content(parts=[types.Part(text="An umbrella is in my bag."), thought])
+        await service.add_session_to_memory(
+            session_of(said("I take my tea with milk."), Event(author="user", content=rain))
+        )
+        await service.add_session_to_memory(session_of(said("Coffee, black."), user_id="bob"))
+        assert (await found(service, "Something to drink?"))[0] == "I take my tea with milk."
+        assert (await found(service, "It is wet."))[0] == "An umbrella is in my bag."
+        assert (await found(service, "a bag for the journey"))[0] == "An umbrella is in my bag."
+        assert await found(service, "drink", user_id="bob") == ["Coffee, black."]
+        assert await found(service, "?!") == []
+        [tea, *_] = (await service.search_memory(**ADA, query="tea")).memories
+        tea.content = types.UserContent("The station is closed.")
+        await service.add_memory(**ADA, memories=[tea])
+        assert (await found(service, "a ticket"))[0] == "The station is closed."
+        await service.delete_memory(**ADA, memory_id=tea.id)
+        assert await found(service, "a ticket") == ["An umbrella is in my bag."]
+
+    use(backend, check, **{**BY_MEANING, "embed": function})
+
+
+def test_the_nearest_memories_are_limited_and_of_other_processes(shared_backend: Backend) -> None:
+    async def add(service: CollectionsMemoryService) -> None:
+        texts = ["Tea, a drink.", "Rain and tea.", "A ticket."]
+        await service.add_session_to_memory(session_of(*map(said, texts)))
+
+    async def check(service: CollectionsMemoryService) -> None:
+        assert await found(service, "Something to drink?") == ["Tea, a drink.", "Rain and tea."]
+        async with CollectionsMemoryService(
+            shared_backend.url, **shared_backend.options, **BY_MEANING
+        ) as other:
+            await other.add_session_to_memory(session_of(said("Drink coffee!")))
+        assert "Drink coffee!" in await found(service, "something to drink")
+
+    use(shared_backend, add)  # without a model
+    use(shared_backend, check, limit=2, **BY_MEANING)
+
+
 def test_a_session_can_be_added_again(backend: Backend) -> None:
     async def check(service: CollectionsMemoryService) -> None:
         first, second = said("one fact", id="a/b"), said("two facts and one fact", id="a")
@@ -249,6 +309,8 @@ def test_what_cannot_be_stored_is_refused_and_nothing_is_written(backend: Backen
     use(backend, check)
     with pytest.raises(InvalidOption, match="limit"):
         CollectionsMemoryService("sqlite://", limit=0)
+    with pytest.raises(InvalidOption, match="embed: must be given with dimensions"):
+        CollectionsMemoryService("sqlite://", dimensions=3)
 
 
 def test_a_memory_that_adk_cannot_read_is_named_without_its_content(

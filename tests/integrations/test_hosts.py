@@ -9,6 +9,7 @@ from pages import DOCS, ROOT, blocks, runs
 EXTRAS = {
     "aea": "aea",
     "agent-framework": "agent-framework",
+    "crewai": "crewai",
     "fastmcp": "key-value",
     "google-adk": "google-adk",
     "haystack": "haystack",
@@ -16,6 +17,7 @@ EXTRAS = {
     "langgraph": "langgraph",
     "llama-index": "llama-index",
     "mcp": "mcp",
+    "mem0": "mem0",
     "openai-agents": "openai-agents",
     "opsdroid": "opsdroid",
     "soul-machines": "smskillsdk",
@@ -25,6 +27,7 @@ PAGES = {name: DOCS / "how-to" / f"{name}.md" for name in (*EXTRAS, "kdeps")}
 SESSIONS = {
     "hosts-aea",
     "hosts-agent-framework",
+    "hosts-crewai",
     "hosts-fastmcp",
     "hosts-google-adk",
     "hosts-haystack",
@@ -32,6 +35,7 @@ SESSIONS = {
     "hosts-langgraph",
     "hosts-llama-index",
     "hosts-mcp",
+    "hosts-mem0",
     "hosts-openai-agents",
     "hosts-open-aea",
     "hosts-opsdroid",

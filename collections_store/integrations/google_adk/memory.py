@@ -1,10 +1,10 @@
-"""The memories of users: the text of their sessions, found by words."""
+"""The memories of users: the text of their sessions, found by words, and by meaning with an embedding model."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, Unpack
@@ -18,6 +18,7 @@ from google.genai.types import Content
 
 from ... import AsyncCollection, AsyncStore, InvalidOption, StoreOptions
 from ..stores import StoreOwner
+from ..words import any_word
 from .paths import escaped, path, under
 from .refusals import UNREADABLE, UNWRITABLE, refused
 
@@ -26,7 +27,8 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
     """ADK's memory in a store: an `AsyncStore`, which stays open, or a URL with `options` of `AsyncStore`.
 
     `collection` has the memories of all users. A search returns at most `limit` memories. `ttl`: seconds, or a
-    timedelta, until a memory expires; None: never. Invalid names and values raise the errors of
+    timedelta, until a memory expires; None: never. With `embed` and `dimensions` searches are by meaning too: these and
+    `model` are the arguments of `AsyncCollection.create_vector_index`. Invalid names and values raise the errors of
     `CollectionsSessionService`.
 
     >>> import asyncio
@@ -49,12 +51,19 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
         collection: str = "adk_memory",
         limit: int = 10,
         ttl: float | timedelta | None = None,
+        embed: Any = None,
+        dimensions: int | None = None,
+        model: str | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
         if type(limit) is not int or limit < 1:
             raise InvalidOption("limit", f"must be a positive integer, got {limit!r}")
+        if embed is None and (dimensions is not None or model is not None):
+            raise InvalidOption("embed", "must be given with dimensions and model")
         self._open(store, options)
         self._collection, self._limit, self._ttl = collection, limit, ttl
+        self._embedder = {"embed": embed, "dimensions": dimensions, "model": model}
+        self._is_indexed = embed is None
 
     async def add_session_to_memory(self, session: Session) -> None:
         """Add the events of a session that have text. Events already added, or deleted since, stay unchanged."""
@@ -133,11 +142,21 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
         Case does not matter. A Latin word must match a whole word. A word of another script may match a part of a
         longer word, since not all scripts separate words by spaces. The search reads the words of all memories of
         the user, and the contents of the results.
+
+        With `embed` the memories nearest to the query come first, and those with any whole word of the query:
+        `AsyncCollection.search` fuses both rankings. Texts that changed are embedded first.
         """
-        memories, within = self._store[self._collection], path(app_name=app_name, user_id=user_id)
+        within = path(app_name=app_name, user_id=user_id)
         words = words_of(query)
         if not words:
             return SearchMemoryResponse()
+        if self._embedder["embed"] is not None:
+            page = await (await self._memories()).search(
+                any_word(query) or None, meaning=query, filter=under(within), limit=self._limit
+            )
+            entries = [self._entry(within, each.id, each.body) for each in page]
+            return SearchMemoryResponse(memories=entries)
+        memories = self._store[self._collection]
         parts = [word for word in words if not _is_latin(word[0])]
         tests: list[Any] = [{"words": {"$in": sorted(words)}}]
         tests += [{"words": {"$regex": re.escape(part)}} for part in parts]
@@ -172,7 +191,12 @@ class CollectionsMemoryService(StoreOwner, BaseMemoryService):
         )
 
     async def _memories(self) -> AsyncCollection:
-        return await self._prepared(self._collection)
+        memories = await self._prepared(self._collection)
+        if not self._is_indexed:
+            await memories.create_text_index("words")
+            await memories.create_vector_index("text", **self._embedder)
+            self._is_indexed = True
+        return memories
 
 
 def words_of(text: str) -> set[str]:
@@ -190,13 +214,12 @@ def _is_latin(character: str) -> bool:
 
 
 def _searchable(content: Content) -> dict[str, Any]:
-    """Return the content and its words, without the words of a model's thoughts."""
-    texts: Iterator[str] = (
-        part.text for part in content.parts or () if part.text and not part.thought
-    )
+    """Return the content, and its text and words, without a model's thoughts."""
+    texts = [part.text for part in content.parts or () if part.text and not part.thought]
     words = sorted(words_of(" ".join(texts)))
     with refused("content", UNWRITABLE):
-        return {"content": content.model_dump(mode="json", exclude_none=True), "words": words}
+        dumped = content.model_dump(mode="json", exclude_none=True)
+    return {"content": dumped, "text": "\n\n".join(texts), "words": words}
 
 
 def _score(words: set[str], parts: Sequence[str], found: Sequence[str]) -> int:
