@@ -26,6 +26,7 @@ BESIDE = {
     "migrate-from-tinydb": ("tinydb",),
     "opentelemetry": ("opentelemetry-sdk",),
     "pydantic-ai": ("pydantic-ai-slim",),
+    "search-by-words-and-meaning": ("wordllama",),
     "sqlalchemy": ("sqlalchemy[asyncio]", "aiosqlite"),
 }
 """Other packages that a page installs."""

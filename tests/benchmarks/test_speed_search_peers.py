@@ -146,7 +146,8 @@ def test_langgraph(
     vectors = vectors_of(ITEMS)
 
     def embed(texts: list[str]) -> list[list[float]]:
-        return [vectors[int(text)].tolist() for text in texts]
+        """Return the vectors of numbers; LangGraph's store on SQLite passes the JSON around a number."""
+        return [vectors[int("".join(filter(str.isdigit, text)))].tolist() for text in texts]
 
     index: Any = {"dims": DIMENSIONS, "embed": embed, "fields": ["text"]}
     with ExitStack() as stack:
