@@ -2,7 +2,7 @@
 
 Each dialogue is a document: the text of its turns, without one. The turn that is left out is a question, and its dialogue is
 the only relevant document. It is the turn whose words fewest dialogues have: the sum of log(dialogues / dialogues with the
-word) is the greatest. Every eighth dialogue is asked for. `BENCH_REPORT=docs/explanation/search` writes the table and the
+word) is the greatest. Its key words are the four rarest. Every eighth dialogue is asked for. `BENCH_REPORT=docs/explanation/search` writes the table and the
 picture of the page.
 """
 
@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.skipif(not DATA.is_file(), reason="the dialogues of shared/data are not here"),
 ]
-ASKED, FIRST, DIMENSIONS, CHUNK = 8, 10, 256, 250
+ASKED, KEYS, FIRST, DIMENSIONS, CHUNK = 8, 4, 10, 256, 250
 WHOLE = 10**6
 """Characters of a chunk that has any dialogue."""
 BEGIN, END = "<!-- relevance -->", "<!-- relevance ends -->"
@@ -49,11 +49,18 @@ Qualities = dict[str, dict[str, Quality]]
 """By the search and the database."""
 
 
+class Question(NamedTuple):
+    """A turn, and its key words."""
+
+    text: str
+    keys: str
+
+
 class Task(NamedTuple):
     """The texts of dialogues, and questions by the ids of their dialogues."""
 
     texts: dict[str, str]
-    questions: dict[str, str]
+    questions: dict[str, Question]
 
 
 @pytest.fixture(scope="session")
@@ -66,28 +73,38 @@ def task() -> Task:
     def rarity(turn: str) -> float:
         return sum(math.log(len(turns) / having[word]) for word in set(words_of(turn)) if word)
 
+    def key_words(turn: str) -> str:
+        words = dict.fromkeys(word for word in words_of(turn) if word)
+        return " ".join(sorted(words, key=having.__getitem__)[:KEYS])
+
     left_out = {id: max(each, key=rarity) for id, each in turns.items()}
     return Task(
         {id: "\n".join(t for t in each if t != left_out[id]) for id, each in turns.items()},
-        {id: left_out[id] for id in list(turns)[::ASKED]},
+        {id: Question(left_out[id], key_words(left_out[id])) for id in list(turns)[::ASKED]},
     )
 
 
-def searches(things: Collection) -> dict[str, Callable[[str], Any]]:
-    def by_both(index: str) -> Callable[[str], Any]:
-        return lambda text: things.search(text, match="any", meaning=text, index=index)
+Search = Callable[[Question], Any]
+
+
+def searches(things: Collection) -> dict[str, Search]:
+    def meaning(question: Question, *, index: str = "whole", **options: Any) -> Any:
+        return things.search(meaning=question.text, index=index, **options)
 
     return {
-        "all words": things.search,
-        "any word": lambda text: things.search(text, match="any"),
-        "meaning": lambda text: things.search(meaning=text, index="whole"),
-        "meaning of chunks": lambda text: things.search(meaning=text, index="chunks"),
-        "any word, and meaning": by_both("whole"),
-        "any word, and meaning of chunks": by_both("chunks"),
+        "all words": lambda question: things.search(question.text),
+        "key words": lambda question: things.search(question.keys),
+        "any word": lambda question: things.search(question.text, match="any"),
+        "meaning": meaning,
+        "meaning of chunks": lambda question: meaning(question, index="chunks"),
+        "key words, and meaning": lambda question: meaning(question, query=question.keys),
+        "any word, and meaning": lambda question: meaning(
+            question, query=question.text, match="any"
+        ),
     }
 
 
-def quality(search: Callable[[str], Any], questions: dict[str, str]) -> Quality:
+def quality(search: Search, questions: dict[str, Question]) -> Quality:
     ranks = []
     for id, question in questions.items():
         found = [each.id for each in search(question)][:FIRST]
