@@ -11,7 +11,13 @@ import sqlalchemy as sa
 from backends import Backend
 from conftest import Clock
 
-from collections_store import Collection, DocumentNotFound, InvalidProjection, Store
+from collections_store import (
+    Collection,
+    DocumentNotFound,
+    InvalidProjection,
+    Store,
+    TransactionConflict,
+)
 from collections_store.operations import write as writing
 
 
@@ -303,3 +309,16 @@ def test_an_index_has_what_a_writer_commits_while_the_index_waits_for_it(
             else other["things"].nearest([0, 0])
         )
         assert [each.id for each in found] == ["a", "b"]
+
+
+def test_a_transaction_that_is_older_than_a_text_index(postgres_backend: Backend) -> None:
+    url, options = postgres_backend.url, postgres_backend.options
+    with Store(url, **options) as store, Store(url, **options) as other:
+        store["things"].put_many({"a": {"words": "tea"}, "b": {"words": "tea"}})
+        with pytest.raises(TransactionConflict), store.transaction() as tx:
+            tx["things"].get("a")  # the snapshot
+            other["things"].create_text_index("words")
+            tx["things"].put("a", {"words": "milk"})
+        store["things"].put("b", {"words": "milk"})
+        assert [each.id for each in other["things"].search("tea")] == ["a"]
+        assert [each.id for each in other["things"].search("milk")] == ["b"]
