@@ -71,8 +71,7 @@ def build(url: str, options: dict[str, Any], seed: str) -> None:
     with Store(url, **{**options, "busy_timeout": 60.0}) as store:
         things = store["things"]
         for number in count():
-            for name in chance.sample(["text", "at_vector"], 1):
-                things.drop_index(name)
+            things.drop_index(chance.choice(["text", "at_vector"]))
             create_indexes(things)
             things.reindex("at", **{**VECTORS, "model": chance.choice(["numbers", "others"])})
             things.reindex("at", **VECTORS)
@@ -124,6 +123,8 @@ def ids(found: Iterable[Any]) -> set[str]:
 def test_killed_processes_leave_every_index_right(
     shared_backend: Backend, program: Any, seed: int
 ) -> None:
+    if program is build and not shared_backend.is_postgresql:
+        pytest.skip("FTS5 may fail to open its table while another process changes the schema")
     chance = random.Random(seed)
     failures = [InvalidSearch] if program is build else []  # while there is no index
     with Store(shared_backend.url, **{**shared_backend.options, "busy_timeout": 60.0}) as store:
