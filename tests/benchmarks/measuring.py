@@ -2,7 +2,7 @@
 
 Rounds alternate between the floor and the others, so that whatever else the machine does meets all of them. The
 floor is the bare driver doing the same work. Only ratios are worth reading; nothing is asserted. CPU times are those of this
-process, user and system: of all its threads, and not of a PostgreSQL server.
+process, user and system: of all its threads. Those of a PostgreSQL server are added where `cpu` is `cpu_of` its connections.
 """
 
 from __future__ import annotations
@@ -89,14 +89,18 @@ class Compared(NamedTuple):
 
 
 def compare(
-    floor: Callable[[], Any], others: dict[str, Callable[[], Any]], *, per: int
+    floor: Callable[[], Any],
+    others: dict[str, Callable[[], Any]],
+    *,
+    per: int,
+    cpu: Callable[[], float] = time.process_time,
 ) -> dict[str, Compared]:
     """Return the medians for each of the others. Each function does something `per` times."""
     everyone = {"": floor, **others}
     rounds: list[dict[str, tuple[float, float]]] = []
     for number in range(ROUNDS + WARM_UP):
         order = list(everyone) if number % 2 else list(everyone)[::-1]
-        rounds.append({name: _both_times(everyone[name]) for name in order})
+        rounds.append({name: _both_times(everyone[name], cpu) for name in order})
     counted = rounds[WARM_UP:]
 
     def median(of: Callable[[dict[str, tuple[float, float]]], float]) -> float:
@@ -120,11 +124,35 @@ def timed(function: Callable[[], Any]) -> float:
     return time.perf_counter() - begun
 
 
-def _both_times(function: Callable[[], Any]) -> tuple[float, float]:
+def _both_times(function: Callable[[], Any], cpu: Callable[[], float]) -> tuple[float, float]:
     """Return how many seconds a call takes, and how many of the CPU."""
-    used = time.process_time()
+    used = cpu()
     took = timed(function)
-    return took, time.process_time() - used
+    return took, cpu() - used
+
+
+def cpu_of(connection: Any) -> Callable[[], float]:
+    """Return a clock of the CPU seconds of this process, and of the open connections to a PostgreSQL server on this Linux. `connection` is
+    one of psycopg. Processes that work for these connections in parallel do not count: `without_parallel_workers` first.
+    """
+    sql = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'"
+    folders = [Path(f"/proc/{pid}") for (pid,) in connection.execute(sql)]
+    if not all((each / "comm").read_text().startswith("postgres") for each in folders):
+        raise OSError("the server must run on this machine, outside of a container")
+
+    def clock() -> float:
+        times = (int((each / "schedstat").read_text().split()[0]) for each in folders)
+        return time.process_time() + sum(times) / 1e9
+
+    return clock
+
+
+def without_parallel_workers(url: str) -> None:
+    """Let later connections of this user to a PostgreSQL server work in one process each."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("ALTER ROLE CURRENT_USER SET max_parallel_workers_per_gather = 0")
 
 
 def again(function: Callable[[], Any], times: int) -> Callable[[], None]:
@@ -175,11 +203,12 @@ class Table:
         *,
         per: int,
         reach: str = "",
+        cpu: Callable[[], float] = time.process_time,
     ) -> None:
         """Measure the floor, the library and perhaps others, each doing something `per` times."""
-        for who, (low, own, ratio, cpu) in compare(floor, others, per=per).items():
+        for who, each in compare(floor, others, per=per, cpu=cpu).items():
             aim = reach if who == "ours" else ""
-            self.add(Result(group, what, who, low, own, ratio, aim, cpu=cpu))
+            self.add(Result(group, what, who, each.floor, each.took, each.ratio, aim, cpu=each.cpu))
 
     def keep(self, folder: Path) -> None:
         """Write the charts and the results, with those of earlier runs that were not measured again."""

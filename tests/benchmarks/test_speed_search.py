@@ -5,6 +5,7 @@
 
 import os
 import random
+import time
 from collections.abc import Iterator
 from functools import partial
 from itertools import accumulate
@@ -14,7 +15,7 @@ import orjson
 import pytest
 from benchmarks.fixtures import Setup, all_results, one_core, setup, table
 from benchmarks.floors import floor_of, numbered
-from benchmarks.measuring import Table, again
+from benchmarks.measuring import Table, again, cpu_of, without_parallel_workers
 
 __all__ = ["all_results", "one_core", "setup", "table"]
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
@@ -88,6 +89,8 @@ def queries(words: list[str]) -> dict[str, tuple[str, str, str]]:
 def test_searches(setup: Setup, table: Table) -> None:
     if setup.name == "SQLite, full":
         pytest.skip("reading is the same")
+    if setup.is_postgresql:
+        without_parallel_workers(setup.backend.url)
     words = vocabulary()
     with setup.store() as store:
         things, other = store["things"], store["hand"]
@@ -104,6 +107,7 @@ def test_searches(setup: Setup, table: Table) -> None:
         else:
             floor.connection.executescript(sql)
         select = BY_HAND[pg].format(table=floor.table, hand=hand)
+        cpu = cpu_of(floor.connection) if pg else time.process_time
 
         def low(query: str) -> list[Any]:
             given: Any = {"q": query} if pg else (query,)
@@ -116,7 +120,7 @@ def test_searches(setup: Setup, table: Table) -> None:
             table.compare(
                 f"{setup.name}, search", f"{what}, the best 10 (floor: SQL by hand)",
                 again(partial(low, theirs), 5), {"ours": again(partial(things.search, ours), 5)},
-                per=5, reach="≤ 1.3",
+                per=5, reach="≤ 1.3", cpu=cpu,
             )  # fmt: skip
         changed = list(numbered(notes(PUTS, words, seed=3)))
 
@@ -132,6 +136,6 @@ def test_searches(setup: Setup, table: Table) -> None:
 
         table.compare(
             f"{setup.name}, search", "a put (floor: a trigger by hand)",
-            puts(floor.put), {"ours": puts(things.put)}, per=PUTS, reach="≤ 1.3",
+            puts(floor.put), {"ours": puts(things.put)}, per=PUTS, reach="≤ 1.3", cpu=cpu,
         )  # fmt: skip
         floor.close()

@@ -4,13 +4,14 @@
 """
 
 import os
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 from benchmarks.fixtures import Setup, all_results, one_core, setup, table
 from benchmarks.floors import floor_of, numbered
-from benchmarks.measuring import Table, again
+from benchmarks.measuring import Table, again, cpu_of, without_parallel_workers
 
 from collections_store.operations.collections import FindTable
 from collections_store.operations.vectors import FindVectorIndex
@@ -23,6 +24,8 @@ COUNT, DIMENSIONS, K = int(os.environ.get("VECTORS", "100000")), 384, 10
 def test_nearest(setup: Setup, table: Table) -> None:
     if setup.name == "SQLite, full":
         pytest.skip("reading is the same")
+    if setup.is_postgresql:
+        without_parallel_workers(setup.backend.url)
     vectors = np.random.default_rng(1).normal(size=(COUNT, DIMENSIONS)).astype(np.float32)
     query = np.random.default_rng(2).normal(size=DIMENSIONS)
     given, narrow = query.tolist(), (query / np.linalg.norm(query)).astype(np.float32)
@@ -40,6 +43,7 @@ def test_nearest(setup: Setup, table: Table) -> None:
         floor = floor_of(setup.backend, setup.options, "things")
         if setup.is_postgresql:
             floor.connection.execute("VACUUM ANALYZE")
+        cpu = cpu_of(floor.connection) if setup.is_postgresql else time.process_time
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
 
         def low() -> Any:
@@ -51,12 +55,12 @@ def test_nearest(setup: Setup, table: Table) -> None:
         assert [each.id for each in things.nearest(given, K)] == [ids[n] for n in low()]
         table.compare(
             group, f"nearest {K} of {COUNT:,}, in memory (floor: numpy)",
-            again(low, 5), {"ours": again(lambda: things.nearest(given, K), 5)}, per=5, reach="≤ 1.5",
+            again(low, 5), {"ours": again(lambda: things.nearest(given, K), 5)}, per=5, reach="≤ 1.5", cpu=cpu,
         )  # fmt: skip
         some = {"n": {"$lt": COUNT // 100}}
         table.compare(
             group, f"nearest {K} of 1 % of {COUNT:,}, by a filter (floor: numpy, of all)",
-            again(low, 5), {"ours": again(lambda: things.nearest(given, K, filter=some), 5)}, per=5,
+            again(low, 5), {"ours": again(lambda: things.nearest(given, K, filter=some), 5)}, per=5, cpu=cpu,
         )  # fmt: skip
 
         def read() -> int:
@@ -70,7 +74,7 @@ def test_nearest(setup: Setup, table: Table) -> None:
         assert read() == 4 * COUNT * DIMENSIONS
         table.compare(
             group, f"nearest {K} of {COUNT:,}, read first (floor: reading the vectors)",
-            read, {"ours": cold}, per=1, reach="≤ 2",
+            read, {"ours": cold}, per=1, reach="≤ 2", cpu=cpu,
         )  # fmt: skip
         floor.close()
 

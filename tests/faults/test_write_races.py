@@ -1,6 +1,8 @@
 """Concurrent writes and expiries: nothing is lost, and results are correct."""
 
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,7 +11,13 @@ import sqlalchemy as sa
 from backends import Backend
 from conftest import Clock
 
-from collections_store import DocumentNotFound, InvalidProjection, Store
+from collections_store import (
+    Collection,
+    DocumentNotFound,
+    InvalidProjection,
+    Store,
+    TransactionConflict,
+)
 from collections_store.operations import write as writing
 
 
@@ -268,3 +276,49 @@ def test_delete_many_by_the_matcher_keeps_documents_that_no_longer_match(
             {"20": -1, "30": -7},
         )
     engine.dispose()
+
+
+NUMBERS: Any = {"dimensions": 2, "metric": "l2"}
+BUILDS: dict[str, Callable[[Collection], Any]] = {
+    "create_text_index": lambda things: things.create_text_index("words"),
+    "create_vector_index": lambda things: things.create_vector_index("at", **NUMBERS),
+    "reindex": lambda things: things.reindex("at", **NUMBERS),
+}
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_an_index_has_what_a_writer_commits_while_the_index_waits_for_it(
+    shared_backend: Backend, build: str
+) -> None:
+    url, options = shared_backend.url, shared_backend.options
+    with Store(url, **options) as store, Store(url, **options) as other:
+        store["things"].put("a", {"words": "tea", "at": [0, 0]})
+        if build == "reindex":
+            other["things"].create_vector_index("at", **NUMBERS)
+            assert other["things"].store_vectors() == 0
+        with ThreadPoolExecutor() as pool:
+            with store.transaction() as tx:
+                tx["things"].put("b", {"words": "tea", "at": [1, 0]})
+                building = pool.submit(BUILDS[build], other["things"])
+                time.sleep(0.3)  # it waits for the lock; else this test shows nothing
+                assert not building.done()
+            building.result()
+        found: Any = (
+            other["things"].search("tea")
+            if build == "create_text_index"
+            else other["things"].nearest([0, 0])
+        )
+        assert [each.id for each in found] == ["a", "b"]
+
+
+def test_a_transaction_that_is_older_than_a_text_index(postgres_backend: Backend) -> None:
+    url, options = postgres_backend.url, postgres_backend.options
+    with Store(url, **options) as store, Store(url, **options) as other:
+        store["things"].put_many({"a": {"words": "tea"}, "b": {"words": "tea"}})
+        with pytest.raises(TransactionConflict), store.transaction() as tx:
+            tx["things"].get("a")  # the snapshot
+            other["things"].create_text_index("words")
+            tx["things"].put("a", {"words": "milk"})
+        store["things"].put("b", {"words": "milk"})
+        assert [each.id for each in other["things"].search("tea")] == ["a"]
+        assert [each.id for each in other["things"].search("milk")] == ["b"]

@@ -54,6 +54,11 @@ class PostgresTextIndexes(TextIndexes):
         new, old = (
             ", ".join(value_at(f"{row}.body", keys) for keys in firsts) for row in ("NEW", "OLD")
         )
+        # the index may be newer than the snapshot of the transaction: a row that it does not see is then a conflict
+        unseen = (
+            f"INSERT INTO {named.table} VALUES (NEW.seq, r.words, r.level) "
+            "ON CONFLICT (seq) DO UPDATE SET words = excluded.words, level = excluded.level;"
+        )
         body = (
             "DECLARE r RECORD; BEGIN "
             f"IF TG_OP = 'DELETE' THEN DELETE FROM {named.table} WHERE seq = OLD.seq; "
@@ -61,6 +66,7 @@ class PostgresTextIndexes(TextIndexes):
             f"INSERT INTO {named.table} VALUES (NEW.seq, r.words, r.level); "
             f"ELSIF ROW({old}) IS DISTINCT FROM ROW({new}) THEN r := {named.of('row')}(NEW.body); "
             f"UPDATE {named.table} SET words = r.words, level = r.level WHERE seq = OLD.seq; "
+            f"IF NOT FOUND THEN {unseen} END IF; "
             "END IF; RETURN NULL; END"
         )
         keep = (
