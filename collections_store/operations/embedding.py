@@ -20,13 +20,13 @@ from ..search.chunks import spans
 from ..search.embedders import Embed, Embedder
 from ..search.vectors import VectorQuery, pack
 from .indexes import CreateIndex
+from .nearest import Nearest
 from .operation import Steps
 from .vectors import (
     Computed,
     FindVectorIndex,
     Key,
     ListUnindexed,
-    Nearest,
     NoteProblems,
     ReadWaiting,
     Reindex,

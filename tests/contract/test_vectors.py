@@ -433,7 +433,7 @@ def test_vectors_larger_than_the_memory_are_read_for_each_search(
     points: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = {id: found(points, [0, 0], k) for id, k in (("all", 9), ("first", 1))}
-    monkeypatch.setattr("collections_store.operations.vectors.READ_AT_ONCE", 2)
+    monkeypatch.setattr("collections_store.operations.nearest.READ_AT_ONCE", 2)
     monkeypatch.setattr("collections_store.search.vectors.Resident.limit", 4, raising=False)
     points.reindex("at", dimensions=2, metric="l2")
     for _ in range(2):
