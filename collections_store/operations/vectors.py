@@ -24,7 +24,7 @@ from ..options import CollectionOptions
 from ..query.vector_index import VectorIndex
 from ..results import Unindexed
 from ..search.embedders import Embedder
-from ..search.vectors import FLOOR, pack
+from ..search.vectors import FLOOR, pack, unpack
 from ..sql.vectors import MAX_DEAD, VectorStatements
 from .by_id import body_of
 from .collections import existing, read_entry
@@ -76,7 +76,7 @@ def open_index(
     """Return a vector index as the catalogue has it now, and its statements; raises `InvalidSearch`."""
     options = existing(collection, read_entry(session, collection))[1]
     index = find_vectors(options, name)
-    return index, session.collection(collection).vectors(index.physical)
+    return index, session.collection(collection).vectors(index.physical, index)
 
 
 def open_same(session: Session, collection: str, index: VectorIndex) -> VectorStatements | None:
@@ -205,7 +205,7 @@ class StoreVectors(VectorOperation[int]):
             # the numbers of later transactions are greater
             session.rows(session.store.hold, {"name": self.collection})
             for row in rows:
-                session.changed(statements.add, row)
+                session.changed(statements.add, self._near(statements, row))
             self._remove_dead(session, statements)
         return len(same)
 
@@ -223,12 +223,21 @@ class StoreVectors(VectorOperation[int]):
         for row in whole or [(None,) * len(_COLUMNS)]:
             yield {"seq": position, **dict(zip(_COLUMNS, row, strict=True))}
 
+    def _near(self, statements: VectorStatements, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row with the parameter of an approximate index."""
+        if self.index.method == "exact":
+            return row
+        vector = row["vector"]
+        numbers = None if vector is None else statements.approximate.parameter(unpack(vector))
+        return {**row, "near": numbers}
+
     def _remove_dead(self, session: Session, statements: VectorStatements) -> None:
         """Delete rows without a vector if there are many. A row says so to those who know vectors before it."""
         [(dead,)] = session.rows(statements.count_dead)
         if dead > MAX_DEAD:
             session.changed(statements.remove_dead)
-            session.changed(statements.add, {"seq": FLOOR, **dict.fromkeys(_COLUMNS)})
+            row = {"seq": FLOOR, **dict.fromkeys(_COLUMNS)}
+            session.changed(statements.add, self._near(statements, row))
 
 
 @value_class
@@ -263,7 +272,7 @@ class ListUnindexed(Operation[list[Unindexed]]):
         options = existing(self.collection, read_entry(session, self.collection))[1]
         found: dict[Unindexed, None] = {}
         for index in options.vector_indexes:
-            statements = session.collection(self.collection).vectors(index.physical)
+            statements = session.collection(self.collection).vectors(index.physical, index)
             rows = session.rows(statements.backlog, {"limit": self.limit, "now": now()})
             found.update((Unindexed(id, index.name, problem), None) for id, problem in rows)
         return list(found)

@@ -9,6 +9,7 @@ scores of the candidates are computed in 64 bits, the same for equal vectors. Eq
 from __future__ import annotations
 
 import mmap
+import struct
 import sys
 from base64 import b64decode
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 Metric: TypeAlias = Literal["cosine", "l2", "dot"]
 """How two vectors are compared. The score is the cosine of their angle, the negative distance, or the dot product."""
+Method: TypeAlias = Literal["exact", "hnsw"]
+"""How the nearest vectors are found: among all, or by a graph of the database's, which may miss some."""
 Row: TypeAlias = tuple[int, int, bytes | None]
 """The number of a stored vector, the position of its document, and the vector; None: the document has none any more."""
 FLOOR: Final = -1
@@ -51,6 +54,11 @@ def numpy() -> Any:
 def pack(vector: Any, dimensions: int, metric: Metric) -> bytes:
     """Return the stored form of a vector; raises `ValueError` with the problem."""
     return bytes(_read(vector, dimensions, metric).astype("<f4").tobytes())
+
+
+def unpack(vector: bytes) -> list[float]:
+    """Return the numbers of a stored vector."""
+    return list(struct.unpack(f"<{len(vector) // 4}f", vector))
 
 
 def _read(vector: Any, dimensions: int, metric: Metric) -> np.ndarray[Any, Any]:

@@ -14,11 +14,13 @@ journal in the transaction of the change, and erase the vectors of deleted docum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 
+from ..query.vector_index import VectorIndex
+from .dialects.approximate import ApproximateIndexes
 from .dialects.protocols import Database
 from .elements import AnyInteger, AnyOf
 from .schema import body_text, document_columns, integer, is_expired, is_live, string
@@ -40,8 +42,10 @@ def _binary(name: str) -> sa.BindParameter[Any]:
 class VectorStatements:
     """The statements of a vector index of a collection's table."""
 
-    def __init__(self, documents: sa.Table, database: Database, physical: str) -> None:
-        self.database, self.documents = database, documents
+    def __init__(
+        self, documents: sa.Table, database: Database, physical: str, index: VectorIndex
+    ) -> None:
+        self.database, self.documents, self.index = database, documents, index
         metadata, ddl = sa.MetaData(schema=documents.schema), database.ddl
         self.vectors = sa.Table(
             physical,
@@ -64,7 +68,16 @@ class VectorStatements:
             sa.Column("problem", sa.Text),
             **ddl.serial_options,
         )
+        if index.method != "exact":
+            kind = self.approximate.column_type(index)
+            self.vectors.append_column(sa.Column("near", kind))
         self.v, self.j, self.d = self.vectors.c, self.journal.c, documents.c
+
+    @property
+    def approximate(self) -> ApproximateIndexes:
+        """The approximate indexes of the database."""
+        assert self.database.approximate is not None
+        return self.database.approximate
 
     def create(self) -> Sequence[str]:
         """Create the tables and the triggers, and enter all documents into the journal."""
@@ -76,12 +89,18 @@ class VectorStatements:
         every = sa.select(self.d.seq).order_by(self.d.seq)
         statements: list[Any] = [
             *map(sa.schema.CreateTable, (self.vectors, self.journal)),
-            *map(sa.schema.CreateIndex, (by_document, dead, failed)),
+            *map(sa.schema.CreateIndex, (by_document, dead, failed, *self._near())),
             sa.insert(self.journal).from_select(["seq"], every),
         ]
         journal = str(self.journal.name), str(self.vectors.name)
         triggers = self.database.ddl.create_journal(self.documents, *journal)
         return [*(compiled(each, self.database) for each in statements), *triggers]
+
+    def _near(self) -> Iterator[sa.Index]:
+        """Yield the approximate index. Triggers erase `vector` alone."""
+        if self.index.method != "exact":
+            name, is_there = f"{self.vectors.name}$n", self.v.vector.is_not(None)
+            yield self.approximate.index_of(name, self.v.near, is_there, self.index)
 
     def drop(self) -> Sequence[str]:
         """Drop the triggers and the tables."""
@@ -160,8 +179,11 @@ class VectorStatements:
 
     @Statement
     def add(self) -> Any:
-        """Insert a vector of the document `:seq`."""
+        """Insert a vector of the document `:seq`; `:near` for an approximate index."""
+        is_near = self.index.method != "exact"
+        near = {"near": self.approximate.value(self.index, "near")} if is_near else {}
         return sa.insert(self.vectors).values(
+            **near,
             seq=integer("seq"),
             place=string("place"),
             start=sa.bindparam("start", type_=sa.Integer),
@@ -204,6 +226,37 @@ class VectorStatements:
         v = self.v
         found = sa.select(v.number, v.seq, v.vector).where(v.number > integer("number"))
         return found.order_by(v.number).limit(integer("limit")).offset(ZERO)
+
+    @property
+    def prepare(self) -> str:
+        """Let `candidates` consider `:candidates` vectors before the index looks for more."""
+        return self.approximate.prepare
+
+    @Statement
+    def candidates(self) -> Any:
+        """Select number, position and vector of about the `:limit` vectors that are the nearest to `:near`, not of the
+        documents `:never`.
+        """
+        return self._candidates()
+
+    @Statement
+    def candidates_of(self) -> Any:
+        """Select the same of the documents `:positions`."""
+        return self._candidates().where(self._is_one(self.v.seq))
+
+    def _candidates(self) -> Any:
+        v, near = self.v, self.approximate.value(self.index, "near")
+        never = AnyInteger(v.seq, sa.bindparam("never", type_=sa.types.NULLTYPE))
+        found = sa.select(v.number, v.seq, v.vector).where(v.vector.is_not(None), sa.not_(never))
+        distance = self.approximate.distance(v.near, near, self.index)
+        return found.order_by(distance).limit(integer("limit"))
+
+    @Statement
+    def of_documents(self) -> Any:
+        """Select number, position and vector of the vectors of the documents `:positions`."""
+        v = self.v
+        found = sa.select(v.number, v.seq, v.vector)
+        return found.where(v.vector.is_not(None), self._is_one(v.seq))
 
     @Statement
     def count(self) -> Any:
