@@ -32,6 +32,7 @@ from .indexes import CreateIndex, DropIndex
 from .operation import Operation
 from .session import Session
 
+HASH_BYTES: Final = 16
 _COLUMNS: Final = ("place", "start", "stop", "hash", "vector")
 Key: TypeAlias = tuple[str, int | None, int | None, bytes]
 """The place of a vector, the part of the text there, and the hash of what the vector was made of."""
@@ -293,4 +294,4 @@ def packed(index: VectorIndex, document: Waiting) -> Computed:
 
 def hash_of(data: bytes) -> bytes:
     """Return the hash of what a vector is made of."""
-    return sha256(data).digest()[:16]
+    return sha256(data).digest()[:HASH_BYTES]

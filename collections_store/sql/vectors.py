@@ -164,6 +164,16 @@ class VectorStatements:
         noted = sa.update(self.journal).where(self._is_one(self.j.number))
         return noted.values(tried_at=integer("now"), problem=string("problem"))
 
+    @Statement
+    def noted(self) -> Any:
+        """Select number and position of the rows of the journal of the documents `:ids`, with id, version, and time of the
+        last update.
+        """
+        d = self.d
+        joined = self.journal.join(self.documents, d.seq == self.j.seq)
+        columns = self.j.number, d.seq, d.id, d.version, d.updated_at
+        return sa.select(*columns).select_from(joined).where(self._has_id())
+
     # -- vectors -----------------------------------------------------------------------------
 
     @Statement
@@ -285,14 +295,31 @@ class VectorStatements:
         """Select id and vector of the stored vectors of the documents `:ids`, the first of each document first."""
         joined = self.documents.join(self.vectors, self.v.seq == self.d.seq)
         found = sa.select(self.d.id, self.v.vector).select_from(joined)
-        is_listed = AnyOf(self.d.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
-        return found.where(is_listed, self.v.vector.is_not(None)).order_by(self.v.number)
+        return found.where(self._has_id(), self.v.vector.is_not(None)).order_by(self.v.number)
+
+    @Statement
+    def copies(self) -> Any:
+        """Select the vectors of the first `:limit` documents past the position `:seq` that are not in the journal, in order:
+        position, id, version, time of the last update, and place, hash and vector, null for a document without vectors.
+        """
+        d, v = self.d, self.v
+        noted = sa.select(self.j.seq)
+        some = sa.select(d.seq, d.id, d.version, d.updated_at)
+        some = some.where(d.seq > integer("seq"), d.seq.not_in(noted))
+        first = some.order_by(d.seq).limit(integer("limit")).offset(ZERO).subquery("first")
+        is_same = sa.and_(v.seq == first.c.seq, v.vector.is_not(None))
+        joined = first.outerjoin(self.vectors, is_same)
+        found = sa.select(*first.c, v.place, v.start, v.stop, v.hash, v.vector)
+        return found.select_from(joined).order_by(first.c.seq, v.number)
 
     @Statement
     def places(self) -> Any:
         """Select number and place of the vectors `:positions`."""
         v = self.v
         return sa.select(v.number, v.place, v.start, v.stop).where(self._is_one(v.number))
+
+    def _has_id(self) -> sa.ColumnElement[bool]:
+        return AnyOf(self.d.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
 
     def _is_one(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         return AnyInteger(column, sa.bindparam("positions", type_=sa.types.NULLTYPE))
