@@ -23,6 +23,7 @@ from ..expressions.classes import value_class
 from ..options import CollectionOptions
 from ..query.vector_index import VectorIndex
 from ..results import Unindexed
+from ..search.claims import Claim, Claims
 from ..search.embedders import Embedder
 from ..search.vectors import FLOOR, pack, unpack
 from ..sql.vectors import MAX_DEAD, VectorStatements
@@ -139,34 +140,52 @@ class Reindex(VectorOperation[None]):
         CreateIndex(self.collection, self.index)(session)
 
 
+class WaitingBatch(NamedTuple):
+    """Documents in the journal, and how many of those that were read others have claimed; `is_last`: no more were there."""
+
+    documents: list[Waiting]
+    claimed: int = 0
+    is_last: bool = True
+
+
 @value_class
-class ReadWaiting(VectorOperation[list[Waiting]]):
-    """Read the documents of the first `limit` rows in the journal that nobody tried since `since`."""
+class ReadWaiting(VectorOperation[WaitingBatch]):
+    """Read the documents of the first `limit` rows in the journal that nobody tried since `since`, and claim them."""
 
     collection: str
     index: VectorIndex
     since: int
     limit: int
+    claim: Claim = field(repr=False)
 
-    def __call__(self, session: Session) -> list[Waiting]:
+    def __call__(self, session: Session) -> WaitingBatch:
+        claims = session.catalogue.resident.claims
+        before = claims.ended
         statements = open_same(session, self.collection, self.index)
         if statements is None:
-            return []
+            return WaitingBatch([])
         window = {"since": self.since, "limit": self.limit, "now": now()}
         found: dict[int, Waiting] = {}
-        for number, position, id, text in session.rows(statements.waiting, window):
+        rows = session.rows(statements.waiting, window)
+        for number, position, id, text in rows:
             if position not in found:
                 body = None if id is None else body_of(self.collection, id, text, decode)
                 found[position] = Waiting(position, [], id, body, [])
             found[position].numbers.append(number)
-        if not found:
-            return []
         for number, position in rows_of(session, statements.failed, found):
             if number not in found[position].numbers:
                 found[position].numbers.append(number)
         for position, *key in rows_of(session, statements.stored, found):
             found[position].stored.append(tuple(key))
-        return list(found.values())
+        mine = [each for each in found.values() if self._take(claims, each)]
+        if claims.ended is not before:
+            self.claim.give_up()
+            mine = []
+        return WaitingBatch(mine, len(found) - len(mine), len(rows) < self.limit)
+
+    def _take(self, claims: Claims, document: Waiting) -> bool:
+        names = ((self.index.physical, number) for number in document.numbers)
+        return self.claim.take(claims, names)
 
 
 def rows_of(session: Session, sql: str, positions: Iterable[int], **others: Any) -> list[Any]:

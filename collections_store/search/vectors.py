@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from ..errors import InvalidSearch, MissingExtra, shortened
 from ..expressions.classes import value_class
+from .claims import Claims
 from .embedders import Embedder
 
 if TYPE_CHECKING:
@@ -369,6 +370,8 @@ class Resident:
     def __init__(self) -> None:
         self.embedders: dict[tuple[str, Hashable], Embedder] = {}
         """By the physical name of an index, and its definition."""
+        self.claims = Claims()
+        """The rows of journals whose documents a search embeds, each with the physical name of its index."""
         self._matrices: dict[str, Matrix] = {}
 
     def matrix(self, physical: str) -> Matrix:

@@ -37,6 +37,7 @@ from collections_store.operations.vectors import (
     StoreVectors,
     packed,
 )
+from collections_store.search.claims import Claim
 
 pytestmark = pytest.mark.each_backend
 
@@ -407,10 +408,10 @@ def test_a_deletion_is_not_lost_between_two_that_store_vectors(shared_backend: B
         points.create_vector_index("at", dimensions=2, metric="l2")
         points.put("one", at(1, 0))
         index, _ = store.run(FindVectorIndex("points"))
-        read = ReadWaiting("points", index, 0, 10)
-        waiting = [store.run(read)]
+        read = ReadWaiting("points", index, 0, 10, Claim())
+        waiting = [store.run(read).documents]
         points.remove("one")
-        waiting.append(store.run(read))
+        waiting.append(store.run(read).documents)
         for documents in waiting:
             computed = [packed(index, each) for each in documents]
             store.run(StoreVectors("points", index, computed))
