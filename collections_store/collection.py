@@ -637,8 +637,8 @@ class Collection(OperationBuilder, Generic[Body]):
         `meaning` is a text or a vector, as of `nearest`, with or without a query. The results of both searches are
         fused by their ranks: a result's score is the sum of 1 / (60 + rank). `place` is the field that is near. `index`
         names one of several vector indexes. `diversity` from 0 to 1 also counts how little a result resembles better
-        ones, by their vectors. There is no cursor: use `offset`. A later page fuses more results of both searches, so
-        a result may be on two pages, or on none.
+        ones, by their vectors. There is no cursor: use `offset`. The first 100 results of both searches are fused, then
+        the next 100, and so on: without writes in between no result is on two pages, and none is left out.
 
         Raise `InvalidSearch` for a query without words, and without a text index.
 

@@ -12,7 +12,7 @@ import mmap
 import struct
 import sys
 from base64 import b64decode
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -351,15 +351,15 @@ def _rows(block: Block, only: Any, never: Any) -> Any:
     return np.flatnonzero(counts)
 
 
-def similarities(vectors: Sequence[bytes | None]) -> Callable[[int, int], float]:
-    """Return a function of two positions: the cosine of the angle between their vectors, 0 without a vector."""
+def directions(vectors: Sequence[bytes | None]) -> Any:
+    """Return the rows of a matrix, in 64 bits and of length 1: the vectors; of length 0 without a vector."""
     np = numpy()
     size = max((len(each) for each in vectors if each is not None), default=0)
     rows = np.frombuffer(b"".join(each or bytes(size) for each in vectors), "<f4")
     wide = rows.reshape(len(vectors), size // 4).astype(np.float64)
-    lengths = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
-    normal = wide / np.where(lengths == 0, 1, lengths)
-    return lambda one, other: float(normal[one] @ normal[other])
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
+    return wide / np.where(lengths == 0, 1, lengths)
 
 
 class Resident:
