@@ -122,7 +122,7 @@ class Nearest(VectorOperation[list[SearchResult[Any]]]):
                 return map(of_rows, _read(session, statements))
             found = Matrix.read(last, count, index.dimensions, _read(session, statements))
         if held.position < last:
-            resident.keep(physical, found)
+            resident.keep(self.collection, physical, found)
         return found.blocks
 
     def _first(

@@ -77,6 +77,9 @@ def open_index(
 ) -> tuple[VectorIndex, VectorStatements]:
     """Return a vector index as the catalogue has it now, and its statements; raises `InvalidSearch`."""
     options = existing(collection, read_entry(session, collection))[1]
+    session.catalogue.resident.forget(
+        collection, existing={each.physical for each in options.vector_indexes}
+    )
     index = find_vectors(options, name)
     return index, session.collection(collection).vectors(index.physical, index)
 

@@ -12,7 +12,7 @@ import mmap
 import struct
 import sys
 from base64 import b64decode
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -371,27 +371,35 @@ class Resident:
         self.embedders: dict[tuple[str, Hashable], Embedder] = {}
         """By the physical name of an index, and its definition."""
         self.claims = Claims()
-        """The rows of journals whose documents a search embeds, each with the physical name of its index."""
-        self._matrices: dict[str, Matrix] = {}
+        """Rows of journals whose documents a search embeds, each with the physical name of its index."""
+        self._matrices: dict[str, tuple[str, Matrix]] = {}
+        """By the physical name of an index, each with the name of the collection."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of all matrices."""
+        return sum(matrix.size for _, matrix in tuple(self._matrices.values()))
 
     def matrix(self, physical: str) -> Matrix:
         """Return the last matrix of an index; without one, the empty matrix of the position 0."""
-        return self._matrices.get(physical, Matrix(0, ()))
+        return self._matrices.get(physical, ("", Matrix(0, ())))[1]
 
     def clear(self) -> None:
         """Forget the matrices."""
         self._matrices.clear()
 
-    def keep(self, physical: str, matrix: Matrix) -> None:
+    def forget(self, collection: str, existing: Container[str] = ()) -> None:
+        """Forget the matrices of a collection, except those of the `existing` indexes."""
+        for physical, (owner, _) in tuple(self._matrices.items()):
+            if owner == collection and physical not in existing:
+                self._matrices.pop(physical, None)
+
+    def keep(self, collection: str, physical: str, matrix: Matrix) -> None:
         """Hold a matrix, in place of others if need be."""
         self._matrices.pop(physical, None)
-        for other, held in tuple(self._matrices.items()):
-            if (
-                matrix.size + sum(each.size for each in tuple(self._matrices.values()))
-                <= self.limit
-            ):
+        for other in tuple(self._matrices):
+            if matrix.size + self.size <= self.limit:
                 break
-            if held is not matrix:
-                self._matrices.pop(other, None)
+            self._matrices.pop(other, None)
         if matrix.size <= self.limit:
-            self._matrices[physical] = matrix
+            self._matrices[physical] = collection, matrix

@@ -476,3 +476,37 @@ def test_a_model_knows_the_fields_and_the_bodies(store: Any) -> None:
     assert [each.body for each in things.nearest([1, 0])] == [Point([1.0, 0.0])]
     with pytest.raises(UnknownField, match="filter.*'there'"):
         things.nearest([1, 0], filter={"there": 1})
+
+
+def test_a_dropped_index_takes_no_memory(shared_backend: Backend) -> None:
+    """Also where another store drops or replaces the index."""
+    with (
+        Store(shared_backend.url, **shared_backend.options) as store,
+        Store(shared_backend.url, **shared_backend.options) as other,
+    ):
+        points, resident = store["points"], store.core.catalogue.resident
+
+        def search() -> None:
+            for collection in (points, store["places"]):
+                collection.create_vector_index("at", dimensions=2, metric="l2")
+                collection.put_many({"one": at(1, 0), "two": at(2, 0)})
+                assert found(collection, [0, 0]) == ["one", "two"]
+            assert resident.size == 2 * 2 * 2 * 4
+
+        search()
+        points.drop_index("at_vector")
+        assert resident.size == 16
+        search()
+        store.drop("points")
+        assert resident.size == 16
+        search()
+        store.rename("points", "others")
+        assert resident.size == 16
+        search()
+        other["points"].reindex("at", dimensions=2, metric="dot")
+        assert len(found(points, [0, 0])) == 2
+        assert resident.size == 32
+        other["points"].drop_index("at_vector")
+        with pytest.raises(InvalidSearch):
+            points.nearest([0, 0])
+        assert resident.size == 16
