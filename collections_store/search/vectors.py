@@ -101,6 +101,8 @@ def _from_base64(text: str) -> Any:
 
 
 def _is_number(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
     return isinstance(value, int | float) or (hasattr(value, "__float__") and not isinstance(value, str))  # fmt: skip
 
 
