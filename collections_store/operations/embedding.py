@@ -214,14 +214,14 @@ def find_nearest(  # noqa: PLR0917 - as the method has them
     store: bool,
 ) -> Steps[list[SearchResult[Any]]]:
     """Find the nearest documents; first `store` the vectors of changed documents."""
-    index, embedder = yield FindVectorIndex(collection, name)
+    since = now() - RETRIED_AFTER * 1_000_000
+    index, embedder, has_waiting = yield FindVectorIndex(collection, name, since)
     if isinstance(query, str):
         query = yield from _query(index, embedder, query)
     parse = partial(VectorQuery.parse, dimensions=index.dimensions, metric=index.metric)
     yield CallEmbedder(parse, query)  # raises before anything is stored
-    if store:
+    if store and has_waiting:
         try:
-            since = now() - RETRIED_AFTER * 1_000_000
             yield from store_waiting(collection, index, embedder, since)
         except DatabaseError as error:
             # a database that can only be read, or that another writes for long: a search needs no lock. An SQLite file
@@ -254,7 +254,7 @@ def store_backlog(collection: str, name: str | None, *, store: bool) -> Steps[in
     if not store:
         problem = "a transaction stores no vectors: call store_vectors of the collection that the store gives"
         raise InvalidSearch("", problem)
-    index, embedder = yield FindVectorIndex(collection, name)
+    index, embedder, _ = yield FindVectorIndex(collection, name)
     if index.model is not None and embedder is None:
         problem = f"the index {index.name!r} has the model {index.model!r}, and this store no function: call create_vector_index with embed="
         raise InvalidSearch("", problem)

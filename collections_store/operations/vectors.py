@@ -101,17 +101,22 @@ class VectorOperation(Operation[T_co]):
 
 
 @value_class
-class FindVectorIndex(VectorOperation[tuple[VectorIndex, Embedder | None]]):
-    """Return a vector index, and its embedder; raises `InvalidSearch`."""
+class FindVectorIndex(VectorOperation[tuple[VectorIndex, Embedder | None, bool]]):
+    """Return a vector index, its embedder, and whether its journal has rows that nobody tried since `since`; raises
+    `InvalidSearch`. No transaction: another search may store what waits.
+    """
 
     collection: str
     name: str | None = None
+    since: int = 0
 
     atomic = True
 
-    def __call__(self, session: Session) -> tuple[VectorIndex, Embedder | None]:
-        index, _ = open_index(session, self.collection, self.name)
-        return index, session.catalogue.resident.embedders.get((index.physical, index))
+    def __call__(self, session: Session) -> tuple[VectorIndex, Embedder | None, bool]:
+        index, statements = open_index(session, self.collection, self.name)
+        embedder = session.catalogue.resident.embedders.get((index.physical, index))
+        waiting = session.rows(statements.has_waiting, {"since": self.since})
+        return index, embedder, bool(waiting)
 
 
 @value_class
@@ -175,6 +180,8 @@ class ReadWaiting(VectorOperation[WaitingBatch]):
                 body = None if id is None else body_of(self.collection, id, text, decode)
                 found[position] = Waiting(position, [], id, body, [])
             found[position].numbers.append(number)
+        if not found:
+            return WaitingBatch([])
         for number, position in rows_of(session, statements.failed, found):
             if number not in found[position].numbers:
                 found[position].numbers.append(number)

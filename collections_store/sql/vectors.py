@@ -24,7 +24,7 @@ from .dialects.approximate import ApproximateIndexes
 from .dialects.protocols import Database
 from .elements import AnyInteger, AnyOf
 from .schema import body_text, document_columns, integer, is_expired, is_live, string
-from .statement import ZERO, Statement, compiled
+from .statement import ONE, ZERO, Statement, compiled
 
 MAX_DEAD: Final = 10_000
 """Rows without a vector that stay."""
@@ -117,13 +117,22 @@ class VectorStatements:
         """Select rows of the journal that nobody tried since `:since`, `:limit` at most, in order: number, position, and
         id and body of the document, null where the document does not exist.
         """
-        open = sa.or_(self.j.tried_at.is_(None), self.j.tried_at < integer("since"))
-        some = sa.select(self.j.number, self.j.seq).where(open).order_by(self.j.number)
+        some = sa.select(self.j.number, self.j.seq).where(self._is_open()).order_by(self.j.number)
         first = some.limit(integer("limit")).offset(ZERO).subquery("first")
         is_same = sa.and_(self.d.seq == first.c.seq, is_live(self.documents))
         joined = first.outerjoin(self.documents, is_same)
         columns = first.c.number, first.c.seq, self.d.id, body_text(self.documents)
         return sa.select(*columns).select_from(joined).order_by(first.c.number)
+
+    @Statement
+    def has_waiting(self) -> Any:
+        """Select 1 if the journal has a row that nobody tried since `:since`."""
+        return (
+            sa.select(ONE).select_from(self.journal).where(self._is_open()).limit(ONE).offset(ZERO)
+        )
+
+    def _is_open(self) -> sa.ColumnElement[bool]:
+        return sa.or_(self.j.tried_at.is_(None), self.j.tried_at < integer("since"))
 
     @Statement
     def failed(self) -> Any:

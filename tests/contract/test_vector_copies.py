@@ -209,7 +209,7 @@ def test_vectors_of_a_document_that_changed_are_not_stored(noted: Any, tmp_path:
     store, _ = noted
     with Store(f"sqlite:///{tmp_path / 'copy.db'}") as other:
         store.copy_to(other)
-        index, _ = store.run(FindVectorIndex("notes"))
+        index = store.run(FindVectorIndex("notes"))[0]
         read = store.run(ReadStoredVectors("notes", index.name))
         other["notes"].put("many", {"text": "tea"})
         other.run(WriteStoredVectors("notes", read.rows))

@@ -407,7 +407,7 @@ def test_a_deletion_is_not_lost_between_two_that_store_vectors(shared_backend: B
         points = store["points"]
         points.create_vector_index("at", dimensions=2, metric="l2")
         points.put("one", at(1, 0))
-        index, _ = store.run(FindVectorIndex("points"))
+        index = store.run(FindVectorIndex("points"))[0]
         read = ReadWaiting("points", index, 0, 10, Claim())
         waiting = [store.run(read).documents]
         points.remove("one")
