@@ -802,9 +802,9 @@ class Collection(OperationBuilder, Generic[Body]):
     ) -> SearchResults[Body]:
         """Return the `k` documents whose vectors are the nearest to a vector or a text, best first, equal scores by id.
 
-        The search is exact, except for indexes of the method "hnsw". `filter` limits the search, also to a range of ids: `{"$id": {"$gte": "a/", "$lt": "a0"}}`.
-        `min_score` leaves out lower scores. `index` names one of several vector indexes. A text requires an index with
-        `embed`. The vectors of changed documents are stored first; a document that cannot be indexed is not found, see
+        The search is exact, except for indexes of the method "hnsw". `filter` limits the search, also to a range of
+        ids: `{"$id": {"$gte": "a/", "$lt": "a0"}}`. `min_score` leaves out lower scores. `index` names one of several
+        vector indexes. A text requires an index with `embed`. The vectors of changed documents are stored first; a document that cannot be indexed is not found, see
         `search_backlog`. In a transaction, in a store that only reads, and while another holds a lock for longer than
         `busy_timeout`, nothing is stored: documents with changed texts are not found there.
 

@@ -26,8 +26,8 @@ from .session import Session
 from .vectors import VectorOperation, Waiting, open_index, packed, rows_of
 
 CONSIDERED: Final = 200
-"""The vectors that a search of an approximate index considers, at least. With half of them it misses a third of the nearest of a
-query that is far from all vectors, with these a tenth; of a query among the vectors none (measured).
+"""The vectors that a search of an approximate index considers, at least. With half of them it misses a sixth of the nearest of
+a query that is far from all vectors, with these a twentieth; of a query among the vectors none (measured).
 """
 MOST_CONSIDERED: Final = 1000
 """The vectors that a search can consider before it looks for more, and the documents up to which it is exact."""
