@@ -1,12 +1,12 @@
-"""Claims: which documents a search of this process embeds now, so that no other search embeds them too.
+"""Claims: the documents that a search of this process embeds now. No other search embeds the same texts.
 
 Rules:
 
-1. No lock is held while an embedder runs: a claim is an entry of a dictionary, and others look at it again.
-2. A claim ends when its texts are stored or have failed, and for others after `LASTS` seconds, whatever its owner does.
-3. A search claims what it has read before. If a claim ended meanwhile, the search reads again.
-4. An embedder may use the store. A search within an embedder waits for nobody, and embeds nothing that is claimed: it would
-   wait for itself.
+1. No lock is held while an embedder runs: a claim is an entry of a dictionary, and other searches poll.
+2. A claim ends when the texts are stored or have failed. Other searches ignore a claim after `LASTS` seconds.
+3. A search claims the documents that were read before. If a claim ended meanwhile, the search reads again.
+4. An embedder may use the store. A search within an embedder never waits, and embeds no claimed text. Otherwise the
+   search could wait for the search around the embedder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from time import monotonic
 from typing import Final
 
 LASTS: Final = 60.0
-"""Seconds for which others respect a claim: an embedder may load its model first."""
+"""Seconds until a claim is ignored: an embedder may load a model first."""
 EMBEDDING: Final[ContextVar[bool]] = ContextVar("embedding", default=False)
 """Whether an embedder runs in this context."""
 
@@ -28,7 +28,7 @@ class Claims:
     def __init__(self) -> None:
         self.held: dict[Hashable, Claim] = {}
         self.ended = object()
-        """Another object each time that a claim ends: what was read before may have been stored."""
+        """A new object each time that a claim ends: documents that were read before may have been stored."""
 
 
 class Claim:
@@ -39,7 +39,7 @@ class Claim:
         self._taken: list[tuple[Claims, Hashable]] = []
 
     def take(self, claims: Claims, names: Iterable[Hashable]) -> bool:
-        """Claim all names; return False if another has claimed one of them."""
+        """Claim all names; return False if a name has another claim."""
         for name in names:
             other = claims.held.setdefault(name, self)
             if other is not self and not other.has_ended:
@@ -50,18 +50,18 @@ class Claim:
 
     @property
     def has_ended(self) -> bool:
-        """Whether others need not respect the claim any more."""
+        """Whether other searches ignore the claim."""
         return monotonic() > self._ends
 
     def give_up(self) -> None:
-        """Let others claim the names, whose documents were not stored."""
+        """Release the names, whose documents were not stored."""
         for claims, name in self._taken:
             if claims.held.get(name) is self:
                 claims.held.pop(name, None)
         self._taken.clear()
 
     def end(self) -> None:
-        """Let others read again which documents are not stored, then claim the names."""
+        """Release the names, and let other searches read again."""
         for claims in {claims for claims, _ in self._taken}:
             claims.ended = object()
         self.give_up()
