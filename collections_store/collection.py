@@ -57,7 +57,7 @@ from .results import (
     UpdateResult,
     UpgradeResult,
 )
-from .search.vectors import Metric
+from .search.vectors import Method, Metric
 from .update import UpdateLike
 
 T = TypeVar("T")
@@ -641,8 +641,8 @@ class Collection(OperationBuilder, Generic[Body]):
         `meaning` is a text or a vector, as of `nearest`, with or without a query. The results of both searches are
         fused by their ranks: a result's score is the sum of 1 / (10 + rank). `place` is the field that is near. `index`
         names one of several vector indexes. `diversity` from 0 to 1 also counts how little a result resembles better
-        ones, by their vectors. There is no cursor: use `offset`. A later page fuses more results of both searches, so
-        a result may be on two pages, or on none.
+        ones, by their vectors. There is no cursor: use `offset`. The first 100 results of both searches are fused, then
+        the next 100, and so on: without writes in between no result is on two pages, and none is left out.
 
         Raise `InvalidSearch` for a query without words, and without a text index.
 
@@ -732,6 +732,7 @@ class Collection(OperationBuilder, Generic[Body]):
         *,
         dimensions: int,
         metric: Metric = "cosine",
+        method: Method = "exact",
         embed: Any = None,
         model: str | None = None,
         chunks: Any = None,
@@ -752,6 +753,10 @@ class Collection(OperationBuilder, Generic[Body]):
         paragraphs and sentences: `chunks` is a number of characters, by default 2,000, or a function that returns the
         (start, stop) pairs of a text's chunks.
 
+        `method`: "exact" compares a query with all vectors; "hnsw" uses an index of the extension pgvector on PostgreSQL,
+        which needs no memory of this process and may miss some of the nearest documents. Such an index has at most 2,000
+        dimensions, or 4,000 with "cosine", and the extension version 0.8 or newer.
+
         Requires the extra `vector`. Raise `InvalidIndex`, and `IndexExists`, also for another model: see `reindex`.
 
         >>> store["notes"].create_vector_index("embedding", dimensions=2)
@@ -760,7 +765,8 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [(each.id, round(each.score, 6)) for each in store["notes"].nearest([3.0, 4.0])]
         [('tea', 1.0)]
         """
-        options = {"dimensions": dimensions, "metric": metric, "model": model, "name": name}
+        options: dict[str, Any] = {"dimensions": dimensions, "metric": metric, "method": method}
+        options |= {"model": model, "name": name}
         return self._follow(self._create_vector_index(fields, options, embed, chunks))
 
     def reindex(
@@ -769,12 +775,13 @@ class Collection(OperationBuilder, Generic[Body]):
         *,
         dimensions: int,
         metric: Metric = "cosine",
+        method: Method = "exact",
         embed: Any = None,
         model: str | None = None,
         chunks: Any = None,
         name: str | None = None,
     ) -> str:
-        """Replace a vector index by another of the same name, with another model, dimensions or metric; return the name.
+        """Replace a vector index by another of the same name, with another model, dimensions, metric or method; return the name.
 
         The arguments are those of `create_vector_index`. The vectors of all documents are computed again, by the next
         search or by `store_vectors`. Raise `InvalidIndex`, and `InvalidSearch` if there is no such index.
@@ -785,7 +792,8 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [each.score for each in store["points"].nearest([0, 3, 4])]
         [-5.0]
         """
-        options = {"dimensions": dimensions, "metric": metric, "model": model, "name": name}
+        options: dict[str, Any] = {"dimensions": dimensions, "metric": metric, "method": method}
+        options |= {"model": model, "name": name}
         return self._follow(self._create_vector_index(fields, options, embed, chunks, again=True))
 
     def nearest(
@@ -799,9 +807,9 @@ class Collection(OperationBuilder, Generic[Body]):
     ) -> SearchResults[Body]:
         """Return the `k` documents whose vectors are the nearest to a vector or a text, best first, equal scores by id.
 
-        The search is exact. `filter` limits the search, also to a range of ids: `{"$id": {"$gte": "a/", "$lt": "a0"}}`.
-        `min_score` leaves out lower scores. `index` names one of several vector indexes. A text requires an index with
-        `embed`. The vectors of changed documents are stored first; a document that cannot be indexed is not found, see
+        The search is exact, except for indexes of the method "hnsw". `filter` limits the search, also to a range of
+        ids: `{"$id": {"$gte": "a/", "$lt": "a0"}}`. `min_score` leaves out lower scores. `index` names one of several
+        vector indexes. A text requires an index with `embed`. The vectors of changed documents are stored first; a document that cannot be indexed is not found, see
         `search_backlog`. In a transaction, in a store that only reads, and while another holds a lock for longer than
         `busy_timeout`, nothing is stored: documents with changed texts are not found there.
 

@@ -220,6 +220,7 @@ class Store(Collections):
         other: Store,
         collections: Iterable[str] | None = None,
         *,
+        vectors: bool = False,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> tuple[CopiedCollection, ...]:
         """Copy collections (None: all) to another store, on any database; return their counts and checksums, by name.
@@ -228,6 +229,7 @@ class Store(Collections):
         indexes of the collections, all as of a single moment of this store. Clients can write to this store meanwhile.
         A copy has no recorded changes and no expired documents: in the copy, tokens of this store raise `ChangesLost`,
         cursors `InvalidCursor`.
+        `vectors`: a copy also has the vectors that models made of texts; otherwise the first search makes them again.
 
         Each batch is a transaction, and compares the written documents with this store. The same call continues an
         interrupted copy, to the present state of this store. Until a copy is complete, only the copy may write to the
@@ -244,13 +246,14 @@ class Store(Collections):
         """
         if not isinstance(cast(object, other), Store) or other.core is self.core:
             raise InvalidOption("other", f"must be another Store, got {shortened(other)}")
-        return copy_to(self.core, other.core, collections, progress)
+        return copy_to(self.core, other.core, collections, progress, vectors=vectors)
 
     def backup(
         self,
         path: str | os.PathLike[str],
         collections: Iterable[str] | None = None,
         *,
+        vectors: bool = False,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> None:
         """Write a backup of a single moment of the store to a file. The complete backup replaces `path`. Clients can
@@ -258,7 +261,9 @@ class Store(Collections):
 
         If the name ends in .jsonl or .jsonl.gz, the backup is text for any database, with the same content as
         `copy_to`, of all collections or the given `collections`. With another name, on SQLite only, the backup is a
-        database file with the whole database; `progress` then counts pages and documents.
+        database file with the whole database; `progress` then counts pages and documents. `vectors`: the text also has the
+        vectors that models made of texts, as a database file always has; older versions of the library cannot
+        restore it.
 
         Raise `InvalidOption`, `InvalidName`, `CollectionNotFound`, and `OSError`.
 
@@ -269,7 +274,7 @@ class Store(Collections):
         ...     print(restored.name, restored.count, other["cities"].get("berlin"))
         cities 1 {'country': 'de'}
         """
-        back_up(self.core, path, collections, progress)
+        back_up(self.core, path, collections, progress, vectors=vectors)
 
     def restore(
         self,

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import psycopg
+
 from collections_store import AsyncChangeStream, AsyncCollection, AsyncStore, Store
 from collections_store.dialogues import AsyncDialogues, AsyncDialogueStore, Dialogues, DialogueStore
 from collections_store.integrations import kdeps
@@ -36,6 +38,14 @@ class Backend:
     @property
     def is_postgresql(self) -> bool:
         return self.name == "postgresql"
+
+
+def has_pgvector(url: str) -> bool:
+    """Return whether a server has pgvector 0.8 or newer."""
+    with psycopg.connect(url) as connection:
+        query = "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
+        found = connection.execute(query).fetchone()
+    return found is not None and [*map(int, found[0].split("."))] >= [0, 8]
 
 
 class SyncAdapter:

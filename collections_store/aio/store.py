@@ -329,6 +329,7 @@ class AsyncStore(AsyncCollections):
         other: AsyncStore,
         collections: Iterable[str] | None = None,
         *,
+        vectors: bool = False,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> tuple[CopiedCollection, ...]:
         """Async counterpart of `Store.copy_to`. `other` is an `AsyncStore`; `progress` is called in the event loop.
@@ -339,18 +340,20 @@ class AsyncStore(AsyncCollections):
         if other.core is self.core:
             raise InvalidOption("other", f"must be another AsyncStore, got {shortened(other)}")
         names, report = check_names(collections), check_report(progress)
-        return await run_in_batches(partial(copy_to, self.core, other.core, names), report)
+        act = partial(copy_to, self.core, other.core, names, vectors=vectors)
+        return await run_in_batches(act, report)
 
     async def backup(
         self,
         path: str | os.PathLike[str],
         collections: Iterable[str] | None = None,
         *,
+        vectors: bool = False,
         progress: Callable[[CopyProgress], object] | None = None,
     ) -> None:
         """Async counterpart of `Store.backup`. `progress` is called in the event loop. A cancelled call writes nothing."""
         names, report = check_names(collections), check_report(progress)
-        await run_in_batches(partial(back_up, self.core, path, names), report)
+        await run_in_batches(partial(back_up, self.core, path, names, vectors=vectors), report)
 
     async def restore(
         self,

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from .. import Index
 
-_VECTOR_KEYS = ("name", "fields", "dimensions", "metric", "model")
+_VECTOR_KEYS = ("name", "fields", "dimensions", "metric", "model", "method")
 _INDEX_KEYS = ("name", "fields", "unique", "where", "arrays")
 
 
@@ -320,7 +320,7 @@ def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
     if isinstance(index, TextIndex):
         return ["text", *filter(None, [index.language])]
     if isinstance(index, VectorIndex):
-        return ["vector", index.metric, *filter(None, [index.model])]
+        return ["vector", index.metric, index.method, *filter(None, [index.model])]
     return [word for word in ("unique", "arrays") if getattr(index, word)]
 
 
@@ -330,7 +330,7 @@ def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:
         return text_index_as_json(index)
     definition = index.to_json()
     if isinstance(index, VectorIndex):
-        return {key: definition[key] for key in _VECTOR_KEYS}
+        return {key: definition[key] for key in _VECTOR_KEYS if key in definition}
     return {key: definition[key] for key in _INDEX_KEYS}
 
 
@@ -354,7 +354,7 @@ def _index(number: int, value: Any) -> Index | TextIndex | VectorIndex:
             return read_text_index(value)
         except (CollectionsStoreError, TypeError, ValueError) as error:
             raise BadItem(f"index {number}: {error}") from error
-    if isinstance(value, dict) and set(_VECTOR_KEYS) == value.keys():
+    if isinstance(value, dict) and set(_VECTOR_KEYS) == value.keys() | {"method"}:
         try:
             fields = [Path(*keys) for keys in value["fields"]]
             return VectorIndex.parse(**{**value, "fields": fields})

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from .. import CopiedCollection, CopyProgress
 
 names_argument = click.argument("names", metavar="[NAME]...", nargs=-1)
+vectors_option = click.option(
+    "--vectors", is_flag=True, help="Include the vectors that models made of texts."
+)
 file_argument = click.argument("file", type=click.Path(dir_okay=False))
 
 
@@ -28,6 +31,7 @@ file_argument = click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--to", "to", metavar="URL", required=True, help="The store to copy to.")
 @click.option("--to-prefix", metavar="TEXT", default="cs_", help="The other store's --prefix.")
 @click.option("--to-schema", metavar="NAME", help="The other store's --schema.")
+@vectors_option
 @on_database
 def copy(
     target: Target,
@@ -37,6 +41,7 @@ def copy(
     to: str,
     to_prefix: str,
     to_schema: str | None,
+    vectors: bool,
 ) -> None:
     """Copy all or the named collections from one store to another.
 
@@ -54,7 +59,7 @@ def copy(
         if names:
             target.check(store, names)
         try:
-            found = store.copy_to(copied, names or None, progress=report)
+            found = store.copy_to(copied, names or None, vectors=vectors, progress=report)
         except CollectionExists as error:
             advice = f"drop it first, with {other.command('drop', error.name)}"
             raise Failure(
@@ -66,8 +71,9 @@ def copy(
 @click.command()
 @file_argument
 @names_argument
+@vectors_option
 @on_database
-def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
+def backup(target: Target, file: str, names: tuple[str, ...], *, vectors: bool) -> None:
     """Write a backup of the store, or of the named collections, to FILE.
 
     The backup has the state of a single moment; the store can be written during the backup. If FILE ends in .jsonl
@@ -84,7 +90,7 @@ def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
     with target.to_read() as store, _reporting(noun) as report, cleaning_up(), naming(file):
         if names:
             target.check(store, names)
-        store.backup(file, names or None, progress=report)
+        store.backup(file, names or None, vectors=vectors, progress=report)
     click.echo(f"backed up {target.safe_url()} to {shown(file)}", err=True)
 
 

@@ -130,7 +130,8 @@ class Import:
             self.collection.create_text_index(fields, language=index.language, **options)
         elif isinstance(index, VectorIndex):
             options |= {"dimensions": index.dimensions, "metric": index.metric}
-            self.collection.create_vector_index(index.paths, model=index.model, **options)
+            options |= {"model": index.model, "method": index.method}
+            self.collection.create_vector_index(index.paths, **options)
         else:
             options |= {"where": index.where, "arrays": index.arrays, "unique": index.unique}
             self.collection.create_index(index.sort, **options)

@@ -55,6 +55,8 @@ START: Final = 32
 _refused: Final[dict[Identity, str]] = {}
 """The files that SQLite in this process must not open, and why."""
 _valid_until: Final[dict[str, float]] = {}
+MOST_PATHS: Final = 1000
+"""Paths that are remembered to be valid."""
 """The time until which the last check of a caller's file holds, by path."""
 _opening = threading.RLock()
 
@@ -139,6 +141,8 @@ def refuse_at_times(path: str) -> None:
     time_now = time.monotonic()
     if time_now > _valid_until.get(path, 0.0):
         refuse(path)
+        if len(_valid_until) >= MOST_PATHS:
+            _valid_until.clear()
         _valid_until[path] = time_now + CHECK_EVERY
 
 

@@ -205,7 +205,7 @@ class Procedures:
         within = Filter.parse(self.space.keys()) & Filter.parse(options["filter"], codec=self.codec)
         options = {**options, "filter": within, "after": None}
         if meaning is None:
-            page = yield builder._search(query, **options)
+            page = yield builder._search(query, **options, match="all")
         else:
             page = yield from builder._hybrid(query, meaning, options, None, None, store=store)
         found = {self.space.key_of(each.id): each for each in page}

@@ -133,8 +133,9 @@ class Catalogue:
                 self.known.pop(name, None)
 
     def forget(self, name: str) -> None:
-        """Look the collection up again, the next time."""
+        """Look the collection up again, the next time, and release the memory of its vector indexes."""
         self.known.pop(name, None)
+        self.resident.forget(name)
         if self.of_replicas is not None:
             self.of_replicas.forget(name)
         if self._parent is not None:

@@ -17,22 +17,25 @@ from ..query.filter import Filter
 from ..query.vector_index import VectorIndex
 from ..results import SearchResult
 from ..search.chunks import spans
+from ..search.claims import EMBEDDING, Claim
 from ..search.embedders import Embed, Embedder
 from ..search.vectors import VectorQuery, pack
 from .indexes import CreateIndex
+from .nearest import Nearest
 from .operation import Steps
+from .procedures import Pause
 from .vectors import (
     Computed,
     FindVectorIndex,
     Key,
     ListUnindexed,
-    Nearest,
     NoteProblems,
     ReadWaiting,
     Reindex,
     StoreVectors,
     UseEmbedder,
     Waiting,
+    WaitingBatch,
     hash_of,
     packed,
 )
@@ -42,6 +45,9 @@ RETRIED_AFTER: Final = 60
 DOCUMENTS: Final = 64
 """Documents of a batch, and the most texts of a call of an embedder."""
 MAX_PROBLEM: Final = 300
+FIRST_PAUSE: Final = 0.002
+LONGEST_PAUSE: Final = 0.05
+"""Seconds between two looks at documents that another search embeds."""
 FAILURES: Final = 2
 """Failures of an embedder in a row after which a search goes on without the remaining documents."""
 
@@ -67,16 +73,32 @@ def create_vector_index(
 def store_waiting(
     collection: str, index: VectorIndex, embedder: Embedder | None, since: int
 ) -> Steps[None]:
-    """Store the vectors of the documents in the journal that nobody tried since `since`."""
+    """Store the vectors of the documents in the journal that nobody tried since `since`, and wait for those that another
+    search of this process stores.
+    """
     if index.model is not None and embedder is None:
         return
-    failed = 0
+    failed, pause, is_within = 0, FIRST_PAUSE, EMBEDDING.get()
     while True:
-        waiting = yield ReadWaiting(collection, index, since, DOCUMENTS)
-        done, failed = yield from _store_batch(collection, index, embedder, waiting, failed)
-        # a document may have several rows
-        if sum(len(each.numbers) for each in waiting) < DOCUMENTS or not done:
+        claim = Claim()
+        try:
+            batch: WaitingBatch = yield ReadWaiting(collection, index, since, DOCUMENTS, claim)
+            EMBEDDING.set(True)
+            done, failed = yield from _store_batch(
+                collection, index, embedder, batch.documents, failed
+            )
+        finally:
+            EMBEDDING.set(is_within)
+            claim.end()
+        if not done or (batch.is_last and not batch.claimed):
             return
+        if batch.documents:
+            pause = FIRST_PAUSE
+        elif is_within:
+            return
+        else:
+            yield Pause(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def _store_batch(
@@ -192,17 +214,17 @@ def find_nearest(  # noqa: PLR0917 - as the method has them
     store: bool,
 ) -> Steps[list[SearchResult[Any]]]:
     """Find the nearest documents; first `store` the vectors of changed documents."""
-    opened = yield FindVectorIndex(collection, name)
+    since = now() - RETRIED_AFTER * 1_000_000
+    opened = yield FindVectorIndex(collection, name, since)
     if opened is None:
         return []
-    index, embedder = opened
+    index, embedder, has_waiting = opened
     if isinstance(query, str):
         query = yield from _query(index, embedder, query)
     parse = partial(VectorQuery.parse, dimensions=index.dimensions, metric=index.metric)
     yield CallEmbedder(parse, query)  # raises before anything is stored
-    if store:
+    if store and has_waiting:
         try:
-            since = now() - RETRIED_AFTER * 1_000_000
             yield from store_waiting(collection, index, embedder, since)
         except DatabaseError as error:
             # a database that can only be read, or that another writes for long: a search needs no lock. An SQLite file
@@ -238,7 +260,7 @@ def store_backlog(collection: str, name: str | None, *, store: bool) -> Steps[in
     opened = yield FindVectorIndex(collection, name)
     if opened is None:
         return 0
-    index, embedder = opened
+    index, embedder, _ = opened
     if index.model is not None and embedder is None:
         problem = f"the index {index.name!r} has the model {index.model!r}, and this store no function: call create_vector_index with embed="
         raise InvalidSearch("", problem)

@@ -7,8 +7,8 @@ from typing import Any
 
 from ..expressions.classes import value_class
 from ..results import SearchPage, SearchResult
-from ..search.fusion import maximal_marginal_relevance, reciprocal_rank
-from ..search.vectors import similarities
+from ..search.fusion import TIER, maximal_marginal_relevance, reciprocal_rank
+from ..search.vectors import directions
 from .operation import Steps
 from .search import FindWords
 from .session import Session
@@ -46,13 +46,20 @@ class Hybrid:
         return SearchPage(tuple(results))
 
     def _diverse(self, fused: list[tuple[str, float]]) -> Steps[list[tuple[str, float]]]:
+        """Choose among the first `TIER` results, then among the next: a page is the same whatever is read besides."""
         assert self.diversity is not None
-        ids = [id for id, _ in fused]
-        vectors = yield ReadVectors(self.collection, self.index, ids)
-        scores = [score for _, score in fused]
-        similarity = similarities([vectors.get(id) for id in ids])
         most = self.skip + self.limit
-        chosen = maximal_marginal_relevance(scores, similarity, self.diversity, most)
+        ids = [id for id, _ in fused[: most + TIER]]
+        stored = yield ReadVectors(self.collection, self.index, ids)
+        vectors = directions([stored.get(id) for id in ids])
+        scores = [score for _, score in fused]
+        chosen: list[int] = []
+        for first in range(0, min(most, len(ids)), TIER):
+            tier = slice(first, min(first + TIER, len(ids)))
+            found = maximal_marginal_relevance(
+                scores[tier], vectors[tier], self.diversity, most - first, vectors[chosen]
+            )
+            chosen += [first + n for n in found]
         return [fused[n] for n in chosen]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 
 from .. import codec
 from ..document import Document
-from ..errors import DuplicateKey, IndexExists, InvalidIndex
+from ..errors import DatabaseError, DuplicateKey, IndexExists, InvalidIndex
 from ..expressions.classes import value_class
 from ..expressions.path import Path, path_prefixes
 from ..options import CollectionOptions, Settings
@@ -49,7 +49,7 @@ class CreateIndex(Operation[str]):
         if isinstance(self.index, TextIndex):
             check_text_index(session, self.index)
         elif isinstance(self.index, VectorIndex):
-            _check_vectors(session.database, present)
+            _check_vectors(session.database, present, self.index)
         else:
             self._check(session.database, present, self.index)
         table, options = _lock(session, self.collection, readers=False)
@@ -301,7 +301,8 @@ class _Indexes:
 
     def add_vectors(self, index: VectorIndex) -> None:
         """Create a vector index."""
-        added = replace(index, physical=self._next())
+        extension = "" if index.method == "exact" else _extension(self._connection)
+        added = replace(index, physical=self._next(), extension=extension)
         for statement in self._statements.create_vectors(added):
             self._connection.changed(statement)
         self._set_options(vector_indexes=(*self._options.vector_indexes, added))
@@ -352,9 +353,38 @@ class _Indexes:
         self._connection.catalogue.forget(self._collection)
 
 
-def _check_vectors(database: Database, options: CollectionOptions) -> None:
+def _check_vectors(database: Database, options: CollectionOptions, index: VectorIndex) -> None:
     if options.distributed or database.is_remote:
         raise InvalidIndex("", "a collection on the servers of a cluster has no vector indexes")
+    if index.method == "exact":
+        return
+    if database.approximate is None:
+        where = f"must be 'exact' on {database.name}, got {index.method!r}: use PostgreSQL"
+        raise InvalidIndex("method", where)
+    if problem := database.approximate.problem(index):
+        raise InvalidIndex("dimensions", problem)
+
+
+def _extension(session: Session) -> str:
+    """Return the schema of the extension for approximate indexes, and install the extension; raises `InvalidIndex`."""
+    approximate = session.database.approximate
+    assert approximate is not None
+    [(schema, is_recent, is_there)] = session.rows(approximate.probe)
+    if schema is None and is_there:
+        try:
+            with session.savepoint():
+                session.changed(approximate.install)
+        except session.database.errors.types() as error:
+            found = session.database.errors.translate(error)
+            if type(found) is not DatabaseError:
+                raise  # another connection installs it: the operation is tried again
+            problem = f"'hnsw' needs {approximate.advice}, which this role cannot install ({found}): have a superuser execute CREATE EXTENSION vector, or use method='exact'"
+            raise InvalidIndex("method", problem) from None
+        [(schema, is_recent, _)] = session.rows(approximate.probe)
+    if not is_recent:
+        problem = f"'hnsw' needs {approximate.advice}, which the server does not have: install it, or use method='exact'"
+        raise InvalidIndex("method", problem)
+    return str(schema)
 
 
 def _read(session: Session, collection: str) -> Entry:

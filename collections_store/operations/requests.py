@@ -54,6 +54,7 @@ from ..results import (
 )
 from ..search.chunks import cut_of
 from ..search.embedders import Embedder
+from ..search.fusion import TIER
 from ..search.query import any_word, check_query
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
@@ -99,8 +100,6 @@ from .update import (
 if TYPE_CHECKING:
     pass
 
-MIN_FUSED: Final = 100
-"""The results of each search that are fused, at least; else twice as many as are wanted."""
 _GREATEST: Final = sys.float_info.max
 
 
@@ -373,7 +372,7 @@ class OperationBuilder:
         if diversity is not None and not is_share:
             raise InvalidOption("diversity", f"must be from 0 to 1, got {shortened(diversity)}")
         limit, skip = check_page(options["limit"]), check_window(options["offset"], None)[0]
-        depth = max(MIN_FUSED, 2 * (skip + limit))
+        depth = -(-(skip + limit) // TIER) * TIER
         words = None
         if query is not None:
             some = options["filter"], depth, 0, None, options["highlight"], options["match"]

@@ -1,4 +1,4 @@
-"""Vector indexes: storing the vectors of changed documents, and finding the nearest. `embedding` has the steps.
+"""Vector indexes: storing the vectors of changed documents. `embedding` has the steps, and `nearest` the search.
 
 Rules, besides those of `sql.vectors`:
 
@@ -7,49 +7,33 @@ Rules, besides those of `sql.vectors`:
    are computed outside of transactions and locks, and another transaction stores them.
 3. A document whose vectors cannot be computed stays in the journal, with the problem, and is tried again after
    `RETRIED_AFTER` seconds.
-4. A search reads one snapshot: the vectors up to a position, the journal, the filter's documents, and the results. Vectors
-   that need no embedder are also computed from the documents in the journal: in a transaction, nothing is stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from functools import partial
 from hashlib import sha256
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from ..codec import Decode, decode
-from ..document import Document, documents_of, now
+from ..codec import decode
+from ..document import now
 from ..errors import InvalidSearch
 from ..expressions.classes import value_class
 from ..options import CollectionOptions
-from ..query.filter import Filter
 from ..query.vector_index import VectorIndex
-from ..results import SearchResult, Unindexed
+from ..results import Unindexed
+from ..search.claims import Claim, Claims
 from ..search.embedders import Embedder
-from ..search.vectors import (
-    FLOOR,
-    Block,
-    Matrix,
-    Row,
-    VectorMatch,
-    VectorQuery,
-    best,
-    nearest,
-    pack,
-)
+from ..search.vectors import FLOOR, pack, unpack
 from ..sql.vectors import MAX_DEAD, VectorStatements
-from .by_id import body_of, raise_unless_skipped
+from .by_id import body_of
 from .collections import existing, read_entry
 from .indexes import CreateIndex, DropIndex
 from .operation import Operation
-from .read import matching
 from .session import Session
 
-READ_AT_ONCE: Final = 256
-"""Rows with a vector. More take longer: freed memory goes back to the system, and comes again page by page (measured)."""
+HASH_BYTES: Final = 16
 _COLUMNS: Final = ("place", "start", "stop", "hash", "vector")
 Key: TypeAlias = tuple[str, int | None, int | None, bytes]
 """The place of a vector, the part of the text there, and the hash of what the vector was made of."""
@@ -93,8 +77,11 @@ def open_index(
 ) -> tuple[VectorIndex, VectorStatements]:
     """Return a vector index as the catalogue has it now, and its statements; raises `InvalidSearch`."""
     options = existing(collection, read_entry(session, collection))[1]
+    session.catalogue.resident.forget(
+        collection, existing={each.physical for each in options.vector_indexes}
+    )
     index = find_vectors(options, name)
-    return index, session.collection(collection).vectors(index.physical)
+    return index, session.collection(collection).vectors(index.physical, index)
 
 
 def open_same(session: Session, collection: str, index: VectorIndex) -> VectorStatements | None:
@@ -114,17 +101,22 @@ class VectorOperation(Operation[T_co]):
 
 
 @value_class
-class FindVectorIndex(VectorOperation[tuple[VectorIndex, Embedder | None]]):
-    """Return a vector index, and its embedder; None for a missing collection. Raises `InvalidSearch`."""
+class FindVectorIndex(VectorOperation[tuple[VectorIndex, Embedder | None, bool]]):
+    """Return a vector index, its embedder, and whether its journal has rows that nobody tried since `since`; None for a missing
+    collection. Raises `InvalidSearch`. No transaction: another search may store what waits.
+    """
 
     collection: str
     name: str | None = None
+    since: int = 0
 
     atomic = True
 
-    def __call__(self, session: Session) -> tuple[VectorIndex, Embedder | None]:
-        index, _ = open_index(session, self.collection, self.name)
-        return index, session.catalogue.resident.embedders.get((index.physical, index))
+    def __call__(self, session: Session) -> tuple[VectorIndex, Embedder | None, bool]:
+        index, statements = open_index(session, self.collection, self.name)
+        embedder = session.catalogue.resident.embedders.get((index.physical, index))
+        waiting = session.rows(statements.has_waiting, {"since": self.since})
+        return index, embedder, bool(waiting)
 
     def absent(self) -> Any:
         return None
@@ -160,34 +152,54 @@ class Reindex(VectorOperation[None]):
         CreateIndex(self.collection, self.index)(session)
 
 
+class WaitingBatch(NamedTuple):
+    """Documents in the journal, and how many of those that were read others have claimed; `is_last`: no more were there."""
+
+    documents: list[Waiting]
+    claimed: int = 0
+    is_last: bool = True
+
+
 @value_class
-class ReadWaiting(VectorOperation[list[Waiting]]):
-    """Read the documents of the first `limit` rows in the journal that nobody tried since `since`."""
+class ReadWaiting(VectorOperation[WaitingBatch]):
+    """Read the documents of the first `limit` rows in the journal that nobody tried since `since`, and claim them."""
 
     collection: str
     index: VectorIndex
     since: int
     limit: int
+    claim: Claim = field(repr=False)
 
-    def __call__(self, session: Session) -> list[Waiting]:
+    def __call__(self, session: Session) -> WaitingBatch:
+        claims = session.catalogue.resident.claims
+        before = claims.ended
         statements = open_same(session, self.collection, self.index)
         if statements is None:
-            return []
+            return WaitingBatch([])
         window = {"since": self.since, "limit": self.limit, "now": now()}
         found: dict[int, Waiting] = {}
-        for number, position, id, text in session.rows(statements.waiting, window):
+        rows = session.rows(statements.waiting, window)
+        for number, position, id, text in rows:
             if position not in found:
                 body = None if id is None else body_of(self.collection, id, text, decode)
                 found[position] = Waiting(position, [], id, body, [])
             found[position].numbers.append(number)
         if not found:
-            return []
+            return WaitingBatch([])
         for number, position in rows_of(session, statements.failed, found):
             if number not in found[position].numbers:
                 found[position].numbers.append(number)
         for position, *key in rows_of(session, statements.stored, found):
             found[position].stored.append(tuple(key))
-        return list(found.values())
+        mine = [each for each in found.values() if self._take(claims, each)]
+        if claims.ended is not before:
+            self.claim.give_up()
+            mine = []
+        return WaitingBatch(mine, len(found) - len(mine), len(rows) < self.limit)
+
+    def _take(self, claims: Claims, document: Waiting) -> bool:
+        names = ((self.index.physical, number) for number in document.numbers)
+        return self.claim.take(claims, names)
 
 
 def rows_of(session: Session, sql: str, positions: Iterable[int], **others: Any) -> list[Any]:
@@ -227,7 +239,7 @@ class StoreVectors(VectorOperation[int]):
             # the numbers of later transactions are greater
             session.rows(session.store.hold, {"name": self.collection})
             for row in rows:
-                session.changed(statements.add, row)
+                session.changed(statements.add, self._near(statements, row))
             self._remove_dead(session, statements)
         return len(same)
 
@@ -245,12 +257,21 @@ class StoreVectors(VectorOperation[int]):
         for row in whole or [(None,) * len(_COLUMNS)]:
             yield {"seq": position, **dict(zip(_COLUMNS, row, strict=True))}
 
+    def _near(self, statements: VectorStatements, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a row with the parameter of an approximate index."""
+        if self.index.method == "exact":
+            return row
+        vector = row["vector"]
+        numbers = None if vector is None else statements.approximate.parameter(unpack(vector))
+        return {**row, "near": numbers}
+
     def _remove_dead(self, session: Session, statements: VectorStatements) -> None:
         """Delete rows without a vector if there are many. A row says so to those who know vectors before it."""
         [(dead,)] = session.rows(statements.count_dead)
         if dead > MAX_DEAD:
             session.changed(statements.remove_dead)
-            session.changed(statements.add, {"seq": FLOOR, **dict.fromkeys(_COLUMNS)})
+            row = {"seq": FLOOR, **dict.fromkeys(_COLUMNS)}
+            session.changed(statements.add, self._near(statements, row))
 
 
 @value_class
@@ -285,139 +306,10 @@ class ListUnindexed(Operation[list[Unindexed]]):
         options = existing(self.collection, read_entry(session, self.collection))[1]
         found: dict[Unindexed, None] = {}
         for index in options.vector_indexes:
-            statements = session.collection(self.collection).vectors(index.physical)
+            statements = session.collection(self.collection).vectors(index.physical, index)
             rows = session.rows(statements.backlog, {"limit": self.limit, "now": now()})
             found.update((Unindexed(id, index.name, problem), None) for id, problem in rows)
         return list(found)
-
-
-@value_class
-class Nearest(VectorOperation[list[SearchResult[Any]]]):
-    """Find the documents with the nearest vectors, best first."""
-
-    collection: str
-    name: str
-    vector: Any = field(repr=False)
-    k: int
-    filter: Filter
-    min_score: float | None
-    decode: Decode = field(default=decode, repr=False)
-
-    def __call__(self, session: Session) -> list[SearchResult[Any]]:
-        index, statements = open_index(session, self.collection, self.name)
-        query = VectorQuery.parse(self.vector, index.dimensions, index.metric)
-        state: tuple[list[int], ...] = [], [], []
-        for kind, value in session.rows(statements.state, {"now": now()}):
-            state[kind].append(value)
-        [last], noted, expired = state
-        limits: Any = {"only": self._chosen(session), "min_score": self.min_score}
-        blocks = self._blocks(session, statements, index, last)
-        matches = nearest(blocks, query, self.k, never=[*noted, *expired], **limits)
-        places: dict[int, str] = {}
-        if noted and index.model is None:
-            computed = self._computed(session, statements, index, noted, places)
-            matches = best([*matches, *nearest(computed, query, self.k, **limits)], self.k)
-        matches = self._first(session, statements, matches)
-        return self._found(session, statements, matches, places)
-
-    def _computed(
-        self,
-        session: Session,
-        statements: VectorStatements,
-        index: VectorIndex,
-        positions: list[int],
-        places: dict[int, str],
-    ) -> Iterator[Block]:
-        """Yield the vectors of documents in the journal, which is not changed; enter their `places`."""
-        for first in range(0, len(positions), READ_AT_ONCE):
-            some, rows = positions[first : first + READ_AT_ONCE], list[Row]()
-            for position, id, text in rows_of(session, statements.bodies, some, now=now()):
-                body = body_of(self.collection, id, text, decode)
-                with suppress(ValueError):
-                    computed = packed(index, Waiting(position, [], id, body, []))
-                    for (place, *_), vector in computed.parts or ():
-                        number = -1 - len(places)
-                        places[number] = place
-                        rows.append((number, position, vector))
-            yield Block.of(rows, index.dimensions)
-
-    def _chosen(self, session: Session) -> list[int] | None:
-        """Return the positions of the documents that the filter matches; None: of all."""
-        if self.filter == Filter():
-            return None
-        query = session.collection(self.collection).positions(self.filter)
-        if query.residual:
-            return [position for position, _ in matching(session, self.collection, self.filter)]
-        return [position for (position,) in session.select(query, self.filter)]
-
-    def _blocks(
-        self, session: Session, statements: VectorStatements, index: VectorIndex, last: int
-    ) -> Iterable[Block]:
-        """Return all vectors: of the matrix in memory if it is, or can be, up to date, else as they are read."""
-        resident, physical = session.catalogue.resident, index.physical
-        held = resident.matrix(physical)
-        if held.position == last:
-            return held.blocks
-        found: Matrix | None = None
-        if 0 < held.position < last:
-            rows = _after(session, statements, held.position)
-            found = held.updated([row for some in rows for row in some], index.dimensions)
-        if found is None:
-            [(count,)] = session.rows(statements.count)
-            if count * index.dimensions * 4 > resident.limit:
-                of_rows = partial(Block.of, dimensions=index.dimensions)
-                return map(of_rows, _read(session, statements))
-            found = Matrix.read(last, count, index.dimensions, _read(session, statements))
-        if held.position < last:
-            resident.keep(physical, found)
-        return found.blocks
-
-    def _first(
-        self, session: Session, statements: VectorStatements, matches: list[VectorMatch]
-    ) -> list[VectorMatch]:
-        """Return the first `k` matches: of equal scores, the least ids."""
-        if len({each.score for each in matches}) == len(matches):
-            return matches
-        ids = dict(rows_of(session, statements.ids, (each.position for each in matches)))
-        return sorted(matches, key=lambda each: (-each.score, ids[each.position]))[: self.k]
-
-    def _found(
-        self,
-        session: Session,
-        statements: VectorStatements,
-        matches: list[VectorMatch],
-        places: Mapping[int, str],
-    ) -> list[SearchResult[Any]]:
-        rows = rows_of(session, statements.found, (each.position for each in matches))
-        positions = {row[1]: row[0] for row in rows}
-        documents = documents_of(rows, self.decode, self.collection, raise_unless_skipped)
-        by_position: dict[int, Document[Any]] = {positions[each.id]: each for each in documents}
-        parts: dict[int, tuple[Any, ...]] = {each: (place,) for each, place in places.items()}
-        numbers = [each.number for each in matches if each.number not in parts]
-        for number, *part in rows_of(session, statements.places, numbers):
-            parts[number] = tuple(part)
-        return [
-            SearchResult(by_position[each.position], each.score, {}, *parts[each.number])
-            for each in matches
-            if each.position in by_position
-        ]
-
-
-def _after(session: Session, statements: VectorStatements, number: int) -> Iterator[list[Row]]:
-    """Yield the rows after a number, in order."""
-    while True:
-        rows = session.rows(statements.after, {"number": number, "limit": READ_AT_ONCE})
-        if rows:
-            yield rows
-        if len(rows) < READ_AT_ONCE:
-            return
-        number = rows[-1][0]
-
-
-def _read(session: Session, statements: VectorStatements) -> Iterator[list[Row]]:
-    """Yield all rows with a vector."""
-    for rows in _after(session, statements, 0):
-        yield [row for row in rows if row[2] is not None]
 
 
 def packed(index: VectorIndex, document: Waiting) -> Computed:
@@ -435,4 +327,4 @@ def packed(index: VectorIndex, document: Waiting) -> Computed:
 
 def hash_of(data: bytes) -> bytes:
     """Return the hash of what a vector is made of."""
-    return sha256(data).digest()[:16]
+    return sha256(data).digest()[:HASH_BYTES]

@@ -17,7 +17,7 @@ from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies in a recorded change: none, the new body, or the new and the old body."""
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The newest format of a stored entry, for collections with a text index or vector indexes, whose tables older versions would
 leave behind. Format 2 is that of distributed collections, and format 1 of all others.
 """
@@ -103,9 +103,13 @@ class CollectionOptions:
             stored["text"] = self.text.to_json()
         if self.vector_indexes:
             stored["vector_indexes"] = [index.to_json() for index in self.vector_indexes]
-        is_new = self.text is not None or self.vector_indexes
-        form = FORMAT if is_new else 2 if self.distributed else 1
-        return _CODEC.encode(_lists({**self.unknown, "format": form, **stored}))
+        return _CODEC.encode(_lists({**self.unknown, "format": self._format, **stored}))
+
+    @property
+    def _format(self) -> int:
+        if any(index.method != "exact" for index in self.vector_indexes):
+            return FORMAT
+        return 3 if self.text is not None or self.vector_indexes else 2 if self.distributed else 1
 
     @classmethod
     def from_text(cls, text: str) -> Self:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, get_args
 
 from ..errors import InvalidIndex, shortened
 from ..expressions.path import FieldLike, NamedField, Path, path_or_text
-from ..search.vectors import Metric
+from ..search.vectors import Method, Metric
 from .conditions import read_target
 from .index import MAX_NAME, unknown_keys
 
@@ -16,13 +16,22 @@ VectorFields: TypeAlias = FieldLike | Iterable[FieldLike]
 """The fields of a vector index."""
 MAX_DIMENSIONS: Final = 16_000
 MAX_VECTOR_FIELDS: Final = 8
-_KEYS: Final = ("name", "fields", "dimensions", "metric", "model", "physical")
+_KEYS: Final = (
+    "name",
+    "fields",
+    "dimensions",
+    "metric",
+    "model",
+    "method",
+    "physical",
+    "extension",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class VectorIndex:
     """The vector index of a collection. `model` names the model that makes vectors of texts; None: the fields have
-    vectors.
+    vectors. `method`: how the nearest are found.
 
     >>> with Store("sqlite://") as store:
     ...     name = store["notes"].create_vector_index("embedding", dimensions=384)
@@ -35,7 +44,10 @@ class VectorIndex:
     dimensions: int
     metric: Metric = "cosine"
     model: str | None = None
+    method: Method = "exact"
     physical: str = field(default="", compare=False, repr=False)
+    extension: str = field(default="", compare=False, repr=False)
+    """The schema of the database's extension that has the index; empty for "exact"."""
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a newer version of the library stores besides."""
     unique: ClassVar[bool] = False
@@ -48,6 +60,7 @@ class VectorIndex:
         dimensions: Any,
         metric: Any = "cosine",
         model: Any = None,
+        method: Any = "exact",
         name: Any = None,
     ) -> Self:
         """Read the arguments of a caller; raises `InvalidIndex`."""
@@ -58,9 +71,10 @@ class VectorIndex:
         if type(dimensions) is not int or not 0 < dimensions <= MAX_DIMENSIONS:
             problem = f"must be an integer from 1 to {MAX_DIMENSIONS}, got {shortened(dimensions)}"
             raise InvalidIndex("dimensions", problem)
-        if metric not in get_args(Metric):
-            problem = f"must be one of {', '.join(get_args(Metric))}, got {shortened(metric)}"
-            raise InvalidIndex("metric", problem)
+        for option, value, known in (("metric", metric, Metric), ("method", method, Method)):
+            if value not in get_args(known):
+                problem = f"must be one of {', '.join(get_args(known))}, got {shortened(value)}"
+                raise InvalidIndex(option, problem)
         if model is not None:
             _check_text("model", model)
         if name is None:
@@ -69,12 +83,12 @@ class VectorIndex:
             _check_text("name", name)
         if name.startswith("$"):
             raise InvalidIndex("name", "must not begin with $, as the store's own indexes do")
-        return cls(name, paths, dimensions, metric, model)
+        return cls(name, paths, dimensions, metric, model, method)
 
     def check(self) -> None:
         """Raise `InvalidIndex` for an index that only `from_json` returns, never `parse`."""
         options: Any = {"dimensions": self.dimensions, "metric": self.metric, "model": self.model}
-        VectorIndex.parse(self.paths, **options, name=self.name)
+        VectorIndex.parse(self.paths, **options, method=self.method, name=self.name)
 
     @property
     def fields(self) -> tuple[tuple[str, int], ...]:
@@ -83,7 +97,8 @@ class VectorIndex:
 
     def __str__(self) -> str:
         model = "" if self.model is None else f", model {self.model}"
-        return f"{self.name}: {dict(self.fields)}, {self.metric}{model}"
+        method = "" if self.method == "exact" else f", {self.method}"
+        return f"{self.name}: {dict(self.fields)}, {self.metric}{method}{model}"
 
     def vectors(self, body: Any) -> Iterator[tuple[str, Any]]:
         """Yield the vectors at the fields of a body, each with its place; and what else is there, except null."""
@@ -106,6 +121,7 @@ class VectorIndex:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry of the catalogue."""
+        method = {"method": self.method, "extension": self.extension}
         return {
             "name": self.name,
             "fields": [list(path.keys) for path in self.paths],
@@ -113,6 +129,7 @@ class VectorIndex:
             "metric": self.metric,
             "model": self.model,
             "physical": self.physical,
+            **({} if self.method == "exact" else method),
             **self.unknown,
         }
 
@@ -120,8 +137,9 @@ class VectorIndex:
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
         """Read an entry of the catalogue."""
         paths = tuple(Path(*keys) for keys in entry["fields"])
-        parts = entry["dimensions"], entry["metric"], entry["model"], entry.get("physical", "")
-        return cls(entry["name"], paths, *parts, unknown_keys(entry, _KEYS))
+        parts = entry["dimensions"], entry["metric"], entry["model"], entry.get("method", "exact")
+        local = entry.get("physical", ""), entry.get("extension", "")
+        return cls(entry["name"], paths, *parts, *local, unknown_keys(entry, _KEYS))
 
 
 def _path(given: Any) -> Path:

@@ -9,14 +9,16 @@ scores of the candidates are computed in 64 bits, the same for equal vectors. Eq
 from __future__ import annotations
 
 import mmap
+import struct
 import sys
 from base64 import b64decode
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from ..errors import InvalidSearch, MissingExtra, shortened
 from ..expressions.classes import value_class
+from .claims import Claims
 from .embedders import Embedder
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 Metric: TypeAlias = Literal["cosine", "l2", "dot"]
 """How two vectors are compared. The score is the cosine of their angle, the negative distance, or the dot product."""
+Method: TypeAlias = Literal["exact", "hnsw"]
+"""How the nearest vectors are found: among all, or by a graph of the database's, which may miss some."""
 Row: TypeAlias = tuple[int, int, bytes | None]
 """The number of a stored vector, the position of its document, and the vector; None: the document has none any more."""
 FLOOR: Final = -1
@@ -51,6 +55,11 @@ def numpy() -> Any:
 def pack(vector: Any, dimensions: int, metric: Metric) -> bytes:
     """Return the stored form of a vector; raises `ValueError` with the problem."""
     return bytes(_read(vector, dimensions, metric).astype("<f4").tobytes())
+
+
+def unpack(vector: bytes) -> list[float]:
+    """Return the numbers of a stored vector."""
+    return list(struct.unpack(f"<{len(vector) // 4}f", vector))
 
 
 def _read(vector: Any, dimensions: int, metric: Metric) -> np.ndarray[Any, Any]:
@@ -92,6 +101,8 @@ def _from_base64(text: str) -> Any:
 
 
 def _is_number(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
     return isinstance(value, int | float) or (hasattr(value, "__float__") and not isinstance(value, str))  # fmt: skip
 
 
@@ -342,15 +353,15 @@ def _rows(block: Block, only: Any, never: Any) -> Any:
     return np.flatnonzero(counts)
 
 
-def similarities(vectors: Sequence[bytes | None]) -> Callable[[int, int], float]:
-    """Return a function of two positions: the cosine of the angle between their vectors, 0 without a vector."""
+def directions(vectors: Sequence[bytes | None]) -> Any:
+    """Return the rows of a matrix, in 64 bits and of length 1: the vectors; of length 0 without a vector."""
     np = numpy()
     size = max((len(each) for each in vectors if each is not None), default=0)
     rows = np.frombuffer(b"".join(each or bytes(size) for each in vectors), "<f4")
     wide = rows.reshape(len(vectors), size // 4).astype(np.float64)
-    lengths = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
-    normal = wide / np.where(lengths == 0, 1, lengths)
-    return lambda one, other: float(normal[one] @ normal[other])
+    with np.errstate(all="ignore"):
+        lengths = np.sqrt((wide * wide).sum(axis=1, keepdims=True))
+    return wide / np.where(lengths == 0, 1, lengths)
 
 
 class Resident:
@@ -361,26 +372,36 @@ class Resident:
     def __init__(self) -> None:
         self.embedders: dict[tuple[str, Hashable], Embedder] = {}
         """By the physical name of an index, and its definition."""
-        self._matrices: dict[str, Matrix] = {}
+        self.claims = Claims()
+        """Rows of journals whose documents a search embeds, each with the physical name of its index."""
+        self._matrices: dict[str, tuple[str, Matrix]] = {}
+        """By the physical name of an index, each with the name of the collection."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of all matrices."""
+        return sum(matrix.size for _, matrix in tuple(self._matrices.values()))
 
     def matrix(self, physical: str) -> Matrix:
         """Return the last matrix of an index; without one, the empty matrix of the position 0."""
-        return self._matrices.get(physical, Matrix(0, ()))
+        return self._matrices.get(physical, ("", Matrix(0, ())))[1]
 
     def clear(self) -> None:
         """Forget the matrices."""
         self._matrices.clear()
 
-    def keep(self, physical: str, matrix: Matrix) -> None:
+    def forget(self, collection: str, existing: Container[str] = ()) -> None:
+        """Forget the matrices of a collection, except those of the `existing` indexes."""
+        for physical, (owner, _) in tuple(self._matrices.items()):
+            if owner == collection and physical not in existing:
+                self._matrices.pop(physical, None)
+
+    def keep(self, collection: str, physical: str, matrix: Matrix) -> None:
         """Hold a matrix, in place of others if need be."""
         self._matrices.pop(physical, None)
-        for other, held in tuple(self._matrices.items()):
-            if (
-                matrix.size + sum(each.size for each in tuple(self._matrices.values()))
-                <= self.limit
-            ):
+        for other in tuple(self._matrices):
+            if matrix.size + self.size <= self.limit:
                 break
-            if held is not matrix:
-                self._matrices.pop(other, None)
+            self._matrices.pop(other, None)
         if matrix.size <= self.limit:
-            self._matrices[physical] = matrix
+            self._matrices[physical] = collection, matrix

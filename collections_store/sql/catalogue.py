@@ -284,14 +284,14 @@ class IndexStatements:
 
     def create_vectors(self, index: VectorIndex) -> Sequence[str]:
         """Create a vector index under its physical name."""
-        return VectorStatements(self._table, self._database, index.physical).create()
+        return VectorStatements(self._table, self._database, index.physical, index).create()
 
     def drop(self, index: Index | TextIndex | VectorIndex) -> Sequence[str]:
         """Drop an index."""
         if isinstance(index, TextIndex):
             return self._database.text.drop(self._table, index.physical)
         if isinstance(index, VectorIndex):
-            return VectorStatements(self._table, self._database, index.physical).drop()
+            return VectorStatements(self._table, self._database, index.physical, index).drop()
         if index.arrays:
             return self._database.ddl.drop_array_index(index.physical)
         return [self.drop_index(index.physical)]

@@ -185,7 +185,7 @@ class Statements:
         )
         """Return the statements for a schema version."""
         self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
-        """Return the statements of the vector index of a physical name."""
+        """Return the statements of a vector index: of its physical name and its definition."""
 
     @PerShape
     def select(

@@ -14,15 +14,17 @@ journal in the transaction of the change, and erase the vectors of deleted docum
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import sqlalchemy as sa
 
+from ..query.vector_index import VectorIndex
+from .dialects.approximate import ApproximateIndexes
 from .dialects.protocols import Database
 from .elements import AnyInteger, AnyOf
 from .schema import body_text, document_columns, integer, is_expired, is_live, string
-from .statement import ZERO, Statement, compiled
+from .statement import ONE, ZERO, Statement, compiled
 
 MAX_DEAD: Final = 10_000
 """Rows without a vector that stay."""
@@ -40,8 +42,10 @@ def _binary(name: str) -> sa.BindParameter[Any]:
 class VectorStatements:
     """The statements of a vector index of a collection's table."""
 
-    def __init__(self, documents: sa.Table, database: Database, physical: str) -> None:
-        self.database, self.documents = database, documents
+    def __init__(
+        self, documents: sa.Table, database: Database, physical: str, index: VectorIndex
+    ) -> None:
+        self.database, self.documents, self.index = database, documents, index
         metadata, ddl = sa.MetaData(schema=documents.schema), database.ddl
         self.vectors = sa.Table(
             physical,
@@ -64,7 +68,16 @@ class VectorStatements:
             sa.Column("problem", sa.Text),
             **ddl.serial_options,
         )
+        if index.method != "exact":
+            kind = self.approximate.column_type(index)
+            self.vectors.append_column(sa.Column("near", kind))
         self.v, self.j, self.d = self.vectors.c, self.journal.c, documents.c
+
+    @property
+    def approximate(self) -> ApproximateIndexes:
+        """The approximate indexes of the database."""
+        assert self.database.approximate is not None
+        return self.database.approximate
 
     def create(self) -> Sequence[str]:
         """Create the tables and the triggers, and enter all documents into the journal."""
@@ -76,12 +89,18 @@ class VectorStatements:
         every = sa.select(self.d.seq).order_by(self.d.seq)
         statements: list[Any] = [
             *map(sa.schema.CreateTable, (self.vectors, self.journal)),
-            *map(sa.schema.CreateIndex, (by_document, dead, failed)),
+            *map(sa.schema.CreateIndex, (by_document, dead, failed, *self._near())),
             sa.insert(self.journal).from_select(["seq"], every),
         ]
         journal = str(self.journal.name), str(self.vectors.name)
         triggers = self.database.ddl.create_journal(self.documents, *journal)
         return [*(compiled(each, self.database) for each in statements), *triggers]
+
+    def _near(self) -> Iterator[sa.Index]:
+        """Yield the approximate index. Triggers erase `vector` alone."""
+        if self.index.method != "exact":
+            name, is_there = f"{self.vectors.name}$n", self.v.vector.is_not(None)
+            yield self.approximate.index_of(name, self.v.near, is_there, self.index)
 
     def drop(self) -> Sequence[str]:
         """Drop the triggers and the tables."""
@@ -98,13 +117,22 @@ class VectorStatements:
         """Select rows of the journal that nobody tried since `:since`, `:limit` at most, in order: number, position, and
         id and body of the document, null where the document does not exist.
         """
-        open = sa.or_(self.j.tried_at.is_(None), self.j.tried_at < integer("since"))
-        some = sa.select(self.j.number, self.j.seq).where(open).order_by(self.j.number)
+        some = sa.select(self.j.number, self.j.seq).where(self._is_open()).order_by(self.j.number)
         first = some.limit(integer("limit")).offset(ZERO).subquery("first")
         is_same = sa.and_(self.d.seq == first.c.seq, is_live(self.documents))
         joined = first.outerjoin(self.documents, is_same)
         columns = first.c.number, first.c.seq, self.d.id, body_text(self.documents)
         return sa.select(*columns).select_from(joined).order_by(first.c.number)
+
+    @Statement
+    def has_waiting(self) -> Any:
+        """Select 1 if the journal has a row that nobody tried since `:since`."""
+        return (
+            sa.select(ONE).select_from(self.journal).where(self._is_open()).limit(ONE).offset(ZERO)
+        )
+
+    def _is_open(self) -> sa.ColumnElement[bool]:
+        return sa.or_(self.j.tried_at.is_(None), self.j.tried_at < integer("since"))
 
     @Statement
     def failed(self) -> Any:
@@ -145,6 +173,16 @@ class VectorStatements:
         noted = sa.update(self.journal).where(self._is_one(self.j.number))
         return noted.values(tried_at=integer("now"), problem=string("problem"))
 
+    @Statement
+    def noted(self) -> Any:
+        """Select number and position of the rows of the journal of the documents `:ids`, with id, version, and time of the
+        last update.
+        """
+        d = self.d
+        joined = self.journal.join(self.documents, d.seq == self.j.seq)
+        columns = self.j.number, d.seq, d.id, d.version, d.updated_at
+        return sa.select(*columns).select_from(joined).where(self._has_id())
+
     # -- vectors -----------------------------------------------------------------------------
 
     @Statement
@@ -160,8 +198,11 @@ class VectorStatements:
 
     @Statement
     def add(self) -> Any:
-        """Insert a vector of the document `:seq`."""
+        """Insert a vector of the document `:seq`; `:near` for an approximate index."""
+        is_near = self.index.method != "exact"
+        near = {"near": self.approximate.value(self.index, "near")} if is_near else {}
         return sa.insert(self.vectors).values(
+            **near,
             seq=integer("seq"),
             place=string("place"),
             start=sa.bindparam("start", type_=sa.Integer),
@@ -205,6 +246,37 @@ class VectorStatements:
         found = sa.select(v.number, v.seq, v.vector).where(v.number > integer("number"))
         return found.order_by(v.number).limit(integer("limit")).offset(ZERO)
 
+    @property
+    def prepare(self) -> str:
+        """Let `candidates` consider `:candidates` vectors before the index looks for more."""
+        return self.approximate.prepare
+
+    @Statement
+    def candidates(self) -> Any:
+        """Select number, position and vector of about the `:limit` vectors that are the nearest to `:near`, not of the
+        documents `:never`.
+        """
+        return self._candidates()
+
+    @Statement
+    def candidates_of(self) -> Any:
+        """Select the same of the documents `:positions`."""
+        return self._candidates().where(self._is_one(self.v.seq))
+
+    def _candidates(self) -> Any:
+        v, near = self.v, self.approximate.value(self.index, "near")
+        never = AnyInteger(v.seq, sa.bindparam("never", type_=sa.types.NULLTYPE))
+        found = sa.select(v.number, v.seq, v.vector).where(v.vector.is_not(None), sa.not_(never))
+        distance = self.approximate.distance(v.near, near, self.index)
+        return found.order_by(distance).limit(integer("limit"))
+
+    @Statement
+    def of_documents(self) -> Any:
+        """Select number, position and vector of the vectors of the documents `:positions`."""
+        v = self.v
+        found = sa.select(v.number, v.seq, v.vector)
+        return found.where(v.vector.is_not(None), self._is_one(v.seq))
+
     @Statement
     def count(self) -> Any:
         """Count the rows."""
@@ -232,14 +304,31 @@ class VectorStatements:
         """Select id and vector of the stored vectors of the documents `:ids`, the first of each document first."""
         joined = self.documents.join(self.vectors, self.v.seq == self.d.seq)
         found = sa.select(self.d.id, self.v.vector).select_from(joined)
-        is_listed = AnyOf(self.d.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
-        return found.where(is_listed, self.v.vector.is_not(None)).order_by(self.v.number)
+        return found.where(self._has_id(), self.v.vector.is_not(None)).order_by(self.v.number)
+
+    @Statement
+    def copies(self) -> Any:
+        """Select the vectors of the first `:limit` documents past the position `:seq` that are not in the journal, in order:
+        position, id, version, time of the last update, and place, hash and vector, null for a document without vectors.
+        """
+        d, v = self.d, self.v
+        noted = sa.select(self.j.seq)
+        some = sa.select(d.seq, d.id, d.version, d.updated_at)
+        some = some.where(d.seq > integer("seq"), d.seq.not_in(noted))
+        first = some.order_by(d.seq).limit(integer("limit")).offset(ZERO).subquery("first")
+        is_same = sa.and_(v.seq == first.c.seq, v.vector.is_not(None))
+        joined = first.outerjoin(self.vectors, is_same)
+        found = sa.select(*first.c, v.place, v.start, v.stop, v.hash, v.vector)
+        return found.select_from(joined).order_by(first.c.seq, v.number)
 
     @Statement
     def places(self) -> Any:
         """Select number and place of the vectors `:positions`."""
         v = self.v
         return sa.select(v.number, v.place, v.start, v.stop).where(self._is_one(v.number))
+
+    def _has_id(self) -> sa.ColumnElement[bool]:
+        return AnyOf(self.d.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
 
     def _is_one(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[bool]:
         return AnyInteger(column, sa.bindparam("positions", type_=sa.types.NULLTYPE))

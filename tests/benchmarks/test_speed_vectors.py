@@ -37,8 +37,8 @@ def test_nearest(setup: Setup, table: Table) -> None:
         things.create_index("n")
         things.create_vector_index("at", dimensions=DIMENSIONS)
         assert things.store_vectors() == 0
-        index, _ = store.run(FindVectorIndex("things"))
-        sql = store.run(FindTable("things")).vectors(index.physical)
+        index = store.run(FindVectorIndex("things"))[0]
+        sql = store.run(FindTable("things")).vectors(index.physical, index)
         reading = f"SELECT vector FROM {sql.database.compiler.dialect.identifier_preparer.format_table(sql.vectors)}"  # fmt: skip
         floor = floor_of(setup.backend, setup.options, "things")
         if setup.is_postgresql:

@@ -8,6 +8,8 @@ import pytest
 from backends import Backend
 from cli.cli_process import Cli, cli_for
 
+from collections_store import Store
+
 
 @pytest.fixture
 def cli(shared_backend: Backend) -> Cli:
@@ -28,6 +30,25 @@ def test_a_store_is_copied(cli: Cli, tmp_path: Path) -> None:
     again = cli("copy", "--to", f"sqlite:///{tmp_path / 'again.db'}")
     assert again.stdout == result.stdout
     assert "'cities'" in cli.fails(3, "copy", "--to", url)
+
+
+def test_the_vectors_of_models_are_copied_by_an_option(tmp_path: Path) -> None:
+    urls = [f"sqlite:///{tmp_path / name}" for name in ("from.db", "to.db", "restored.db")]
+    with Store(urls[0]) as store:
+        notes = store["notes"]
+        notes.create_vector_index(
+            "text", dimensions=2, embed=lambda t: [[1, 2]] * len(t), model="m"
+        )
+        notes.put("a", {"text": "tea"})
+        assert notes.store_vectors() == 0
+    backup = str(tmp_path / "backup.jsonl")
+    Cli().done("copy", "--vectors", "--from", urls[0], "--to", urls[1])
+    Cli((f"--url={urls[0]}",)).done("backup", "--vectors", backup)
+    Cli((f"--url={urls[2]}",)).done("restore", backup)
+    for url in urls[1:]:
+        with Store(url) as store:
+            assert [each.id for each in store["notes"].nearest([1, 2])] == ["a"]
+            assert store["notes"].search_backlog() == []
 
 
 def test_named_collections_are_copied_between_stores(tmp_path: Path, cli: Cli) -> None:

@@ -503,7 +503,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     with Store("sqlite://") as store:
         store["a"].put("x", 1)
         store.backup(path)
-        edited(lambda found: found[0].update(version=2))(path)
+        edited(lambda found: found[0].update(version=3))(path)
         with pytest.raises(SchemaTooNew, match="backup"):
             store.restore(path, replace=True)
         store.backup(path)

@@ -1,7 +1,9 @@
 """Vector indexes over texts: when texts are embedded, chunks, failures and models; on both databases, sync and async."""
 
 import asyncio
+import math
 from collections.abc import Sequence
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,15 @@ import pytest
 from backends import Backend
 from conftest import Clock
 
-from collections_store import AsyncStore, IndexExists, InvalidIndex, InvalidSearch, Store
+from collections_store import (
+    AsyncStore,
+    DatabaseError,
+    IndexExists,
+    InvalidBody,
+    InvalidIndex,
+    InvalidSearch,
+    Store,
+)
 from collections_store.operations.embedding import DOCUMENTS
 
 pytestmark = pytest.mark.each_backend
@@ -397,3 +407,74 @@ def test_embedding_models_of_libraries(things: Any, model: Any, name: str | None
 def test_a_model_without_a_name_needs_one(things: Any) -> None:
     with pytest.raises(InvalidIndex, match="model"):
         things.create_vector_index("text", dimensions=2, embed=Encoder())
+
+
+SEVERAL: list[Any] = [[], [[1, 2], [3, 4]]]
+"""Of a document, these are no vector and two vectors."""
+NO_VECTORS: list[tuple[Any, str]] = [
+    ([math.nan, 1], "finite numbers of 32 bits"),
+    ([1, -math.inf], "finite numbers of 32 bits"),
+    (np.array([math.nan, 1]), "finite numbers of 32 bits"),
+    (np.array([1e300, 1.0]), "finite numbers of 32 bits"),
+    ([10**39, 1], "finite numbers of 32 bits"),
+    ([10**400, 1], "finite numbers of 32 bits"),
+    ([0, 0.0], "must not be zero"),
+    ([1, 2, 3], "must have 2 numbers, got 3"),
+    ([True, 1], "must be an array of 2 numbers"),
+    (["1", "2"], "must be an array of 2 numbers"),
+    *((each, "must") for each in SEVERAL),
+    (b"ab", "must be an array of 2 numbers"),
+]
+
+
+def test_no_entry_takes_what_is_no_vector(things: Any) -> None:
+    """Queries, what an embedder makes of queries and of texts, and fields of documents."""
+    made: list[Any] = [None]
+    options: Any = {"embed": lambda texts: made * len(texts), "model": "made"}
+    things.create_vector_index("text", dimensions=2, name="text", **options)
+    things.create_vector_index("at", dimensions=2, name="at")
+    for made[0], problem in NO_VECTORS:
+        for index in ("at", "text"):
+            with pytest.raises(InvalidSearch, match=problem):
+                things.nearest(made[0], index=index)
+            with pytest.raises(InvalidSearch, match=problem):
+                things.search(meaning=made[0], index=index)
+        with pytest.raises(InvalidSearch, match=problem):
+            things.nearest("text", index="text")
+        things.put("a", {"text": str(problem)})
+        assert things.store_vectors("text") == 1
+        assert problem in {each.index: each.problem for each in things.search_backlog()}["text"]
+        if any(made[0] is each for each in SEVERAL):
+            continue
+        with suppress(InvalidBody):  # JSON has no such number
+            things.put("a", {"at": made[0]})
+            assert things.store_vectors("at") == 1
+            assert problem in {each.index: each.problem for each in things.search_backlog()}["at"]
+    assert things.nearest([1, 1], index="at") == things.nearest([1, 1], index="text") == []
+
+
+def test_a_store_that_only_reads_searches_and_says_what_it_cannot_do(
+    shared_backend: Backend, embed: Counting
+) -> None:
+    url, options = shared_backend.url, dict(shared_backend.options)
+    with Store(url, **options) as store:
+        notes = create(store["notes"], embed)
+        notes.create_text_index("text")
+        notes.put("a", {"text": "tea"})
+        assert notes.store_vectors() == 0
+        notes.put("b", {"text": "ice tea"})
+    if shared_backend.is_postgresql:
+        options["read_only"] = True
+    else:
+        url = f"{url}?mode=ro"
+    with Store(url, **options) as store:
+        notes = store["notes"]
+        with pytest.raises(InvalidSearch, match="the model 'counting', and this store no function"):
+            notes.nearest("tea")
+        create(notes, embed)
+        assert found(notes, "tea") == ["a"]
+        assert [each.id for each in notes.search("tea", meaning="tea")] == ["a", "b"]
+        assert [each.id for each in notes.search_backlog()] == ["b"]
+        for write in (notes.store_vectors, lambda: notes.create_vector_index("at", dimensions=2)):
+            with pytest.raises(DatabaseError, match="read-only"):
+                write()

@@ -1,5 +1,6 @@
 """Searches by words and by meaning at once, on both databases, sync and async."""
 
+import random
 from typing import Any
 
 import pytest
@@ -109,3 +110,24 @@ def test_within_a_transaction(store: Any) -> None:
     with store.transaction() as transaction:
         transaction["notes"].put("a", {"at": [1]})
         assert ids(transaction["notes"].search(meaning=[1])) == ["a"]
+
+
+@pytest.mark.parametrize("diversity", [None, 0.7])
+def test_pages_by_offset_are_disjoint_and_complete(things: Any, diversity: float | None) -> None:
+    generator = random.Random(3)
+    things.create_text_index("text")
+    things.create_vector_index("at", dimensions=3)
+    things.put_many(
+        (f"{n:03}", {"text": " ".join(generator.choices(["tea", "cup", "sun"], k=4)), "at": at})
+        for n, at in enumerate([[generator.gauss(0, 1) for _ in range(3)] for _ in range(330)])
+    )
+
+    def page(limit: int, offset: int) -> list[str]:
+        options: Any = {"meaning": [1, 2, 3], "diversity": diversity}
+        return ids(things.search("tea OR sun", limit=limit, offset=offset, **options))
+
+    whole = page(1000, 0)
+    assert sorted(whole) == [f"{n:03}" for n in range(330)]
+    for limit in (7, 100, 150):
+        pages = [page(limit, offset) for offset in range(0, 350, limit)]
+        assert [id for each in pages for id in each] == whole

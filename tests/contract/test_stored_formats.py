@@ -227,7 +227,7 @@ def test_a_collection_of_a_newer_format_is_rejected(shared_backend: Backend) -> 
     with Store(shared_backend.url, **shared_backend.options) as store:
         for call in (lambda: store["things"].get("a"), lambda: store["things"].put("a", 2)):
             with pytest.raises(
-                SchemaTooNew, match="catalogue's entry of a collection is in format 4"
+                SchemaTooNew, match="catalogue's entry of a collection is in format 5"
             ):
                 call()
     assert changed_entry(shared_backend) == before

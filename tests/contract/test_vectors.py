@@ -37,6 +37,7 @@ from collections_store.operations.vectors import (
     StoreVectors,
     packed,
 )
+from collections_store.search.claims import Claim
 
 pytestmark = pytest.mark.each_backend
 
@@ -409,11 +410,11 @@ def test_a_deletion_is_not_lost_between_two_that_store_vectors(shared_backend: B
         points = store["points"]
         points.create_vector_index("at", dimensions=2, metric="l2")
         points.put("one", at(1, 0))
-        index, _ = store.run(FindVectorIndex("points"))
-        read = ReadWaiting("points", index, 0, 10)
-        waiting = [store.run(read)]
+        index = store.run(FindVectorIndex("points"))[0]
+        read = ReadWaiting("points", index, 0, 10, Claim())
+        waiting = [store.run(read).documents]
         points.remove("one")
-        waiting.append(store.run(read))
+        waiting.append(store.run(read).documents)
         for documents in waiting:
             computed = [packed(index, each) for each in documents]
             store.run(StoreVectors("points", index, computed))
@@ -436,7 +437,7 @@ def test_vectors_larger_than_the_memory_are_read_for_each_search(
     points: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inside = {id: found(points, [0, 0], k) for id, k in (("all", 9), ("first", 1))}
-    monkeypatch.setattr("collections_store.operations.vectors.READ_AT_ONCE", 2)
+    monkeypatch.setattr("collections_store.operations.nearest.READ_AT_ONCE", 2)
     monkeypatch.setattr("collections_store.search.vectors.Resident.limit", 4, raising=False)
     points.reindex("at", dimensions=2, metric="l2")
     for _ in range(2):
@@ -478,3 +479,37 @@ def test_a_model_knows_the_fields_and_the_bodies(store: Any) -> None:
     assert [each.body for each in things.nearest([1, 0])] == [Point([1.0, 0.0])]
     with pytest.raises(UnknownField, match="filter.*'there'"):
         things.nearest([1, 0], filter={"there": 1})
+
+
+def test_a_dropped_index_takes_no_memory(shared_backend: Backend) -> None:
+    """Also where another store drops or replaces the index."""
+    with (
+        Store(shared_backend.url, **shared_backend.options) as store,
+        Store(shared_backend.url, **shared_backend.options) as other,
+    ):
+        points, resident = store["points"], store.core.catalogue.resident
+
+        def search() -> None:
+            for collection in (points, store["places"]):
+                collection.create_vector_index("at", dimensions=2, metric="l2")
+                collection.put_many({"one": at(1, 0), "two": at(2, 0)})
+                assert found(collection, [0, 0]) == ["one", "two"]
+            assert resident.size == 2 * 2 * 2 * 4
+
+        search()
+        points.drop_index("at_vector")
+        assert resident.size == 16
+        search()
+        store.drop("points")
+        assert resident.size == 16
+        search()
+        store.rename("points", "others")
+        assert resident.size == 16
+        search()
+        other["points"].reindex("at", dimensions=2, metric="dot")
+        assert len(found(points, [0, 0])) == 2
+        assert resident.size == 32
+        other["points"].drop_index("at_vector")
+        with pytest.raises(InvalidSearch):
+            points.nearest([0, 0])
+        assert resident.size == 16

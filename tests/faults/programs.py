@@ -490,8 +490,8 @@ def write_vectors(url: str, options: dict[str, Any], seed: str) -> None:
                 tx["points"].put(ids[3], body())
                 if number % 3 == 0:
                     raise KeyError
-            for index in ("at_vector", "text_vector"):
-                points.nearest([0, 0], 5, index=index)
+            for index in points.indexes():
+                points.nearest([0, 0], 5, index=index.name)
             if number == 0:
                 os.write(1, b"written\n")
 

@@ -8,7 +8,7 @@ import signal
 from typing import Any
 
 import pytest
-from backends import Backend
+from backends import Backend, has_pgvector
 from faults.programs import numbers_in
 from faults.test_killed_writers import check_file
 from faults.test_processes import start
@@ -41,13 +41,17 @@ def test_killed_writers_leave_vectors_and_documents_equal(
         points.create_vector_index("at", dimensions=2, metric="l2")
         options: Any = {"metric": "l2", "embed": numbers_in, "model": "numbers"}
         points.create_vector_index("text", dimensions=2, **options)
+        indexes = [*INDEXES]
+        if shared_backend.is_postgresql and has_pgvector(shared_backend.url):
+            points.create_vector_index("at", dimensions=2, metric="l2", method="hnsw", name="near")
+            indexes.append("near")
         writers = [start("write_vectors", shared_backend, 10 * seed + n) for n in range(WRITERS)]
         for writer in writers:
             assert writer.stdout.readline()
         for _ in range(3):
             for _ in range(chance.randrange(5, 20)):
                 query = [float(chance.randrange(50)), float(chance.randrange(50))]
-                check(points, chance.choice(INDEXES), query, chance.randrange(1, 40))
+                check(points, chance.choice(indexes), query, chance.randrange(1, 40))
             writer = writers.pop(0)
             writer.send_signal(signal.SIGKILL)
             assert writer.wait() == -signal.SIGKILL, writer.communicate()
@@ -56,7 +60,7 @@ def test_killed_writers_leave_vectors_and_documents_equal(
             writer.send_signal(signal.SIGKILL)
             assert writer.wait() == -signal.SIGKILL
         bodies = {each.id: each.body for each in points.stream()}
-        for index in INDEXES:
+        for index in indexes:
             expected = sorted(
                 bodies, key=lambda name: (math.dist(bodies[name]["at"], [0, 0]), name)
             )

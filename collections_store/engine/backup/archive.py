@@ -6,13 +6,14 @@ An archive is read twice: the first pass checks the whole archive, and nothing o
 from __future__ import annotations
 
 import secrets
+from base64 import b64decode, b64encode
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, TypeAlias
 
-from ...codec import Codec, decode, is_larger
+from ...codec import Codec, canonical, decode, is_larger
 from ...document import MAX_TTL, check_id, check_name, now
 from ...errors import (
     CollectionNotFound,
@@ -23,20 +24,27 @@ from ...errors import (
     shortened,
 )
 from ...operations.bulk import MAX_ROWS
+from ...operations.copied_vectors import StoredVector
 from ...operations.copying import StoredCollection, StoredRow
 from ...operations.read import BATCH_CHARACTERS
+from ...query.vector_index import VectorIndex
 from ...results import CopiedCollection
 from ..database_file import open_to_read
 from .atomic_file import DamagedInput, uncompressed
 
-Sections: TypeAlias = "Generator[tuple[StoredCollection, Iterator[list[StoredRow]]]]"
+Sections: TypeAlias = (
+    "Generator[tuple[StoredCollection, Iterator[list[StoredRow]], Iterator[list[StoredVector]]]]"
+)
 
 FORMAT: Final = "collections_store"
-VERSION: Final = 1
+VERSION: Final = 2
+"""The newest version of the format, of a backup with vectors; one without has version 1."""
 UNPARSED: Final = (AttributeError, LookupError, TypeError, ValueError)
 """Errors raised for options of a wrong form."""
 TOO_LARGE: Final = "it is longer than a body of the store may be: raise max_body"
 NO_BACKUP: Final = "it is no backup of a store"
+VECTORS: Final = 100
+"""Vectors from which on a batch ends with the document."""
 _ENVELOPE: Final = 2**20
 """Bytes of a line besides the body."""
 _ESCAPED: Final = 6
@@ -45,6 +53,7 @@ _TIMES: Final = ("created_at", "updated_at")
 _OPTIONAL: Final = ("expires_at", "ttl")
 _ENTRY: Final = frozenset({"collection", "created_at", "options"})
 _ROW: Final = frozenset({"id", "body", "version", *_TIMES})
+_VECTOR: Final = frozenset(StoredVector._fields[:4])
 _UNLIMITED: Final = Codec(2**62)
 _LAST_VERSION: Final = 2**62
 """Far from the largest integer of the databases: each write increments a version."""
@@ -57,16 +66,20 @@ class ArchiveTarget:
     """The target of a copy to a stream."""
 
     stream: IO[bytes]
+    has_vectors: bool = False
     _written: int = 0
 
     def begin(self, entries: list[StoredCollection]) -> None:  # noqa: ARG002
-        header = {"format": FORMAT, "version": VERSION, "id": secrets.token_hex(16)}
+        header = {"format": FORMAT, "version": 1 + self.has_vectors, "id": secrets.token_hex(16)}
         self._write({**header, "created_at": now()})
 
     def write(
-        self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
+        self,
+        entry: StoredCollection,
+        batches: Iterable[list[StoredRow]],
+        vectors: Iterable[list[StoredVector]],
     ) -> CopiedCollection:
-        """Write a collection: the header line, the documents, and their number and checksum."""
+        """Write a collection: the header line, the documents, and their number and checksum; the same of the vectors."""
         header = {"collection": entry.name, "created_at": entry.created_at}
         self._write({**header, "options": dict(entry.options), "sha256": entry.checksum()})
         digest, count = sha256(), 0
@@ -76,8 +89,22 @@ class ArchiveTarget:
                 digest.update(row.line())
             count += len(batch)
         self._write({"end": entry.name, "count": count, "sha256": digest.hexdigest()})
+        if self.has_vectors:
+            self._write_vectors(entry, vectors)
         self._written += 1
         return CopiedCollection(entry.name, count, digest.hexdigest())
+
+    def _write_vectors(
+        self, entry: StoredCollection, vectors: Iterable[list[StoredVector]]
+    ) -> None:
+        digest, count = sha256(), 0
+        for batch in vectors:
+            for row in batch:
+                line = _vector_to_json(row)
+                self._write({key: each for key, each in line.items() if each is not None})
+                digest.update(canonical(list(line.values())))
+            count += len(batch)
+        self._write({"end": entry.name, "vectors": count, "sha256": digest.hexdigest()})
 
     def end(self) -> None:
         """Write the last line. An archive without a last line is incomplete."""
@@ -100,6 +127,14 @@ def _to_json(row: StoredRow) -> dict[str, Any]:
     return {key: each for key, each in stored.items() if key not in _OPTIONAL or each is not None}
 
 
+def _vector_to_json(row: StoredVector) -> dict[str, Any]:
+    encoded = {
+        key: None if value is None else b64encode(value).decode()
+        for key, value in (("hash", row.hash), ("vector", row.vector))
+    }
+    return {**row._asdict(), **encoded}
+
+
 @dataclass
 class ArchiveSource:
     """The collections of an archive, all or by `names`. `codec` is the codec of the store to restore into.
@@ -113,10 +148,11 @@ class ArchiveSource:
     _entries: list[StoredCollection] = field(default_factory=list)
     _total: int = 0
     _pass: Sections | None = None
+    _vectors: Iterable[list[StoredVector]] = ()
 
     def __post_init__(self) -> None:
         found = set()
-        for entry, batches in self._sections():
+        for entry, batches, _ in self._sections():
             if entry.name in found:
                 raise InvalidBackup(self.file, entry.name, "the collection is there twice")
             found.add(entry.name)
@@ -142,11 +178,16 @@ class ArchiveSource:
         """Yield the unexpired documents. The collections must be read in the order of `entries`."""
         time = now()
         self._pass = self._pass or self._sections()
-        for each, batches in self._pass:
+        for each, batches, vectors in self._pass:
             if each.name == entry.name:
+                self._vectors = vectors
                 for batch in batches:
                     yield [r for r in batch if r.expires_at is None or r.expires_at > time]
                 return
+
+    def vectors(self, entry: StoredCollection) -> Iterator[list[StoredVector]]:  # noqa: ARG002
+        """Yield the vectors of the collection whose `batches` were read last."""
+        yield from self._vectors
 
     def _sections(self) -> Sections:
         """Yield each collection with the documents. The documents are read before the next collection."""
@@ -156,8 +197,11 @@ class ArchiveSource:
             while "end" not in (value := lines.next()):
                 entry = lines.entry(value, header)
                 batches = lines.batches(entry, self.codec)
-                yield entry, batches
+                vectors = lines.vectors(entry) if lines.version > 1 else iter(())
+                yield entry, batches, vectors
                 for _ in batches:
+                    pass
+                for _ in vectors:
                     pass
                 count += 1
             if value != {"end": None, "collections": count}:
@@ -211,7 +255,7 @@ class _Lines:
             raise InvalidBackup(self._file, "", NO_BACKUP)
         check_format("the backup", value.get("version"), VERSION)
         try:
-            _integer(value, "version", 1, VERSION)
+            self.version = _integer(value, "version", 1, VERSION)
         except ValueError as error:
             self.fail(str(error))
         if not isinstance(value.get("id"), str):
@@ -261,6 +305,37 @@ class _Lines:
         if value != {"end": entry.name, "count": count, "sha256": digest.hexdigest()}:
             self.fail(f"the checksum of the {count:,} documents before differs: they were changed")
         yield batch
+
+    def vectors(self, entry: StoredCollection) -> Iterator[list[StoredVector]]:
+        """Yield the vectors of a collection, those of a document together, and compare their number and checksum."""
+        digest, count, batch = sha256(), 0, list[StoredVector]()
+        indexes = entry.parsed().vector_indexes
+        while "end" not in (value := self.next()):
+            row = self._vector(value, indexes)
+            digest.update(canonical(list(_vector_to_json(row).values())))
+            if len(batch) >= VECTORS and batch[-1][:2] != row[:2]:
+                yield batch
+                batch = []
+            batch.append(row)
+            count += 1
+        if value != {"end": entry.name, "vectors": count, "sha256": digest.hexdigest()}:
+            self.fail(f"the checksum of the {count:,} vectors before differs: they were changed")
+        yield batch
+
+    def _vector(self, value: dict[str, Any], indexes: Iterable[VectorIndex]) -> StoredVector:
+        try:
+            if not _VECTOR <= value.keys() <= {*StoredVector._fields}:
+                raise ValueError(f"must have {', '.join(sorted(_VECTOR))}")
+            for key in {"hash", "vector"} & value.keys():
+                value[key] = b64decode(value[key], validate=True)
+            row = StoredVector(**value)
+            check_id(row.id)
+            for key in ("version", "updated_at", *({"start", "stop"} & value.keys())):
+                _integer(value, key, 0, _LAST_VERSION)
+            row.check(indexes)
+        except (CollectionsStoreError, TypeError, ValueError) as error:
+            self.fail(f"it must be a vector: {error}")
+        return row
 
     def _row(self, value: Mapping[str, Any], codec: Codec) -> StoredRow:
         if not _ROW <= value.keys() <= _ROW | {*_OPTIONAL}:

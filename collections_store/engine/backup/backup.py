@@ -28,6 +28,7 @@ from ...errors import (
     shortened,
 )
 from ...operations.catalogue import Catalogue
+from ...operations.copied_vectors import StoredVector
 from ...operations.copying import (
     BEGINNING,
     BackUp,
@@ -57,6 +58,7 @@ from .copying import (
     Run,
     StoreSource,
     StoreTarget,
+    Vectors,
     check_report,
     copy,
     copy_store,
@@ -72,13 +74,16 @@ TEXT: Final = (".jsonl", ".jsonl.gz")
 _LOGS: Final = ("-wal", "-shm", "-journal")
 
 
-def back_up(core: Core, path: Any, collections: Iterable[str] | None, progress: object) -> None:
+def back_up(
+    core: Core, path: Any, collections: Iterable[str] | None, progress: object, *, vectors: bool
+) -> None:
     """Write a backup of a store: `Store.backup`."""
     file, names, report = read_path(path), check_names(collections), report_of(core, progress)
+    check_flag("vectors", vectors)
     if is_own_file(core, file):
         raise InvalidOption("path", "is the store's own file: name another")
     if is_text(file):
-        write_text(core.run, names, file, report)
+        write_text(core.run, names, file, report, vectors=vectors)
     elif names is not None:
         raise InvalidOption("collections", "a database file has all collections: name a .jsonl")
     else:
@@ -108,11 +113,14 @@ def is_text(path: Path) -> bool:
     return path.name.lower().endswith(TEXT)
 
 
-def write_text(run: Run, names: tuple[str, ...] | None, path: Path, report: Report) -> None:
+def write_text(
+    run: Run, names: tuple[str, ...] | None, path: Path, report: Report, *, vectors: bool
+) -> None:
     """Write collections to a file. The complete file replaces `path`."""
     _check_target(path)
     with replacing(path) as file, compressed(file, path) as stream:
-        copy_store(run, names, ArchiveTarget(stream), report, "backup")
+        target = ArchiveTarget(stream, vectors)
+        copy_store(run, names, target, report, "backup", vectors=vectors)
 
 
 def write_database(
@@ -162,16 +170,16 @@ def _fill(run: Run, target: DriverSession, pages: int, report: Report) -> None:
 
 @dataclass
 class Checksums:
-    """The target of a copy: computes checksums, stores nothing. `check` is called with each document first."""
+    """The target of a copy: computes checksums, stores nothing. `check` is called with each document and vector first."""
 
-    check: Callable[[StoredCollection, StoredRow], None] = lambda _entry, _row: None
+    check: Callable[[StoredCollection, StoredRow | StoredVector], None] = lambda _entry, _row: None
     found: list[Checksum] = field(default_factory=list)
 
     def begin(self, entries: list[StoredCollection]) -> None:
         """Do nothing."""
 
     def write(
-        self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
+        self, entry: StoredCollection, batches: Iterable[list[StoredRow]], vectors: Vectors
     ) -> CopiedCollection:
         digest, count = sha256(), 0
         for batch in batches:
@@ -179,6 +187,9 @@ class Checksums:
                 self.check(entry, row)
                 digest.update(row.line())
             count += len(batch)
+        for some in vectors:
+            for each in some:
+                self.check(entry, each)
         self.found.append(Checksum(entry.name, entry.checksum(), count, digest.hexdigest()))
         return CopiedCollection(entry.name, count, digest.hexdigest())
 
@@ -208,7 +219,7 @@ class DatabaseBackup:
 
         def check_and_copy(run: Run) -> tuple[CopiedCollection, ...]:
             self._check(run, names, target.codec)
-            return copy(StoreSource(run, names, now()), target, report)
+            return copy(StoreSource(run, names, now(), True), target, report)
 
         problem = (
             f"it is no SQLite file that backup wrote, with prefix {prefix!r}, or it is damaged"
@@ -220,7 +231,7 @@ class DatabaseBackup:
 
     def _check(self, run: Run, names: tuple[str, ...] | None, codec: Codec) -> None:
         checksums = Checksums(partial(self._check_row, codec))
-        source = StoreSource(run, names, BEGINNING)
+        source = StoreSource(run, names, BEGINNING, True)
         database = named(self.url.get_backend_name())
         with self._refusing("the file is damaged"), translated(database):
             damage = run(FindDamage())
@@ -236,9 +247,14 @@ class DatabaseBackup:
         if recorded and names is None:
             raise InvalidBackup(self.file, f"collection {min(recorded)!r}", "it is missing")
 
-    def _check_row(self, codec: Codec, entry: StoredCollection, row: StoredRow) -> None:
+    def _check_row(
+        self, codec: Codec, entry: StoredCollection, row: StoredRow | StoredVector
+    ) -> None:
         with self._refusing(f"document {shortened(row.id)} of the collection {entry.name!r}"):
-            check_row(row, codec)
+            if isinstance(row, StoredVector):
+                row.check(entry.parsed().vector_indexes)
+            else:
+                check_row(row, codec)
 
     @contextmanager
     def _refusing(self, problem: str, *, shows_error: bool = True) -> Iterator[None]:

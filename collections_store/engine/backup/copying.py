@@ -25,6 +25,7 @@ from ...codec import Codec
 from ...document import check_names, now
 from ...errors import CollectionsStoreError, DatabaseError, InvalidOption
 from ...operations.collections import STAGED
+from ...operations.copied_vectors import ReadStoredVectors, StoredVector, WriteStoredVectors
 from ...operations.copying import (
     BeginCopy,
     Counts,
@@ -42,7 +43,7 @@ from ...operations.copying import (
 from ...operations.indexes import CreateIndex
 from ...operations.operation import Work
 from ...operations.read import BEFORE_ALL, FIRST_BATCH, next_limit
-from ...options import check_function
+from ...options import check_flag, check_function
 from ...results import CopiedCollection, CopyProgress
 from ..core import Core
 from ..database_file import identity
@@ -51,6 +52,7 @@ from ..permits import between_operations
 Run = Callable[[Any], Any]
 """Runs an operation, and returns its result."""
 Report = Callable[[CopyProgress], object]
+Vectors = Iterable[list[StoredVector]]
 
 
 def check_report(progress: object) -> Report:
@@ -81,15 +83,21 @@ def _have_same_tables(core: Core, other: Core) -> bool:
 
 
 def copy_to(
-    source: Core, target: Core, collections: Iterable[str] | None, progress: object
+    source: Core,
+    target: Core,
+    collections: Iterable[str] | None,
+    progress: object,
+    *,
+    vectors: bool,
 ) -> tuple[CopiedCollection, ...]:
     """Copy collections of a store to another store: `Store.copy_to`."""
     if _have_same_tables(source, target):
         problem = f"must have other tables than this store, got {target.shown!r}"
         raise InvalidOption("other", problem)
     names, report = check_names(collections), report_of(source, progress)
+    check_flag("vectors", vectors)
     copies = StoreTarget(target.run, target.codec)
-    return copy_store(source.run, names, copies, report, "copy_to")
+    return copy_store(source.run, names, copies, report, "copy_to", vectors=vectors)
 
 
 class CopySource(Protocol):
@@ -104,6 +112,9 @@ class CopySource(Protocol):
     def batches(self, entry: StoredCollection) -> Iterator[list[StoredRow]]:
         """Yield the rows of a collection, in natural order."""
 
+    def vectors(self, entry: StoredCollection) -> Iterator[list[StoredVector]]:
+        """Yield the vectors of a collection, after its rows; those of a document together."""
+
 
 class CopyTarget(Protocol):
     """The target of a copy."""
@@ -112,9 +123,9 @@ class CopyTarget(Protocol):
         """Create the collections."""
 
     def write(
-        self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
+        self, entry: StoredCollection, batches: Iterable[list[StoredRow]], vectors: Vectors
     ) -> CopiedCollection:
-        """Write the rows of a collection."""
+        """Write the rows of a collection, then the vectors."""
 
     def end(self) -> None:
         """Complete the copy."""
@@ -132,19 +143,25 @@ def copy(source: CopySource, target: CopyTarget, report: Report) -> tuple[Copied
             report(CopyProgress(entry.name, done, max(total, done)))
 
     target.begin(entries)
-    copied = tuple(target.write(entry, reported(entry)) for entry in entries)
+    copied = tuple(target.write(each, reported(each), source.vectors(each)) for each in entries)
     target.end()
     return copied
 
 
 def copy_store(
-    read: Run, names: tuple[str, ...] | None, target: CopyTarget, report: Report, method: str
+    read: Run,
+    names: tuple[str, ...] | None,
+    target: CopyTarget,
+    report: Report,
+    method: str,
+    *,
+    vectors: bool,
 ) -> tuple[CopiedCollection, ...]:
     """Copy collections of a store in a snapshot, for a `method` of the store. `read` runs the store's operations."""
     return read(  # type: ignore[no-any-return]
         Work(
             (),
-            lambda run: copy(StoreSource(run, names, now()), target, report),
+            lambda run: copy(StoreSource(run, names, now(), vectors), target, report),
             False,
             method=method,
         )
@@ -153,11 +170,14 @@ def copy_store(
 
 @dataclass
 class StoreSource:
-    """Collections of a store, all or by `names`. `run` runs operations in a snapshot."""
+    """Collections of a store, all or by `names`. `run` runs operations in a snapshot. `has_vectors`: with the vectors that
+    models made.
+    """
 
     run: Run
     names: tuple[str, ...] | None
     moment: int
+    has_vectors: bool = False
 
     def entries(self) -> list[StoredCollection]:
         """Return the collections by name; raise `CollectionNotFound`."""
@@ -179,6 +199,15 @@ class StoreSource:
                 return
             after, limit = read.positions[-1], next_limit(limit, read.characters)
 
+    def vectors(self, entry: StoredCollection) -> Iterator[list[StoredVector]]:
+        """Yield the vectors of the documents whose texts have not changed since."""
+        indexes = entry.parsed().vector_indexes if self.has_vectors else ()
+        for index in indexes:
+            read = ReadStoredVectors(entry.name, index.name)
+            while index.model is not None and (found := self.run(read)).rows:
+                yield found.rows
+                read = ReadStoredVectors(entry.name, index.name, found.last)
+
 
 @dataclass
 class StoreTarget:
@@ -196,14 +225,14 @@ class StoreTarget:
         self.run(BeginCopy(self._entries, self.restoring))
 
     def write(
-        self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
+        self, entry: StoredCollection, batches: Iterable[list[StoredRow]], vectors: Vectors
     ) -> CopiedCollection:
-        """Write the missing rows, then the indexes; raise `CopyFailed`."""
+        """Write the missing rows, then the indexes with their vectors; raise `CopyFailed`."""
         if self.restoring is None:
-            return self._write(entry, entry.name, batches)
+            return self._write(entry, entry.name, batches, vectors)
         staged = f"{entry.name}{STAGED}"
         try:
-            return self._write(entry, staged, batches)
+            return self._write(entry, staged, batches, vectors)
         except DatabaseError:  # the same call goes on
             raise
         except CollectionsStoreError as error:
@@ -213,7 +242,11 @@ class StoreTarget:
             raise
 
     def _write(
-        self, entry: StoredCollection, name: str, batches: Iterable[list[StoredRow]]
+        self,
+        entry: StoredCollection,
+        name: str,
+        batches: Iterable[list[StoredRow]],
+        vectors: Vectors,
     ) -> CopiedCollection:
         digest, count, expiring, comparing, after = sha256(), 0, 0, True, BEFORE_ALL
         for batch in batches:
@@ -234,6 +267,8 @@ class StoreTarget:
         self._copied.append((entry, counts))
         for index in entry.indexes:
             self.run(CreateIndex(name, index))
+        for some in vectors:
+            self.run(WriteStoredVectors(name, some))
         return CopiedCollection(entry.name, count, digest.hexdigest())
 
     def _compare(self, name: str, after: int, lines: list[bytes]) -> tuple[int, int]:

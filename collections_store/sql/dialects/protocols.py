@@ -42,6 +42,7 @@ from ..elements import (
     SortValue,
     TypeAt,
 )
+from .approximate import ApproximateIndexes
 from .indexed_form import IndexedForm, Ordering
 from .text_search import TextIndexes
 
@@ -500,6 +501,8 @@ class Database:
     ordering: Ordering
     indexed_form: IndexedForm[Any]
     text: TextIndexes
+    approximate: ApproximateIndexes | None = None
+    """None: vector indexes are exact."""
     backups: Backups = Backups()
     replication: Replication = Replication()
 

@@ -25,6 +25,7 @@ from collections_store import (
     Store,
     migrate,
 )
+from collections_store.engine import database_file
 
 
 @pytest.fixture
@@ -260,3 +261,13 @@ def test_what_is_declared_already_needs_no_writer(file: Path) -> None:
                 assert store.collection(name, **settings).count() == 0
             with pytest.raises(DatabaseBusy):
                 store.collection("log", ttl=61)
+
+
+def test_a_process_that_opens_many_files_remembers_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_file, "MOST_PATHS", 3)
+    for n in range(8):
+        with Store(f"sqlite:///{tmp_path / f'{n}.db'}") as store:
+            store["things"].put("a", n)
+    assert len(database_file._valid_until) <= 3

@@ -181,10 +181,10 @@ def test_a_store_holds_matrices_up_to_its_limit() -> None:
 
     resident = Resident()
     resident.limit = 100
-    resident.keep("a", matrix(5))
-    resident.keep("b", matrix(7))
+    resident.keep("c", "a", matrix(5))
+    resident.keep("c", "b", matrix(7))
     assert [resident.matrix(name).position for name in "abc"] == [5, 7, 0]
-    resident.keep("c", matrix(3))
+    resident.keep("c", "c", matrix(3))
     assert [resident.matrix(name).position for name in "abc"] == [0, 7, 3]
-    resident.keep("d", matrix(13))
+    resident.keep("c", "d", matrix(13))
     assert resident.matrix("d").position == 0

@@ -18,6 +18,7 @@ from .connections import (
 )
 from .diagnosis import PostgresDiagnosis
 from .filters import PostgresFilters
+from .hnsw import PgvectorIndexes
 from .ordering import PostgresIndexedForm, PostgresOrdering
 from .text_index import PostgresTextIndexes
 
@@ -29,6 +30,7 @@ DATABASE: Final = Database(
     connections=PostgresConnections(),
     replication=REPLICATION,
     text=PostgresTextIndexes(),
+    approximate=PgvectorIndexes(),
     diagnosis=PostgresDiagnosis(),
     transactions=PostgresTransactions(),
     errors=PostgresErrors(),

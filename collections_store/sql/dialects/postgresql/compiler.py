@@ -45,6 +45,11 @@ def table_name(table: sa.Table) -> str:
     return str(_DIALECT.identifier_preparer.format_table(table))
 
 
+def quoted(name: str) -> str:
+    """Return a name as SQL."""
+    return _DIALECT.identifier_preparer.quote(name)
+
+
 def regclass(table: sa.Table) -> str:
     """Return the table as a value for functions of the server."""
     return "CAST('{}' AS REGCLASS)".format(table_name(table).replace("'", "''"))

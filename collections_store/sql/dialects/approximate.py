@@ -1,0 +1,47 @@
+"""The protocol of approximate vector indexes: the column and the index by which a database finds near vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from ...query.vector_index import VectorIndex
+
+
+class ApproximateIndexes(Protocol):
+    """Approximate vector indexes, of an extension of the database."""
+
+    advice: str
+    """What a database without the extension needs."""
+    probe: str
+    """The query for the schema of the extension, null if it is not installed; whether it is recent enough; and whether the
+    server has its files.
+    """
+    install: str
+    """The statement that installs the extension."""
+    prepare: str
+    """The query that sets how thoroughly `nearest` searches in this transaction: it considers `:candidates` first."""
+
+    def problem(self, index: VectorIndex) -> str | None:
+        """Return why the extension has no such index; None: it has."""
+
+    def column_type(self, index: VectorIndex) -> sa.types.TypeEngine[Any]:
+        """Return the type of the column with the vectors of an index."""
+
+    def value(self, index: VectorIndex, name: str) -> sa.ColumnElement[Any]:
+        """Return the parameter of a name as a vector of an index."""
+
+    def parameter(self, numbers: Sequence[float]) -> str:
+        """Return the parameter of `value` for a vector."""
+
+    def index_of(
+        self, name: str, column: sa.Column[Any], where: sa.ColumnElement[bool], index: VectorIndex
+    ) -> sa.Index:
+        """Return the index over the column."""
+
+    def distance(
+        self, column: sa.Column[Any], value: sa.ColumnElement[Any], index: VectorIndex
+    ) -> sa.ColumnElement[Any]:
+        """Return the expression whose order the index knows."""
