@@ -203,9 +203,9 @@ class Procedures:
     ) -> Steps[list[FoundEntry]]:
         """`builder`: the collection. `options`: those of `Collection.search`."""
         within = Filter.parse(self.space.keys()) & Filter.parse(options["filter"], codec=self.codec)
-        options = {**options, "filter": within, "after": None}
+        options = {**options, "filter": within, "after": None, "match": "all"}
         if meaning is None:
-            page = yield builder._search(query, **options, match="all")
+            page = yield builder._search(query, **options)
         else:
             page = yield from builder._hybrid(query, meaning, options, None, None, store=store)
         found = {self.space.key_of(each.id): each for each in page}

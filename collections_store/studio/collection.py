@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..document import Document
 from ..errors import CollectionNotFound, CollectionsStoreError
 from ..expressions.path import Path
-from ..operations.survey import CollectionSurvey, ListNames, Sample, Scans, Survey
+from ..operations.survey import CollectionSurvey, ListNames, SampleDocuments, Scans, Survey
 from ..query.filter import Filter
 from ..query.parser import OPERATORS
 from ..query.sort import Sort
@@ -78,7 +78,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPage:
     """The documents of a page. `scores` are of a search; `after` leads to the next page."""
 
     documents: list[Document]
@@ -90,7 +90,7 @@ def show_documents(call: Call) -> Response:
     """Show a page of documents."""
     survey = surveyed(call)
     question = Question.of(call)
-    found, problem, bad, scans = Found([], [], None), "", None, False
+    found, problem, bad, scans = FoundPage([], [], None), "", None, False
     copies: dict[str, str] = {}
     try:
         parsed = _parsed(question)
@@ -153,23 +153,23 @@ def _scans(
 
 def _find(
     call: Call, survey: CollectionSurvey, question: Question, parsed: dict[str, Any]
-) -> Found:
+) -> FoundPage:
     """Return the documents of a page: fewer if they are large."""
     limit = affordable(question.size, survey)
     after = question.after or None
     if not question.is_search:
         page = call.collection.page(**parsed, limit=limit, after=after)
-        return Found([*page], [], page.cursor)
+        return FoundPage([*page], [], page.cursor)
     words, filter = question.words.strip() or None, parsed["filter"]
     if not question.meaning.strip():
         results = call.collection.search(words, filter=filter, limit=limit, after=after)
-        return Found([each.document for each in results], [*results], results.cursor)
+        return FoundPage([each.document for each in results], [*results], results.cursor)
     offset = read_number(question.after) or 0
     options: dict[str, Any] = {"filter": filter, "limit": limit, "offset": offset}
     options["meaning"] = read_meaning(question.meaning.strip())
     results = _search_by_meaning(call, words, options)
     more = str(offset + limit) if len(results) == limit else None
-    return Found([each.document for each in results], [*results], more)
+    return FoundPage([each.document for each in results], [*results], more)
 
 
 def affordable(count: int, survey: CollectionSurvey) -> int:
@@ -282,7 +282,7 @@ def list_fields(call: Call) -> Response:
     survey = surveyed(call)
     found: dict[str, Counter[str]] = {}
     values: dict[str, Counter[str]] = {}
-    for each in call.store.run(Sample(call.name, affordable(SAMPLED, survey))):
+    for each in call.store.run(SampleDocuments(call.name, affordable(SAMPLED, survey))):
         for path, value in _paths(each.body):
             found.setdefault(path, Counter())[kind_of(value)] += 1
             if isinstance(value, str | bool | int | float) and len(str(value)) <= 40:
