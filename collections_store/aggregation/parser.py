@@ -37,22 +37,17 @@ from .operands import (
 )
 from .redact import DECISIONS
 from .stages import Accumulator, Keys, Named, PlacedStage, Stage, Tree
-from .window_parser import WindowParser
+from .window_parser import WINDOW_FUNCTIONS, WindowParser
 
 MAX_STAGES: Final = 200
 """Stages of a pipeline, including those within stages: each takes a call or two for every row."""
 MAX_LEVELS: Final = 20
 """Levels of pipelines within stages; MongoDB's limit for `$lookup`."""
-_UNSUPPORTED: Final = frozenset({
+UNSUPPORTED_STAGES: Final = frozenset({
     "$changeStream", "$collStats", "$currentOp", "$geoNear", "$indexStats", "$listSessions",
     "$planCacheStats", "$search", "$searchMeta", "$vectorSearch",
 })  # fmt: skip
-UNSUPPORTED_ACCUMULATORS: Final = frozenset({
-    "$accumulator", "$covariancePop", "$covarianceSamp", "$denseRank", "$derivative",
-    "$documentNumber", "$expMovingAvg", "$integral", "$linearFill", "$locf", "$minMaxScaler",
-    "$rank", "$shift",
-})  # fmt: skip
-"""Other accumulators of MongoDB."""
+UNSUPPORTED_ACCUMULATORS: Final = frozenset({"$accumulator", "$minMaxScaler"})
 _WITH_PIPELINES: Final = frozenset({"$facet", "$graphLookup", "$lookup", "$merge", "$unionWith"})
 """The stages whose filters and pipelines take what JSON does not have, such as a `Filter`."""
 _MAKING_IDS: Final = frozenset({
@@ -127,7 +122,7 @@ class PipelineParser:
             raise InvalidPipeline(place, problem)
         ((name, operand),) = stage.items()
         here = f"{place}.{name}"
-        if name in _UNSUPPORTED:
+        if name in UNSUPPORTED_STAGES:
             raise InvalidPipeline(here, "this stage is not supported")
         reader = _READERS.get(name)
         if reader is None:
@@ -424,6 +419,8 @@ class PipelineParser:
         if declared is None:
             known = name in UNSUPPORTED_ACCUMULATORS
             problem = "this accumulator is not supported" if known else "no such accumulator"
+            if name in WINDOW_FUNCTIONS:
+                problem = "is a function of $setWindowFields"
             raise InvalidPipeline(here, problem)
         if declared.form == "value":
             if isinstance(value, list):

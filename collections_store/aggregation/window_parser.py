@@ -26,6 +26,8 @@ _COVARIANCES: Final = frozenset({"$covariancePop", "$covarianceSamp"})
 _WINDOWLESS: Final = _RANKS | _FILLS | {"$shift", "$expMovingAvg"}
 _BY_FIELD: Final = _SLOPES | {"$linearFill"}
 """The functions that calculate with the values of the field that sorts."""
+WINDOW_FUNCTIONS: Final = _WINDOWLESS | _SLOPES | _COVARIANCES
+"""The functions that no group has."""
 _FIXED: Final = frozenset({"week", "day", "hour", "minute", "second", "millisecond"})
 _WHOLE: Final = Window()
 

@@ -634,7 +634,7 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$group": {"_id": 1, "n": {"$sum": 1, "$avg": 1}}}], r"0\.\$group\.n"),
     ([{"$group": {"_id": 1, "n": {"$mean": 1}}}], r"'0\.\$group\.n\.\$mean': no such accumulator"),
     ([{"$group": {"_id": 1, "n": {"$accumulator": 1}}}], r"n\.\$accumulator': this acc.* not supp"),
-    ([{"$group": {"_id": 1, "n": {"$rank": {}}}}], "this accumulator is not supported"),
+    ([{"$group": {"_id": 1, "n": {"$rank": {}}}}], "is a function of .setWindowFields"),
     ([{"$count": "_id"}], r"'0\.\$count': must be a field other than _id"),
     ([{"$sort": {"a.": 1}}], r"'0\.\$sort\.a\.': must be a path without empty keys"),
     ([{"$sort": {"": 1}}], "must be a path without empty keys"),

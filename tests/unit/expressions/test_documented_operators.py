@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from collections_store.aggregation.accumulators import ACCUMULATORS
-from collections_store.aggregation.parser import UNSUPPORTED_ACCUMULATORS
+from collections_store.aggregation.parser import UNSUPPORTED_ACCUMULATORS, UNSUPPORTED_STAGES
 from collections_store.expressions.operators import OPERATORS, UNSUPPORTED
 from collections_store.expressions.parser import READERS
 from collections_store.query import conditions, parser
@@ -29,7 +29,8 @@ def test_the_page_lists_what_is_not_supported() -> None:
     assert {kind: names_in(row) for kind, row in listed} == {
         "filters": conditions.UNSUPPORTED,
         "expressions": UNSUPPORTED,
-        "accumulators of `$group`": UNSUPPORTED_ACCUMULATORS,
+        "accumulators and window functions": UNSUPPORTED_ACCUMULATORS,
+        "stages": UNSUPPORTED_STAGES,
     }
 
 
