@@ -31,6 +31,7 @@ from ..errors import (
     shortened,
 )
 from ..options import (
+    check_choice,
     check_flag,
     check_function,
     check_integer,
@@ -346,8 +347,7 @@ class OperationBuilder:
         highlight: Any,
         match: Any,
     ) -> FindWords:
-        if match not in ("all", "any"):
-            raise InvalidOption("match", f"must be 'all' or 'any', got {shortened(match)}")
+        check_choice("match", match, ("all", "any"))
         skip, _ = check_window(offset, None)
         if skip and after is not None:
             raise InvalidOption("offset", "does not go with after: a cursor is a position itself")

@@ -235,11 +235,19 @@ def _direction(field: SortField) -> Any:
     return BY_SCORE if field.target == TEXT_SCORE else -1 if field.descending else 1
 
 
+def _is_score(direction: Any) -> bool:
+    """Return whether a direction is `BY_SCORE`. A value of a caller may not compare."""
+    if not isinstance(direction, Mapping) or [*direction] != ["$meta"]:
+        return False
+    given = direction["$meta"]
+    return isinstance(given, str) and given == TEXT_SCORE
+
+
 def _field(name: Any, direction: Any, scored: bool) -> SortField:
     name = field_name(name)
     if not isinstance(name, str | Path):
         raise InvalidSort(shortened(name), f"a field must be a string, got {shortened(name)}")
-    if direction == BY_SCORE:
+    if _is_score(direction):
         if not scored:
             raise InvalidSort(str(name), _NOT_SCORED)
         return SortField(TEXT_SCORE, True)

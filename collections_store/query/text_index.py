@@ -136,7 +136,8 @@ def _weights(fields: Any) -> Iterable[tuple[Path, float]]:
 
 
 def _path(given: Any) -> Path:
-    if field_name(given) in (BODY, Path()):
+    name = field_name(given)
+    if isinstance(name, str | Path) and name in {BODY, Path()}:
         return Path()
     [only] = Index.parse([(given, 1)]).sort.fields
     path = only.target

@@ -21,8 +21,8 @@ VALID = {"id": ["1"], "body": ["1"], "filter": ["{}"], "change": ["{}"]}
 VALID |= {"field": ["a"], "fields": ["a"], "name": ["a_1"]}
 SHARED = {"url", "prefix", "schema"}
 """Options that all commands have: one command suffices."""
-SKIPPED = {"demo"}
-"""Takes a second, and has no arguments except a file."""
+SKIPPED = {"demo", "studio"}
+"""The demonstration has no arguments except a file. The studio serves until Ctrl-C: see test_cli_studio.py."""
 
 
 def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

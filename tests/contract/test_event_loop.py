@@ -178,6 +178,11 @@ async def memory_transaction(here: Here) -> None:
         await memory.put("c", LARGE)
 
 
+async def memory_search(here: Here) -> Any:
+    await here.memory.collection.create_text_index("$body")
+    return await here.memory.search("document")
+
+
 async def memory_watch(here: Here) -> Any:
     memory = here.store.memory("watched")
     await memory.configure(changes="after")
@@ -187,7 +192,7 @@ async def memory_watch(here: Here) -> Any:
 
 
 async def converse(here: Here) -> None:
-    """Create, update, reply, save, reload, find and finish with large bodies."""
+    """Create, update, reply, save, reload, find, search and finish with large bodies."""
     ada, bob = AsyncDialogues(here.store, "ada"), AsyncDialogues(here.store, "bob")
     message, _ = await ada.create("bob", "ask", LARGE)
     theirs = await bob.update(message)
@@ -195,6 +200,8 @@ async def converse(here: Here) -> None:
     found = await ada.update(answer)
     await ada.save(found)
     await ada.find(IN)
+    await ada.message_collection.create_text_index("$body")
+    await ada.search("document")
     await ada.messages(found.dialogue_label)
     reloaded = await ada.reload(found.dialogue_label)
     assert reloaded is not None
@@ -208,6 +215,8 @@ async def keep_dialogues(here: Here) -> list[Any]:
     dialogue = Dialogue(DialogueLabel(("1", ""), "bob", "carl"), "carl", "buyer", messages=messages)
     await kept.save(dialogue)
     await kept.find(IN)
+    await kept.message_collection.create_text_index("$body")
+    await kept.search("document")
     await kept.messages(dialogue.dialogue_label)
     return [await kept.get(dialogue.dialogue_label), *[each async for each in kept.restore()]]
 
@@ -273,13 +282,24 @@ CALLS: dict[str, Call] = {
     "AsyncMemory.delete_many": lambda here: here.memory.delete_many(IDS),
     "AsyncMemory.items": lambda here: here.memory.items(limit=None),
     "AsyncMemory.find": lambda here: here.memory.find(IN),
+    "AsyncMemory.search": memory_search,
     "AsyncMemory.delete": lambda here: here.memory.delete("b"),
     "AsyncMemory.pop": lambda here: here.memory.pop("a"),
     "AsyncMemory.watch": memory_watch,
 }
-for _name in ("create", "find", "finish", "messages", "reload", "reply", "save", "update"):
+for _name in (
+    "create",
+    "find",
+    "finish",
+    "messages",
+    "reload",
+    "reply",
+    "save",
+    "search",
+    "update",
+):
     CALLS[f"AsyncDialogues.{_name}"] = converse
-for _name in ("find", "get", "messages", "restore", "save"):
+for _name in ("find", "get", "messages", "restore", "save", "search"):
     CALLS[f"AsyncDialogueStore.{_name}"] = keep_dialogues
 
 SMALL = {

@@ -272,8 +272,8 @@ def write_searched(things: Any) -> None:
 
 
 _COLLECTION = "bulk_write change create_index create_text_index create_vector_index delete_many delete_one drop_index edit find_one_and_delete find_one_and_replace find_one_and_update increment insert_many insert_one purge_expired put put_many reindex remove remove_many replace_one store_vectors touch update update_many update_one upgrade_documents with_options"
-_MEMORY = "change clear configure delete delete_many end expire increment namespace pop put put_many request session touch transaction"
-_DIALOGUES = "purge remove restore_quarantined save"
+_MEMORY = "change clear collection configure delete delete_many end expire increment namespace pop put put_many request search session touch transaction"
+_DIALOGUES = "message_collection purge remove restore_quarantined save search"
 _WRITES_OF_SAVERS = "put aput put_writes aput_writes delete_thread adelete_thread delete_for_runs adelete_for_runs copy_thread acopy_thread prune aprune delete_idle_threads adelete_idle_threads get_next_version run_imported close aclose setup from_conn_string"
 _LABEL = calls(
     get_dialogues_with_counterparty=("bob",),
@@ -654,7 +654,7 @@ SUBJECTS = [
 NOT_STORED = {
     "BulkWriteResult", "Document", "Filter", "Index", "Page", "Path", "Projection", "PutManyResult", "SearchPage", "SearchResult", "Sort", "TextIndex", "VectorIndex", "Update", "UpgradeSample",
     "Dialogue", "DialogueCodec", "DialogueLabel", "Message", "PlainCodec", "Rules", "Storage", "SyncCollection",
-    "Response", "SkillRules", "ExternalFile", "PairedCollection", "PairedOwner", "StoreOwner",
+    "Response", "SkillRules", "ExternalFile", "PairedCollection", "PairedOwner", "StoreOwner", "VectorCollection",
 }  # fmt: skip
 """Public classes whose methods execute nothing, are those of another class in this list, or read other files."""
 

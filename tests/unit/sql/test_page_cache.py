@@ -14,6 +14,8 @@ from collections_store.operations.session import Session
 class PageCache(Operation[Any]):
     """Reads the setting of the connection."""
 
+    collection = ""
+    collections = ()
     atomic = True
 
     def __call__(self, session: Session) -> Any:
