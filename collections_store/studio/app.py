@@ -11,7 +11,7 @@ from ..models.codec import codec_of
 from ..models.declared import collection_of
 from ..options import check_flag, check_function
 from ..store import Store
-from . import aggregation, collection, document, explain, live, overview, schema
+from . import aggregation, collection, dialogues, document, explain, live, overview, schema
 from .aio import Admission, Authorize, application
 from .pages import PageRoute, StudioContext
 
@@ -28,6 +28,7 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     *aggregation.PAGES,
     *schema.PAGES,
     *live.PAGES,
+    *dialogues.PAGES,
 )
 
 

@@ -57,7 +57,8 @@ class PageRoute:
     """A row of the table of pages.
 
     `path` begins with `/c/{name}` if the page belongs to a collection. `writes`: the page exists only with `--write`. `tab`
-    is the page's label among the tabs of a collection, `section` its label in the head of every page.
+    is the page's label among the tabs of a collection, `section` its label in the head of every page; `is_shown` returns whether the store
+    has something for the tab or the section, None: always.
     """
 
     path: str
@@ -66,6 +67,7 @@ class PageRoute:
     writes: bool = False
     tab: str | None = None
     section: str | None = None
+    is_shown: Callable[[Call], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,19 @@ class Call:
         """The page's collection."""
         return self.store[self.name]
 
+    @property
+    def tabs(self) -> list[PageRoute]:
+        """The tabs of the page's collection."""
+        return [each for each in self.studio.routes if each.tab and self._shows(each)]
+
+    @property
+    def sections(self) -> list[PageRoute]:
+        """The sections in the head of the page."""
+        return [each for each in self.studio.routes if each.section and self._shows(each)]
+
+    def _shows(self, route: PageRoute) -> bool:
+        return route.is_shown is None or route.is_shown(self)
+
     def query(self, name: str, default: str = "") -> str:
         """Return a parameter of the query."""
         return self.request.query_params.get(name, default)
@@ -131,8 +146,6 @@ class Call:
         text = page.render(
             call=self,
             form_token=form_token(self.session),
-            tabs=[each for each in self.studio.routes if each.tab],
-            sections=[each for each in self.studio.routes if each.section],
             **values,
         )
         return HTMLResponse(text, status)

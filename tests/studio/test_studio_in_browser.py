@@ -15,6 +15,7 @@ import pytest
 from studio.browsing import studio_at
 
 from collections_store import Store
+from collections_store.dialogues import Dialogues
 
 pytest.importorskip("playwright", reason="playwright is not installed: nox -s browser")
 pytest.importorskip("axe_playwright_python", reason="axe is not installed: nox -s browser")
@@ -265,3 +266,25 @@ def test_live_changes_go_on_after_a_restart_of_the_server(chromium: Any, tmp_pat
             page.get_by_role("link", name="later").wait_for()
         shown = page.locator("#changes tbody a").all_inner_texts()
         assert shown == ["later", "meanwhile", "first"]
+
+
+def test_a_person_reads_a_dialogue(screen: Screen, tmp_path: Path) -> None:
+    url, page = f"sqlite:///{tmp_path / 'agent.db'}", screen.page
+    with Store(url) as store, Store("sqlite://") as other:
+        ada, bob = Dialogues(store, "ada"), Dialogues(other, "bob")
+        ask, _ = ada.create("bob", "ask", {"text": HOSTILE})
+        ada.update(bob.reply(bob.update(ask), "tell", {"text": "Four."}))
+    with studio_at(url) as (_, link):
+        page.goto(link)
+        screen.tab_to("Dialogues")
+        screen.press("Enter")
+        screen.check()
+        screen.tab_to("ada / dialogues")
+        screen.press("Enter")
+        screen.check()
+        with page.expect_navigation():
+            page.click("tbody a")
+        own, others = page.locator(".own").bounding_box(), page.locator(".other").bounding_box()
+        assert own["x"] > others["x"]
+        assert HOSTILE in page.inner_text(".own")
+        screen.check()
