@@ -115,7 +115,7 @@ class BaseSkillMemory:
 
     def _loading(self, session: Any, skill: Any) -> Find:
         visible = [{"scope": PUBLIC}, {"creator": _checked("skill", skill)}]
-        filter = {**_all_of(_checked("session", session)), "$or": visible}
+        filter = {**memories_of(_checked("session", session)), "$or": visible}
         return Find(self._collection, Filter.parse(filter))
 
     def _loaded(self, found: Iterable[Document]) -> list[Any]:
@@ -137,7 +137,7 @@ class BaseSkillMemory:
 
         def end(run: Run) -> int:
             run(RemoveById(self._collection, _digest(named)))  # a concurrent save conflicts here
-            found = run(DeleteMatching(self._collection, Filter.parse(_all_of(named))))
+            found = run(DeleteMatching(self._collection, Filter.parse(memories_of(named))))
             return int(found.deleted_count)
 
         return Work((self._collection,), end)
@@ -145,7 +145,7 @@ class BaseSkillMemory:
     def _apply(self, run: Run, response: Response) -> int:
         session = response.session
         counter = run(GetDocument(self._collection, _digest(session)))  # before the memories
-        found = run(Find(self._collection, Filter.parse(_all_of(session))))
+        found = run(Find(self._collection, Filter.parse(memories_of(session))))
         there = {each.id: each.body for each in found}
         written, removed = response.writes(there, self._policy), response.deletes(there)
         if written or removed:
@@ -294,10 +294,15 @@ def _encoded(codec: Codec, position: int, body: dict[str, Any]) -> str:
         raise InvalidBody(path, error.problem) from error
 
 
-def _all_of(session: str) -> dict[str, Any]:
+def memories_of(session: str) -> dict[str, Any]:
     """Return the filter of a session's memories; the counter has a lower id."""
     prefix = _digest(session)
     return {"$id": {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}}  # 0 follows the slash
+
+
+def after_session(id: str) -> str:
+    """Return the first string after all ids of the session of an id."""
+    return f"{id[:_DIGITS]}0"
 
 
 def _digest(text: str) -> str:

@@ -11,7 +11,17 @@ from ..models.codec import codec_of
 from ..models.declared import collection_of
 from ..options import check_flag, check_function
 from ..store import Store
-from . import aggregation, collection, dialogues, document, explain, live, overview, schema
+from . import (
+    aggregation,
+    collection,
+    dialogues,
+    document,
+    explain,
+    live,
+    memories,
+    overview,
+    schema,
+)
 from .aio import Admission, Authorize, application
 from .pages import PageRoute, StudioContext
 
@@ -29,6 +39,7 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     *schema.PAGES,
     *live.PAGES,
     *dialogues.PAGES,
+    *memories.PAGES,
 )
 
 

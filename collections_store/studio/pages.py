@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 import jinja2
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from ..document import now
 from ..errors import (
     CollectionNotFound,
     CollectionsStoreError,
@@ -188,7 +189,14 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    found.filters |= {"when": when, "size": size, "visible": visible, "number": "{:,}".format}
+    found.filters |= {
+        "when": when,
+        "duration": duration,
+        "seconds_left": seconds_left,
+        "size": size,
+        "visible": visible,
+        "number": "{:,}".format,
+    }
     return found
 
 
@@ -200,6 +208,25 @@ def when(moment: datetime | None) -> str:
     '2026-11-24 09:30:00'
     """
     return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def duration(seconds: int) -> str:
+    """Return a duration with its two largest units; the script has the same.
+
+    >>> duration(3 * 3600 + 120)
+    '3 h 2 min'
+    """
+    rest, parts = seconds, []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def seconds_left(expires_us: int) -> int:
+    """Return the seconds until a time, in microseconds since 1970."""
+    return max(0, expires_us - now()) // 1_000_000
 
 
 def size(count: float) -> str:
