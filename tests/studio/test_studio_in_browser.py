@@ -288,3 +288,24 @@ def test_a_person_reads_a_dialogue(screen: Screen, tmp_path: Path) -> None:
         assert own["x"] > others["x"]
         assert HOSTILE in page.inner_text(".own")
         screen.check()
+
+
+def test_the_expiry_of_a_memory_runs_down(screen: Screen, tmp_path: Path) -> None:
+    url, page = f"sqlite:///{tmp_path / 'agent.db'}", screen.page
+    with Store(url) as store:
+        store.memory("bot").session("ada").put(HOSTILE, HOSTILE, ttl=3600)
+    with studio_at(url) as (_, link):
+        page.goto(link)
+        screen.tab_to("Memories")
+        screen.press("Enter")
+        screen.check()
+        screen.tab_to("bot")
+        screen.press("Enter")
+        screen.tab_to("ada")
+        screen.press("Enter")
+        screen.check()
+        shown = page.inner_text("[data-left]")
+        page.wait_for_function(
+            "shown => document.querySelector('[data-left]').innerText !== shown", arg=shown
+        )
+        assert page.inner_text("[data-left]").startswith("59 min ")
