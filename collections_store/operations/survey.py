@@ -145,7 +145,7 @@ class LastPosition(Operation[int]):
 
 
 @value_class
-class Sample(Operation[list[Document]]):
+class SampleDocuments(Operation[list[Document]]):
     """Return up to `size` documents from places spread evenly over the collection, in natural order."""
 
     collection: str

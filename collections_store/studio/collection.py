@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..document import Document
 from ..errors import CollectionNotFound, CollectionsStoreError
 from ..expressions.path import Path
-from ..operations.survey import CollectionSurvey, ListNames, Sample, Scans, Survey
+from ..operations.survey import CollectionSurvey, ListNames, SampleDocuments, Scans, Survey
 from ..query.filter import Filter
 from ..query.parser import OPERATORS
 from ..query.sort import Sort
@@ -282,7 +282,7 @@ def list_fields(call: Call) -> Response:
     survey = surveyed(call)
     found: dict[str, Counter[str]] = {}
     values: dict[str, Counter[str]] = {}
-    for each in call.store.run(Sample(call.name, affordable(SAMPLED, survey))):
+    for each in call.store.run(SampleDocuments(call.name, affordable(SAMPLED, survey))):
         for path, value in _paths(each.body):
             found.setdefault(path, Counter())[kind_of(value)] += 1
             if isinstance(value, str | bool | int | float) and len(str(value)) <= 40:

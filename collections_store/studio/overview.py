@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from ..operations.survey import COUNTED, CollectionSurvey, LastPosition, ListNames, Sample, Survey
+from ..operations.survey import (
+    COUNTED,
+    CollectionSurvey,
+    LastPosition,
+    ListNames,
+    SampleDocuments,
+    Survey,
+)
 from ..results import Invalid
 from .collection import SAMPLED, affordable
 from .pages import Call, PageRoute
@@ -72,7 +79,7 @@ def _invalid(call: Call, survey: CollectionSurvey) -> float | None:
     if codec is None:
         return None
     size = affordable(SAMPLED, survey)
-    found = call.store.run(Sample(survey.name, size, codec.decode_body))
+    found = call.store.run(SampleDocuments(survey.name, size, codec.decode_body))
     return sum(isinstance(each.body, Invalid) for each in found) / max(1, len(found))
 
 

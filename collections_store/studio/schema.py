@@ -9,7 +9,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ..expressions.values import is_number
-from ..operations.survey import Sample
+from ..operations.survey import SampleDocuments
 from .aggregation import binned
 from .cells import cell, kind_of
 from .collection import affordable, surveyed
@@ -51,7 +51,7 @@ class FieldProfile:
 def show_schema(call: Call) -> Response:
     """Show the fields of sampled documents."""
     survey = surveyed(call)
-    found = call.store.run(Sample(call.name, affordable(SAMPLED, survey)))
+    found = call.store.run(SampleDocuments(call.name, affordable(SAMPLED, survey)))
     profiles = profiles_of(each.body for each in found)
     return call.render(
         "schema.html", survey=survey, profiles=profiles, sampled=len(found), most=FIELDS

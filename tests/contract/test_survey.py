@@ -11,7 +11,13 @@ import pytest
 from collections_store import Store
 from collections_store.document import SCHEMA_VERSION
 from collections_store.operations import survey
-from collections_store.operations.survey import LastPosition, ListNames, Sample, Scans, Survey
+from collections_store.operations.survey import (
+    LastPosition,
+    ListNames,
+    SampleDocuments,
+    Scans,
+    Survey,
+)
 from collections_store.query.filter import Filter
 from collections_store.query.sort import Sort
 from collections_store.sql.survey import SurveyStatements
@@ -32,7 +38,7 @@ def test_a_small_collection_is_measured_exactly(store: Any) -> None:
     assert found.expiring == (1, 0, 1, 0, 0)
     assert found.size > 0
     assert store.run(Survey("nothing")) is None
-    assert store.run(Sample("nothing", 10)) == []
+    assert store.run(SampleDocuments("nothing", 10)) == []
 
 
 @pytest.mark.each_backend
@@ -51,11 +57,11 @@ def test_a_large_collection_is_estimated(store: Any, monkeypatch: pytest.MonkeyP
 def test_a_sample_comes_from_everywhere(store: Any) -> None:
     store["things"].put_many({f"{n:04}": {"n": n} for n in range(1000)})
     store["things"].delete_many({"n": {"$gte": 100, "$lt": 300}})
-    found = [each.body["n"] for each in store.run(Sample("things", 50))]
+    found = [each.body["n"] for each in store.run(SampleDocuments("things", 50))]
     assert 40 <= len(found) <= 50
     assert found == sorted(set(found))
     assert {n // 100 for n in found} >= {0, 3, 4, 5, 6, 7, 8, 9}
-    assert len(store.run(Sample("things", 5000))) == 800
+    assert len(store.run(SampleDocuments("things", 5000))) == 800
 
 
 @pytest.mark.each_backend
