@@ -208,13 +208,14 @@ def spelled(text: str) -> str:
 
 
 def unspelled(text: str) -> str:
-    """Return the string of `spelled`.
+    """Return the string of `spelled`; other text is returned as it is.
 
-    >>> unspelled("my_2dshop")
-    'my-shop'
+    >>> unspelled("my_2dshop"), unspelled("_ff")
+    ('my-shop', '_ff')
     """
     read = _SPELLED.sub(lambda found: bytes.fromhex(found[1].decode()), text.encode())
-    return read.decode(errors="surrogatepass")
+    found = read.decode(errors="replace")
+    return found if spelled(found) == text else text
 
 
 MAX_ID_BYTES = 2000

@@ -190,7 +190,8 @@ def _listed(
     call: Call, namespace: DialogueCollections, part: str, header: Document
 ) -> ListedDialogue:
     own = call.store[namespace.collection("messages")]
-    last = next(iter(own.find(messages_of(header.id), sort={"$id": -1}, limit=1)), None)
+    of_last: dict[str, Any] = {"sort": {"$id": -1}, "limit": 1, "projection": ["performative"]}
+    last = next(iter(own.find(messages_of(header.id), **of_last)), None)
     count, message = (0, {}) if last is None else (number_of(last.id), _object(last.body))
     reason = _reason(header, part)
     return ListedDialogue(header, Header.of(header), count, _text(message, "performative"), reason)
@@ -221,10 +222,11 @@ def show_conversation(call: Call) -> Response:
     namespace, key = _namespace(call), call.query("id")
     header, part = _header(call, namespace, key)
     after = read_number(call.query("after")) or 0
-    found = call.store[namespace.collection("messages")].find(
-        messages_of(key, after), sort="$id", limit=MESSAGES + 1
-    )
-    own = [each for each in found[:MESSAGES] if key_of(each.id) == key]
+    messages = namespace.collection("messages")
+    survey = call.store.run(Survey(messages, 10))
+    most = MESSAGES if survey is None else affordable(MESSAGES, survey)
+    found = call.store[messages].find(messages_of(key, after), sort="$id", limit=most + 1)
+    own = [each for each in found[:most] if key_of(each.id) == key]
     metadata = _object(header.body).get("metadata")
     shown = Header.of(header)
     numbers = [after, *(number_of(each.id) for each in own)]
@@ -238,7 +240,7 @@ def show_conversation(call: Call) -> Response:
         metadata=tree_of(metadata, "metadata") if metadata else None,
         reason=_reason(header, part),
         bubbles=[_bubble(*each, shown.own) for each in zip(own, missing, strict=True)],
-        after=numbers[-1] if len(found) > MESSAGES else None,
+        after=numbers[-1] if len(found) > most else None,
     )
 
 

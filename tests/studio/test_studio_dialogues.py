@@ -180,3 +180,30 @@ def test_an_unknown_dialogue_is_not_found(shop: Any) -> None:
     client = browser(shop)
     assert client.get(f"{SHOP}/conversation?id=none").status_code == 404
     assert client.get("/dialogues/none").status_code == 404
+
+
+def test_names_of_other_programs_are_shown_as_they_are(store: Any) -> None:
+    long = DialogueNamespace("a" * 200, "b")
+    for name in (long.active, "dialogues__a_ff__b__active"):
+        store[name].put("x", 1)
+    store.memory("c" * 200).put("key", 1)
+    store["memory__d_ff"].put("/key", 1)
+    client = browser(store)
+    page = text_of(client.get("/dialogues").text)
+    assert "a_ff / b" in page
+    assert re.search(r"__[0-9a-f]{64} 1", page)
+    page = text_of(client.get("/memories").text)
+    assert "d_ff 1" in page
+    assert re.search(r"__[0-9a-f]{64} 1", page)
+
+
+def test_messages_of_an_aea_have_sides_and_contents_too(shop: Any) -> None:
+    """AEA stores whose message it is, the contents, and the bytes that it sends."""
+    sent = {"sender": "ada", "to": "bob", "message": "AAEC", "message_id": 3, "target": 2}
+    aea = {**sent, "performative": "inform", "content": {"shipped": True}}
+    sides = {3: {**aea, "is_incoming": False}, 4: {**aea, "is_incoming": True}}
+    shop[NAMES.messages].put_many({message_id(key_of(1), n): each for n, each in sides.items()})
+    page = browser(shop).get(f"{SHOP}/conversation?id={key_of(1)}").text
+    assert re.findall(r'<li class="(own|other|gap)">', page) == ["own", "other", "own", "other"]
+    assert "inform ada 1 field shipped true Message 3, answers 2" in text_of(page)
+    assert "AAEC" not in page
