@@ -240,7 +240,7 @@ def show_conversation(call: Call) -> Response:
         metadata=tree_of(metadata, "metadata") if metadata else None,
         reason=_reason(header, part),
         bubbles=[_bubble(*each, shown.own) for each in zip(own, missing, strict=True)],
-        after=numbers[-1] if len(found) > most else None,
+        after=numbers[-1] if own and len(found) > most else None,
     )
 
 

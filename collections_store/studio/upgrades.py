@@ -76,6 +76,7 @@ def _versions(call: Call, is_read: bool) -> tuple[list[tuple[str, int]], int]:
 
 def upgrade(call: Call) -> Response:
     """Upgrade all documents of the collection."""
+    surveyed(call)  # opened with settings, a missing collection would be created
     result = _versioned(call).upgrade_documents()
     failed = result.failed_count
     return call.go("/c/{name}/upgrades", upgraded=result.upgraded_count, failed=failed)

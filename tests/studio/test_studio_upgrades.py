@@ -93,3 +93,11 @@ def test_hostile_documents_and_bad_declarations_have_a_page(store: Any, people: 
         page = browser(store, using={"people": settings}).get(PAGE)
         assert page.status_code == 200
         assert "<script>alert" not in page.text
+
+
+def test_an_upgrade_creates_no_collection(store: Any, people: Any) -> None:
+    using = {**USING, "missing": USING["people"]}
+    client = browser(store, write=True, using=using)
+    form = {"form_token": form_token(client, PAGE)}
+    assert client.post("/c/missing/upgrades", data=form).status_code == 404
+    assert "missing" not in store.collections()
