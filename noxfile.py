@@ -140,15 +140,8 @@ def browser(session: nox.Session) -> None:
     """Go through the studio in the Chromium of the machine, and look for barriers with axe."""
     _install(session)
     session.install("playwright>=1.50", "axe-playwright-python>=0.1.4")
-    session.run(
-        "python",
-        "-m",
-        "pytest",
-        "-n",
-        "0",
-        "tests/studio/test_studio_in_browser.py",
-        *session.posargs,
-    )
+    tests = ("-n", "0", "-m", "soak", "tests/studio/test_studio_in_browser.py")
+    session.run("python", "-m", "pytest", *tests, *session.posargs)
 
 
 @nox.session(python=OLDEST)

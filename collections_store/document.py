@@ -52,6 +52,7 @@ SCHEMA_VERSION: Final = "schema_version"
 """The field at the top of a body that holds its schema version; without it, that is 1."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OTHERS: Final = re.compile(rb"[^A-Za-z0-9]")
+_SPELLED: Final = re.compile(rb"_([0-9a-f]{2})")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
 
 
@@ -224,6 +225,17 @@ def spelled(text: str) -> str:
         lambda byte: b"_%02x" % byte.group()[0], text.encode(errors="surrogatepass")
     )
     return spelt.decode()
+
+
+def unspelled(text: str) -> str:
+    """Return the string of `spelled`; other text is returned as it is.
+
+    >>> unspelled("my_2dshop"), unspelled("_ff")
+    ('my-shop', '_ff')
+    """
+    read = _SPELLED.sub(lambda found: bytes.fromhex(found[1].decode()), text.encode())
+    found = read.decode(errors="replace")
+    return found if spelled(found) == text else text
 
 
 MAX_ID_BYTES = 2000

@@ -44,7 +44,8 @@ _CLOSING: Final = 0.5
 @click.option(
     "--using",
     metavar="MODULE:OBJECT",
-    help="A model, or a mapping of collections to models: the pages show which documents do not fit.",
+    help="A model, or a mapping of collections to models, or to a schema version with upgrades: the pages show which "
+    "documents do not fit, and what an upgrade would change.",
 )
 @click.option("--no-browser", is_flag=True, help="Print the link, and open no browser.")
 @on_database

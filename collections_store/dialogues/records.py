@@ -99,6 +99,11 @@ _DIGITS: Final = 10
 """Digits of a message's number in its id: the ids sort as the numbers do."""
 
 
+DIALOGUES: Final = "dialogues__"
+"""The beginning of the names of all collections of dialogues."""
+PARTS: Final = ("active", "terminal", "messages", "finished", "quarantine")
+
+
 @dataclass(frozen=True, slots=True)
 class DialogueNamespace:
     """The collections of the dialogues of a component of an agent.
@@ -130,8 +135,8 @@ class DialogueNamespace:
         if len(prefix) > _MAX_PREFIX:  # no escaped string begins with two underscores
             text = json.dumps([self.agent, self.component], ensure_ascii=False)
             prefix = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
-        for part in ("active", "terminal", "messages", "finished", "quarantine"):
-            object.__setattr__(self, part, f"dialogues__{prefix}__{part}")
+        for part in PARTS:
+            object.__setattr__(self, part, f"{DIALOGUES}{prefix}__{part}")
 
     @property
     def all(self) -> tuple[str, ...]:

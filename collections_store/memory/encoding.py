@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,10 +35,13 @@ from ..errors import (
 from ..options import check_iterable
 
 E = TypeVar("E", bound=BaseException)
+MEMORY: Final = "memory__"
+"""The beginning of the names of all collections of memories."""
 _KEY: Final = "/"
 """Stands before a key. An inner namespace begins with a digit, which sorts right after it."""
 _NAMESPACE: Final = ":"
 _SESSION: Final = ";"
+_LENGTH: Final = re.compile(f"(?P<length>[0-9]{{1,4}})(?P<kind>[{_NAMESPACE}{_SESSION}])")
 _LONGEST: Final = 150
 
 
@@ -97,6 +101,33 @@ class Space:
         return Space(path, (*self.names, *map(str.__str__, names)))
 
 
+@dataclass(frozen=True, slots=True)
+class SpaceName:
+    """The name of a namespace or of a session in an id."""
+
+    name: str
+    is_session: bool = False
+
+
+def spaces_of(id: str) -> list[tuple[SpaceName, Space]]:
+    """Return the namespaces and sessions of an id, from the outermost on; a rest that is no namespace is a key.
+
+    >>> [(each.name, space.path) for each, space in spaces_of("4:room2:42/topic")]
+    [('room', '4:room'), ('42', '4:room2:42')]
+    """
+    found: list[tuple[SpaceName, Space]] = []
+    names: tuple[str, ...] = ()
+    position = 0
+    while (match := _LENGTH.match(id, position)) is not None:
+        end = match.end() + int(match["length"])
+        if end > len(id):
+            break
+        name, position = id[match.end() : end], end
+        names = (*names, name)
+        found.append((SpaceName(name, match["kind"] == _SESSION), Space(id[:end], names)))
+    return found
+
+
 def _joined(option: str, path: str, text: Any) -> str:
     """Return a path and a string, of any subclass, as an id; raises `InvalidOption`."""
     if not isinstance(text, str):
@@ -115,7 +146,7 @@ def collection_of(namespace: Any) -> str:
     name = spelled(namespace)
     if len(name) > _LONGEST:  # no spelled name begins with two underscores
         name = f"__{hashlib.sha256(namespace.encode(errors='surrogatepass')).hexdigest()}"
-    return f"memory__{name}"
+    return f"{MEMORY}{name}"
 
 
 @contextmanager

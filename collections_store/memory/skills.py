@@ -141,7 +141,7 @@ class BaseSkillMemory:
 
         def end(run: Run) -> int:
             run(RemoveById(self._collection, _digest(named)))  # a concurrent save conflicts here
-            found = run(DeleteMatching(self._collection, Filter.parse(_all_of(named))))
+            found = run(DeleteMatching(self._collection, Filter.parse(memories_of(named))))
             return int(found.deleted_count)
 
         return Work((self._collection,), end)
@@ -149,7 +149,7 @@ class BaseSkillMemory:
     def _apply(self, run: Run, response: Response) -> int:
         session = response.session
         counter = run(GetDocument(self._collection, _digest(session)))  # before the memories
-        found = run(Find(self._collection, Filter.parse(_all_of(session))))
+        found = run(Find(self._collection, Filter.parse(memories_of(session))))
         there = {each.id: each.body for each in found}
         written, removed = response.writes(there, self._policy), response.deletes(there)
         if written or removed:
@@ -313,7 +313,7 @@ def _encoded(codec: Codec, position: int, body: dict[str, Any]) -> str:
         raise InvalidBody(path, error.problem) from error
 
 
-def _all_of(session: str) -> dict[str, Any]:
+def memories_of(session: str) -> dict[str, Any]:
     """Return the filter of a session's memories; the counter has a lower id."""
     prefix = _digest(session)
     return {"$id": {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}}  # 0 follows the slash
@@ -322,7 +322,12 @@ def _all_of(session: str) -> dict[str, Any]:
 def _visible(session: Any, skill: Any) -> Filter:
     """Return the filter of the memories that a skill reads."""
     visible = [{"scope": PUBLIC}, {"creator": _checked("skill", skill)}]
-    return Filter.parse({**_all_of(_checked("session", session)), "$or": visible})
+    return Filter.parse({**memories_of(_checked("session", session)), "$or": visible})
+
+
+def after_session(id: str) -> str:
+    """Return the first string after all ids of the session of an id."""
+    return f"{id[:_DIGITS]}0"
 
 
 def _digest(text: str) -> str:

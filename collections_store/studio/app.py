@@ -11,7 +11,18 @@ from ..models.codec import codec_of
 from ..models.declared import collection_of
 from ..options import check_flag, check_function
 from ..store import Store
-from . import aggregation, collection, document, explain, live, overview, schema
+from . import (
+    aggregation,
+    collection,
+    dialogues,
+    document,
+    explain,
+    live,
+    memories,
+    overview,
+    schema,
+    upgrades,
+)
 from .aio import Admission, Authorize, application
 from .pages import PageRoute, StudioContext
 
@@ -27,7 +38,10 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     *explain.PAGES,
     *aggregation.PAGES,
     *schema.PAGES,
+    *upgrades.PAGES,
     *live.PAGES,
+    *dialogues.PAGES,
+    *memories.PAGES,
 )
 
 
@@ -47,8 +61,8 @@ def studio(
 
     `authorize` is called with each request of a page, a Starlette `Request`, and returns or awaits True for a person who may
     see everything in the store. All other requests get status 403. `write`: the pages can also change the store. `using`: a
-    model, or a mapping of names of collections to models; the pages show which documents do not fit. The application
-    checks the Host, and keeps the store open.
+    model, or a mapping of names of collections to models, or to the settings of `VersionSettings`; the pages show which documents do
+    not fit, and what an upgrade would change. The application checks the Host, and keeps the store open.
 
     Raise `InvalidOption`, and `MissingExtra` without the extra `studio`.
 

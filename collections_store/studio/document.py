@@ -78,7 +78,6 @@ def _render(
         text=text,
         tree=None if view else tree_of(document.body),
         invalid=_invalid(call, document),
-        left=None if document.expires_us is None else _duration(document.expires_us - now()),
         is_checked=call.name in call.studio.models,
         bad=bad,
         problem=problem,
@@ -93,20 +92,6 @@ def _invalid(call: Call, document: Document) -> Invalid | None:
         return None
     found = codec.decode_body(call.store.core.codec.encode(document.body))
     return found if isinstance(found, Invalid) else None
-
-
-def _duration(microseconds: int) -> str:
-    """Return a time to come with its two largest units.
-
-    >>> _duration(3 * 3_600_000_000 + 120_000_000)
-    '3 h 2 min'
-    """
-    rest, parts = max(0, microseconds // 1_000_000), []
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, rest = divmod(rest, size)
-        if count:
-            parts.append(f"{count} {unit}")
-    return " ".join(parts[:2]) or "0 s"
 
 
 # -- changes ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 import jinja2
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
+from ..document import now
 from ..errors import (
     CollectionNotFound,
     CollectionsStoreError,
@@ -57,7 +58,8 @@ class PageRoute:
     """A row of the table of pages.
 
     `path` begins with `/c/{name}` if the page belongs to a collection. `writes`: the page exists only with `--write`. `tab`
-    is the page's label among the tabs of a collection, `section` its label in the head of every page.
+    is the page's label among the tabs of a collection, `section` its label in the head of every page; `is_shown` returns whether the store
+    has something for the tab or the section, None: always.
     """
 
     path: str
@@ -66,6 +68,7 @@ class PageRoute:
     writes: bool = False
     tab: str | None = None
     section: str | None = None
+    is_shown: Callable[[Call], bool] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,19 @@ class Call:
         """The page's collection."""
         return self.store[self.name]
 
+    @property
+    def tabs(self) -> list[PageRoute]:
+        """The tabs of the page's collection."""
+        return [each for each in self.studio.routes if each.tab and self._shows(each)]
+
+    @property
+    def sections(self) -> list[PageRoute]:
+        """The sections in the head of the page."""
+        return [each for each in self.studio.routes if each.section and self._shows(each)]
+
+    def _shows(self, route: PageRoute) -> bool:
+        return route.is_shown is None or route.is_shown(self)
+
     def query(self, name: str, default: str = "") -> str:
         """Return a parameter of the query."""
         return self.request.query_params.get(name, default)
@@ -131,8 +147,6 @@ class Call:
         text = page.render(
             call=self,
             form_token=form_token(self.session),
-            tabs=[each for each in self.studio.routes if each.tab],
-            sections=[each for each in self.studio.routes if each.section],
             **values,
         )
         return HTMLResponse(text, status)
@@ -175,7 +189,14 @@ def templates() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    found.filters |= {"when": when, "size": size, "visible": visible, "number": "{:,}".format}
+    found.filters |= {
+        "when": when,
+        "duration": duration,
+        "seconds_left": seconds_left,
+        "size": size,
+        "visible": visible,
+        "number": "{:,}".format,
+    }
     return found
 
 
@@ -187,6 +208,25 @@ def when(moment: datetime | None) -> str:
     '2026-11-24 09:30:00'
     """
     return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def duration(seconds: int) -> str:
+    """Return a duration with its two largest units; the script has the same.
+
+    >>> duration(3 * 3600 + 120)
+    '3 h 2 min'
+    """
+    rest, parts = seconds, []
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def seconds_left(expires_us: int) -> int:
+    """Return the seconds until a time, in microseconds since 1970."""
+    return max(0, expires_us - now()) // 1_000_000
 
 
 def size(count: float) -> str:

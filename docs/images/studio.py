@@ -10,6 +10,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 from collections_store import Store
+from collections_store.dialogues import Dialogues
 
 PICTURE = Path(__file__).with_suffix(".png")
 SIZE = {"width": 1100, "height": 620}
@@ -34,6 +35,8 @@ def fill(url: str) -> None:
             for n in range(120)
             for name in [some.choice(NAMES)]
         )  # fmt: skip
+        store.memory("bot").put("topic", "tea")
+        Dialogues(store, "ada").create("bob", "ask", {"text": "What time is it?"})
 
 
 def main() -> None:

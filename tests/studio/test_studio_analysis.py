@@ -42,7 +42,9 @@ def people(store: Any) -> Any:
     return found
 
 
+@pytest.mark.each_backend
 def test_a_plan_without_and_with_an_index(store: Any, people: Any) -> None:
+    people.put_many((f"child {n}", {"age": n % 18}) for n in range(3000))  # PostgreSQL scans few
     client = browser(store, write=True)
     page = client.get(at("/c/people/plan", filter={"age": {"$gt": 20}}, sort="-age"))
     assert page.status_code == 200

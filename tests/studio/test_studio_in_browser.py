@@ -1,17 +1,21 @@
-"""The studio in a real Chromium: wide and narrow, light and dark, by keyboard alone. `nox -s browser` installs the packages; the
-browser is that of COLLECTIONS_STORE_TEST_BROWSER, or the one on PATH.
+"""The ways of a person through the studio in a real Chromium: wide and narrow, light and dark, by keyboard alone.
+
+`nox -s browser` installs the packages and runs the tests; the browser is that of COLLECTIONS_STORE_TEST_BROWSER, or the one on PATH.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from studio.browsing import studio_at
 
 from collections_store import Store
+from collections_store.dialogues import Dialogues
 
 pytest.importorskip("playwright", reason="playwright is not installed: nox -s browser")
 pytest.importorskip("axe_playwright_python", reason="axe is not installed: nox -s browser")
@@ -25,18 +29,30 @@ BROWSER = os.environ.get("COLLECTIONS_STORE_TEST_BROWSER") or next(
 )
 SCREENS = [(1280, "light"), (390, "dark")]
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>"
+ID = urlencode({"id": HOSTILE})
+FILTER = urlencode({"filter": json.dumps({HOSTILE: HOSTILE})})
+PIPELINE = urlencode({"pipeline": json.dumps([{"$sortByCount": f"${HOSTILE}"}])})
 VIEWS = (
     "",
-    "/document?id={id}",
-    "/document?id={id}&view=json",
-    "/document?id={id}&view=edit",
-    "/history?id={id}",
+    f"/document?{ID}",
+    f"/document?{ID}&view=json",
+    f"/document?{ID}&view=edit",
+    f"/history?{ID}",
     "/new",
+    f"/plan?{FILTER}",
+    f"/aggregation?{PIPELINE}",
+    f"/aggregation?{PIPELINE}&view=json",
+    f"/aggregation?{PIPELINE}&view=bar",
+    "/schema",
 )
 
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="there is no Chromium on PATH: set COLLECTIONS_STORE_TEST_BROWSER"
-)
+pytestmark = [
+    pytest.mark.soak,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        BROWSER is None, reason="there is no Chromium on PATH: set COLLECTIONS_STORE_TEST_BROWSER"
+    ),
+]
 
 
 @pytest.fixture(scope="module")
@@ -147,15 +163,58 @@ def test_a_person_finds_and_edits_by_keyboard_alone(screen: Screen, tmp_path: Pa
             screen.tab_to("Save over version 2")
             screen.press("Enter")
             assert people.get("p7") == {"name": "mine"}
-            screen.tab_to("Delete")
-            screen.press("Enter")
-            assert not people.exists("p7")
-            screen.tab_to("Undo")
-            screen.press("Enter")
-            assert people.get("p7") == {"name": "mine"}
             screen.tab_to("History")
             screen.press("Enter")
-            assert page.locator("main section").count() == 5
+            assert page.locator("main section").count() == 3
+            screen.check()
+
+
+def test_a_person_adds_deletes_and_undoes_by_keyboard_alone(screen: Screen, tmp_path: Path) -> None:
+    url, page = f"sqlite:///{tmp_path / 'people.db'}", screen.page
+    with Store(url) as store:
+        people = store.create_collection("people")
+        with studio_at(url, "--write") as (_, link):
+            page.goto(link)
+            screen.tab_to("people")
+            screen.press("Enter")
+            screen.tab_to("Add a document")
+            screen.press("Enter")
+            screen.check()
+            screen.tab_to("id")
+            page.keyboard.type("typed")
+            screen.tab_to("body")
+            page.keyboard.press("Control+A")
+            page.keyboard.type('{"by": "keyboard"}')
+            screen.tab_to("Add")
+            screen.press("Enter")
+            assert people.get("typed") == {"by": "keyboard"}
+            screen.tab_to("Delete")
+            screen.press("Enter")
+            assert not people.exists("typed")
+            screen.check()
+            screen.tab_to("Undo")
+            screen.press("Enter")
+            assert people.get("typed") == {"by": "keyboard"}
+
+
+def test_a_person_explains_a_query_and_creates_the_index(screen: Screen, tmp_path: Path) -> None:
+    url, page = f"sqlite:///{tmp_path / 'people.db'}", screen.page
+    with Store(url) as store:
+        people = store["people"]
+        people.put_many({f"p{n}": {"age": n} for n in range(60)})
+        with studio_at(url, "--write") as (_, link):
+            page.goto(link)
+            page.goto(f"{link.partition('?')[0]}c/people/plan")
+            page.fill("#filter", '{"age": {"$gt": 30}}')
+            with page.expect_navigation():
+                page.get_by_role("button", name="Explain").click()
+            assert "Scan of the collection" in page.inner_text(".plan")
+            screen.check()
+            with page.expect_navigation():
+                page.get_by_role("button", name="Create the index").click()
+            assert "Index age" in page.inner_text(".plan")
+            assert "Scan" not in page.inner_text(".plan")
+            assert len(people.indexes()) == 1
             screen.check()
 
 
@@ -172,7 +231,7 @@ def test_a_hostile_document_is_text(screen: Screen, tmp_path: Path) -> None:
         screen.page.goto(link)
         base = f"{link.partition('?')[0]}c/things"
         for view in VIEWS:
-            screen.page.goto(base + view.format(id=HOSTILE.replace("<", "%3C").replace("&", "%26")))
+            screen.page.goto(base + view)
             screen.check()
         for entry in ("filter", "sort", "fields", "words"):
             screen.page.goto(base)
@@ -181,3 +240,72 @@ def test_a_hostile_document_is_text(screen: Screen, tmp_path: Path) -> None:
                 screen.page.click("text=Find")
             assert screen.page.input_value(f"#{entry}") == HOSTILE
             screen.check()
+        screen.page.goto(f"{base}/live")
+        screen.page.get_by_text("Waiting for changes.").wait_for()
+        with Store(url) as store:
+            store["things"].put(HOSTILE, {HOSTILE: HOSTILE})
+        screen.page.get_by_role("link", name=HOSTILE).wait_for()
+        screen.check()
+
+
+def test_live_changes_go_on_after_a_restart_of_the_server(chromium: Any, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'people.db'}"
+    with Store(url) as store, chromium.new_context() as context:
+        people, page = store.create_collection("people", changes="both"), context.new_page()
+        with studio_at(url, "--token=reusable") as (_, link):
+            page.goto(link)
+            page.goto(f"{link.partition('?')[0]}c/people/live")
+            page.get_by_text("Waiting for changes.").wait_for()
+            people.put("first", {"n": 1})
+            page.get_by_role("link", name="first").wait_for()
+        people.put("meanwhile", {"n": 2})
+        with studio_at(url, "--token=reusable", f"--port={urlsplit(link).port}"):
+            context.new_page().goto(link)
+            page.get_by_role("link", name="meanwhile").wait_for(timeout=60_000)
+            people.put("later", {"n": 3})
+            page.get_by_role("link", name="later").wait_for()
+        shown = page.locator("#changes tbody a").all_inner_texts()
+        assert shown == ["later", "meanwhile", "first"]
+
+
+def test_a_person_reads_a_dialogue(screen: Screen, tmp_path: Path) -> None:
+    url, page = f"sqlite:///{tmp_path / 'agent.db'}", screen.page
+    with Store(url) as store, Store("sqlite://") as other:
+        ada, bob = Dialogues(store, "ada"), Dialogues(other, "bob")
+        ask, _ = ada.create("bob", "ask", {"text": HOSTILE})
+        ada.update(bob.reply(bob.update(ask), "tell", {"text": "Four."}))
+    with studio_at(url) as (_, link):
+        page.goto(link)
+        screen.tab_to("Dialogues")
+        screen.press("Enter")
+        screen.check()
+        screen.tab_to("ada / dialogues")
+        screen.press("Enter")
+        screen.check()
+        with page.expect_navigation():
+            page.click("tbody a")
+        own, others = page.locator(".own").bounding_box(), page.locator(".other").bounding_box()
+        assert own["x"] > others["x"]
+        assert HOSTILE in page.inner_text(".own")
+        screen.check()
+
+
+def test_the_expiry_of_a_memory_runs_down(screen: Screen, tmp_path: Path) -> None:
+    url, page = f"sqlite:///{tmp_path / 'agent.db'}", screen.page
+    with Store(url) as store:
+        store.memory("bot").session("ada").put(HOSTILE, HOSTILE, ttl=3600)
+    with studio_at(url) as (_, link):
+        page.goto(link)
+        screen.tab_to("Memories")
+        screen.press("Enter")
+        screen.check()
+        screen.tab_to("bot")
+        screen.press("Enter")
+        screen.tab_to("ada")
+        screen.press("Enter")
+        screen.check()
+        shown = page.inner_text("[data-left]")
+        page.wait_for_function(
+            "shown => document.querySelector('[data-left]').innerText !== shown", arg=shown
+        )
+        assert page.inner_text("[data-left]").startswith("59 min ")

@@ -259,3 +259,25 @@ if (watched) {
   poll();
   setInterval(poll, 5000);
 }
+
+// -- times of expiry run down
+
+const expiring = document.querySelectorAll("[data-left]");
+if (expiring.length) {
+  const opened = Date.now();
+  setInterval(() => {
+    for (const each of expiring) each.textContent = duration(each.dataset.left - Math.round((Date.now() - opened) / 1000));
+  }, 1000);
+}
+
+/** Return a number of seconds with its two largest units. */
+function duration(seconds) {
+  let rest = Math.max(0, seconds);
+  const parts = [];
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]]) {
+    const count = Math.floor(rest / size);
+    rest -= count * size;
+    if (count) parts.push(`${count} ${unit}`);
+  }
+  return parts.slice(0, 2).join(" ") || "0 s";
+}
