@@ -10,12 +10,12 @@ from typing import Any, Final
 from ..aggregation.group import NO_TOTALS, CountedRow, GroupedFields, row_of
 from ..aggregation.pipeline import Leading, Pipeline, run
 from ..aggregation.rows import Context, Row, StageMemory, placed
-from ..aggregation.stages import Keys
 from ..codec.times import iso
 from ..document import Anonymous, Document, moment, now
 from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT
+from ..expressions.fields import Keys
 from ..query.filter import Filter
 from ..query.sort import NATURAL, Sort
 from ..sql.select import MAX_VALUE
