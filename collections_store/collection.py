@@ -560,9 +560,9 @@ class Collection(OperationBuilder, Generic[Body]):
 
         `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types sort in MongoDB's
         order, an array by its smallest element (descending: its largest), equal documents in natural order.
-        `projection` selects parts of the bodies: a list of fields, or MongoDB's mapping. All returned documents are
-        in memory at once, as in `list`: use `stream` for many. Raise `InvalidFilter`, `InvalidSort` and
-        `InvalidProjection`.
+        `projection` selects parts of the bodies: a list of fields, or MongoDB's mapping, which may also compute fields.
+        All returned documents are in memory at once, as in `list`: use `stream` for many. Raise `InvalidFilter`,
+        `InvalidSort`, `InvalidProjection` and `InvalidOperand`.
 
         >>> count = store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
         >>> [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
