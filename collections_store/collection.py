@@ -955,6 +955,26 @@ class Collection(OperationBuilder, Generic[Body]):
         while (page := batches.next()) is not None:
             yield from batches.advance(self._read(page))
 
+    def stream_aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Iterator[Any]:
+        """Yield the results of an aggregation pipeline, the same as `aggregate` returns.
+
+        A pipeline of stages that need only one document (`$match`, `$project`, `$addFields`, `$unset`, `$replaceRoot`,
+        `$unwind`, `$redact`, `$lookup`, `$graphLookup`, also `$skip` and `$limit`) takes constant memory: the documents
+        are read in batches, in natural order. Between results the stream then holds no connection and no transaction,
+        and each batch sees a snapshot of its own. With any other stage, such as `$sort` or `$group`, the whole pipeline
+        runs at the first result, in one snapshot, and its results are in memory. A batch, or all such results, and each
+        stage take up to about `memory_limit` bytes. Raise `InvalidPipeline`, also for `$merge` and `$out`,
+        `InvalidOperand` and `MemoryLimitExceeded`.
+
+        >>> count = store["numbers"].put_many((str(n), {"n": n}) for n in range(1000))
+        >>> doubled = [{"$project": {"twice": {"$multiply": ["$n", 2]}}}, {"$skip": 900}]
+        >>> sum(each["twice"] for each in store["numbers"].stream_aggregate(doubled))
+        189900
+        """
+        batches = self._stream_aggregate(pipeline, memory_limit)
+        while (page := batches.next()) is not None:
+            yield from batches.advance(self._read(page))
+
     def upgrade_documents(
         self,
         *,
