@@ -86,6 +86,15 @@ def test_the_collection_can_be_written_between_results(filled: Any) -> None:
     assert filled.count({"seen": True}) == COUNT
 
 
+def test_in_a_transaction_its_own_writes_are_seen(store: Any) -> None:
+    store["things"].put_many({str(n): {"n": n} for n in range(120)})
+    with store.transaction() as transaction:
+        things = transaction["things"]
+        things.delete_many({"n": {"$lt": 100}})
+        found = list(things.stream_aggregate([{"$project": {"n": 1}}, {"$skip": 1}]))
+    assert [each["n"] for each in found] == list(range(101, 120))
+
+
 def test_now_is_one_instant(filled: Any) -> None:
     found = list(filled.stream_aggregate([{"$project": {"_id": 0, "at": "$$NOW"}}]))
     assert len(found) == COUNT
