@@ -560,9 +560,9 @@ class Collection(OperationBuilder, Generic[Body]):
 
         `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types sort in MongoDB's
         order, an array by its smallest element (descending: its largest), equal documents in natural order.
-        `projection` selects parts of the bodies: a list of fields, or MongoDB's mapping. All returned documents are
-        in memory at once, as in `list`: use `stream` for many. Raise `InvalidFilter`, `InvalidSort` and
-        `InvalidProjection`.
+        `projection` selects parts of the bodies: a list of fields, or MongoDB's mapping, which may also compute fields.
+        All returned documents are in memory at once, as in `list`: use `stream` for many. Raise `InvalidFilter`,
+        `InvalidSort`, `InvalidProjection` and `InvalidOperand`.
 
         >>> count = store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
         >>> [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
@@ -952,6 +952,26 @@ class Collection(OperationBuilder, Generic[Body]):
         499500
         """
         batches = self._stream(filter, equals, sort, projection)
+        while (page := batches.next()) is not None:
+            yield from batches.advance(self._read(page))
+
+    def stream_aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Iterator[Any]:
+        """Yield the results of an aggregation pipeline, the same as `aggregate` returns.
+
+        A pipeline of stages that need only one document (`$match`, `$project`, `$addFields`, `$unset`, `$replaceRoot`,
+        `$unwind`, `$redact`, `$lookup`, `$graphLookup`, also `$skip` and `$limit`) takes constant memory: the documents
+        are read in batches, in natural order. Between results the stream then holds no connection and no transaction,
+        and each batch sees a snapshot of its own. With any other stage, such as `$sort` or `$group`, the whole pipeline
+        runs at the first result, in one snapshot, and its results are in memory. A batch, or all such results, and each
+        stage take up to about `memory_limit` bytes. Raise `InvalidPipeline`, also for `$merge` and `$out`,
+        `InvalidOperand` and `MemoryLimitExceeded`.
+
+        >>> count = store["numbers"].put_many((str(n), {"n": n}) for n in range(1000))
+        >>> doubled = [{"$project": {"twice": {"$multiply": ["$n", 2]}}}, {"$skip": 900}]
+        >>> sum(each["twice"] for each in store["numbers"].stream_aggregate(doubled))
+        189900
+        """
+        batches = self._stream_aggregate(pipeline, memory_limit)
         while (page := batches.next()) is not None:
             yield from batches.advance(self._read(page))
 

@@ -444,13 +444,18 @@ class ChangesLost(CollectionsStoreError, RuntimeError):
 
 class InvalidOperand(CollectionsStoreError, ValueError):
     """The `operator` of an expression cannot take the value `found`: convert or exclude it before. `place` is the stage of
-    a pipeline, None in a filter.
+    a pipeline or the field of a projection, None in a filter.
     """
 
     def __init__(
-        self, operator: str, problem: str, found: Any = None, place: str | None = None
+        self,
+        operator: str,
+        problem: str,
+        found: Any = None,
+        place: str | None = None,
+        part: str = "pipeline",
     ) -> None:
-        where = "" if place is None else f"pipeline, at {place!r}: "
+        where = "" if place is None else f"{part}, at {place!r}: "
         super().__init__(f"{where}{operator} {problem}")
         self.operator, self.problem, self.found, self.place = operator, problem, found, place
 

@@ -10,9 +10,10 @@ from ..document import Anonymous
 from ..errors import InvalidOperand
 from ..expressions.budget import spend
 from ..expressions.evaluation import named
+from ..expressions.fields import computed
 from ..expressions.nodes import Node
 from .lookup import first_filter
-from .rows import Context, Row, Runner, StageMemory, computed, placed
+from .rows import Context, Row, Runner, StageMemory, placed
 from .stages import Facet, Union
 
 

@@ -12,10 +12,11 @@ from ..errors import InvalidOperand
 from ..expressions import times
 from ..expressions.budget import spend
 from ..expressions.evaluation import OperandError, is_null, named, sort_key
+from ..expressions.fields import Keys
 from ..expressions.nodes import Reference, evaluate
 from ..expressions.values import MISSING, is_number
 from .rows import ROW, Context, Row, StageMemory, placed, with_value
-from .stages import Densify, Keys
+from .stages import Densify
 
 MAX_ADDED: Final = 500_000
 """Rows that the stage adds at most; MongoDB's limit."""

@@ -11,9 +11,10 @@ from typing import Any
 from ..document import Document
 from ..expressions.budget import spend
 from ..expressions.evaluation import distinct
+from ..expressions.fields import computed
 from ..expressions.values import MISSING
 from .lookup import any_of, values_in
-from .rows import Context, Row, StageMemory, computed, placed, with_body, with_value
+from .rows import Context, Row, StageMemory, placed, with_body, with_value
 from .stages import GraphLookup
 
 

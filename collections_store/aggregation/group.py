@@ -14,11 +14,12 @@ from ..codec import decode
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand
 from ..expressions.evaluation import OperandError, Scope, integer, key_of
+from ..expressions.fields import Keys
 from ..expressions.nodes import Meta, OperatorCall, Reference, evaluate, nodes_of
 from ..expressions.values import MISSING
 from .accumulators import ACCUMULATORS, Setting, State
 from .rows import Context, Row, StageMemory, placed, with_value
-from .stages import Accumulator, Group, Keys
+from .stages import Accumulator, Group
 
 Totals: TypeAlias = dict[Keys, tuple[int, int]]
 """The sum and the number of integers, by field."""

@@ -20,6 +20,7 @@ from .. import codec
 from ..document import Document, metadatum
 from ..expressions.budget import spend
 from ..expressions.evaluation import key_of
+from ..expressions.fields import Keys, computed
 from ..expressions.nodes import Logic, OperatorCall, Reference
 from ..expressions.path import Path
 from ..expressions.values import MISSING
@@ -37,8 +38,8 @@ from ..query.conditions import (
 from ..query.filter import Filter, conjuncts
 from ..query.matcher import distinct_values, matches, values_at
 from ..query.parser import one_of
-from .rows import Context, Row, Runner, StageMemory, computed, placed, with_body, with_value
-from .stages import Keys, Lookup, Match, PlacedStage, Side
+from .rows import Context, Row, Runner, StageMemory, placed, with_body, with_value
+from .stages import Lookup, Match, PlacedStage, Side
 
 BATCH: Final = 100
 BATCH_SIZE: Final = 2**20

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ..document import check_name
 from ..errors import InvalidFilter, InvalidName, InvalidPipeline, shortened
+from ..expressions.fields import Keys
 from ..expressions.parser import check_keys
 from ..expressions.path import Path
 from ..expressions.values import is_number
 from ..query.conditions import read_target
 from . import stages
-from .stages import Entry, Keys, PlacedStage, Side, Tree
+from .stages import PlacedStage, Side
 
 MAX_COUNT: Final = 2**63 - 1
 
@@ -44,27 +45,6 @@ def fields_of(operand: Any, place: str) -> dict[str, Any]:
         problem = f"must be a document with at least one field, got {shortened(operand)}"
         raise InvalidPipeline(place, problem)
     return operand
-
-
-def tree_of(leaves: Iterable[tuple[Keys, Entry, str]]) -> Tree:
-    """Return the leaves as a tree; two for the same field are an error."""
-    root: dict[str, Any] = {}
-    for keys, entry, place in leaves:
-        *above, last = keys
-        fields = root
-        for key in above:
-            fields = fields.setdefault(key, {})
-            if not isinstance(fields, dict):
-                raise InvalidPipeline(place, "this field, or one above it, was named before")
-        if last in fields:
-            raise InvalidPipeline(place, "this field, or one below it, was named before")
-        fields[last] = entry
-    return _as_tree(root)
-
-
-def _as_tree(fields: dict[str, Any]) -> Tree:
-    pairs = ((k, _as_tree(v) if isinstance(v, dict) else v) for k, v in fields.items())
-    return Tree(tuple(pairs))
 
 
 def integer_of(value: Any, least: int, place: str) -> int:

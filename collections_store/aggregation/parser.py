@@ -15,6 +15,7 @@ from ..errors import (
     InvalidSort,
     shortened,
 )
+from ..expressions.fields import NAMED, Keys, Tree, tree_of
 from ..expressions.nodes import Constant, Node, Reference
 from ..expressions.parser import MAX_NESTING, ExpressionParser, check_keys
 from ..expressions.path import Path
@@ -33,10 +34,9 @@ from .operands import (
     path_of,
     side_of,
     source_of,
-    tree_of,
 )
 from .redact import DECISIONS
-from .stages import Accumulator, Keys, Named, PlacedStage, Stage, Tree
+from .stages import Accumulator, PlacedStage, Stage
 from .window_parser import WINDOW_FUNCTIONS, WindowParser
 
 MAX_STAGES: Final = 200
@@ -166,22 +166,24 @@ class PipelineParser:
             is_neutral = keys == ("_id",) and (includes or leaf is True)
             if (leaf is False) is includes and not is_neutral:
                 raise InvalidPipeline(here, "included and excluded fields do not mix")
-        tree_of([(keys, Named(), here) for keys, _, here in leaves])  # none is named twice
         if not includes:
-            return stages.ExcludeFields(
-                tree_of([(k, Named(), at) for k, leaf, at in leaves if leaf is False])
-            )
-        chosen = [each for each in leaves if each[1] is not False]
-        named = [(k, Named() if leaf is True else leaf, at) for k, leaf, at in chosen]
+            named = [(k, NAMED if leaf is False else None, at) for k, leaf, at in leaves]
+            return stages.ExcludeFields(tree_of(named, InvalidPipeline))
+        entries = {True: NAMED, False: None}
+        chosen = [
+            (k, entries[leaf] if isinstance(leaf, bool) else leaf, at) for k, leaf, at in leaves
+        ]
         if id_leaf is None and not any(keys[0] == "_id" for keys, _, _ in leaves):
-            named.insert(0, (("_id",), Named(), place))
-        return stages.Project(tree_of(named))
+            chosen.insert(0, (("_id",), NAMED, place))
+        return stages.Project(tree_of(chosen, InvalidPipeline))
 
     def _add_fields(self, operand: Any, place: str) -> Stage:
         if operand == {}:
             return stages.AddFields(Tree(()))
         return stages.AddFields(
-            tree_of(self._leaves(fields_of(operand, place), (), place, flags=False))
+            tree_of(
+                self._leaves(fields_of(operand, place), (), place, flags=False), InvalidPipeline
+            )
         )
 
     def _leaves(
@@ -205,7 +207,10 @@ class PipelineParser:
         if not fields:
             raise InvalidPipeline(place, "must be a field or a list of fields")
         return stages.ExcludeFields(
-            tree_of((path_of(each, place), Named(), f"{place}.{each}") for each in fields)
+            tree_of(
+                ((path_of(each, place), NAMED, f"{place}.{each}") for each in fields),
+                InvalidPipeline,
+            )
         )
 
     def _sort(self, operand: Any, place: str) -> stages.SortRows:

@@ -16,6 +16,7 @@ from ..document import Anonymous, Document
 from ..errors import InvalidOperand, shortened
 from ..expressions.budget import spend
 from ..expressions.evaluation import MEMORY_LIMIT, Scope
+from ..expressions.fields import added, computed, excluded, included
 from ..expressions.nodes import IfNull, Meta, ObjectOf, Reference
 from ..expressions.values import MISSING
 from ..query.filter import Filter
@@ -37,13 +38,12 @@ from .rows import (
     Row,
     Source,
     StageMemory,
-    computed,
     name_at,
     placed,
     with_body,
     with_value,
 )
-from .stages import Group, PlacedStage, Tree
+from .stages import Group, PlacedStage
 from .windows import windowed
 
 _PART = 64
@@ -339,74 +339,14 @@ def _new_body(stage: stages.Change, body: Any, scope: Scope, place: str) -> Any:
     fields = body if isinstance(body, dict) else {}
     match stage:
         case stages.Project(tree):
-            found = _included(tree, fields, scope)
-            return {} if found is MISSING else found
+            return included(tree, fields, scope)
         case stages.ExcludeFields(tree):
-            return _excluded(tree, body) if isinstance(body, dict) else body
+            return excluded(tree, body) if isinstance(body, dict) else body
         case stages.AddFields(tree):
-            return _added(tree, fields, scope)
+            return added(tree, fields, scope)
         case stages.ReplaceRoot(expression):
             found = computed(expression, scope)
             if not isinstance(found, dict):
                 problem = "a missing value" if found is MISSING else shortened(found)
                 raise InvalidOperand(name_at(place), f"requires an object, got {problem}", found)
             return found
-
-
-def _included(tree: Tree, value: Any, scope: Scope) -> Any:
-    """Return a value with the named and the computed fields, or `MISSING` without any. Arrays: for each element."""
-    if isinstance(value, list):
-        found = [_included(tree, each, scope) for each in value]
-        return [each for each in found if each is not MISSING]
-    if not isinstance(value, dict):
-        if not tree.computes():
-            return MISSING
-        value = {}
-    entries, result = dict(tree.entries), dict[str, Any]()
-    for key, each in value.items():  # named fields keep their order
-        match entries.get(key):
-            case stages.Named():
-                result[key] = each
-            case Tree() as below if isinstance(each, dict | list):
-                if (inner := _included(below, each, scope)) is not MISSING:
-                    result[key] = inner
-    for key, entry in tree.entries:
-        if isinstance(entry, Tree):
-            if key not in result and entry.computes():
-                result[key] = _included(entry, {}, scope)
-        elif not isinstance(entry, stages.Named) and (new := computed(entry, scope)) is not MISSING:
-            result[key] = new
-    return result
-
-
-def _excluded(tree: Tree, value: Any) -> Any:
-    """Return a value without the named fields. Arrays: for each element."""
-    if isinstance(value, list):
-        return [_excluded(tree, each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    result = dict(value)
-    for key, entry in tree.entries:
-        if key in result:
-            if isinstance(entry, Tree):
-                result[key] = _excluded(entry, result[key])
-            else:
-                del result[key]
-    return result
-
-
-def _added(tree: Tree, value: Any, scope: Scope) -> Any:
-    """Return a value with the computed fields; a missing result removes the field. Arrays: for each element."""
-    if isinstance(value, list):
-        return [_added(tree, each, scope) for each in value]
-    result = dict(value) if isinstance(value, dict) else {}
-    for key, entry in tree.entries:
-        if isinstance(entry, Tree):
-            result[key] = _added(entry, result.get(key), scope)
-        elif not isinstance(entry, stages.Named):
-            found = computed(entry, scope)
-            if found is MISSING:
-                result.pop(key, None)
-            else:
-                result[key] = found
-    return result

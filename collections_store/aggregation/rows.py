@@ -14,11 +14,11 @@ from ..codec.times import iso
 from ..document import Anonymous, Document, Scored, moment, now, with_other_body
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..expressions.classes import value_class
-from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, checked, size_of
-from ..expressions.nodes import Node, evaluate
+from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, size_of
+from ..expressions.fields import Keys
 from ..expressions.values import MISSING
 from ..query.filter import Filter
-from .stages import Keys, PlacedStage
+from .stages import PlacedStage
 
 Row: TypeAlias = Document | Anonymous
 ROW: Final = 400
@@ -117,18 +117,6 @@ class placed:  # noqa: N801 - it reads as a function
         if self._place is not None and isinstance(error, InvalidOperand) and error.place is None:
             named = InvalidOperand(error.operator, error.problem, error.found, self._place)
             raise named.with_traceback(error.__traceback__) from None
-
-
-def computed(expression: Node, scope: Scope) -> Any:
-    """Return the value of an expression; raise `InvalidOperand` for a value that is too large."""
-    value = evaluate(expression, scope)
-    if not isinstance(value, list | dict):
-        return value
-    try:
-        return checked(value)
-    except OperandError as error:
-        operator = str(getattr(expression, "operator", "a field"))
-        raise InvalidOperand(operator, error.problem) from None
 
 
 def with_body(row: Row, body: Any) -> Row:

@@ -10,35 +10,14 @@ from typing import Any, Literal, TypeAlias
 
 from ..document import MetadataField
 from ..expressions.classes import value_class
+from ..expressions.fields import Keys, Tree
 from ..expressions.nodes import Node
 from ..query.conditions import values_of
 from ..query.filter import Filter
 from ..query.sort import Sort
 
-Keys: TypeAlias = tuple[str, ...]
 Side: TypeAlias = Keys | MetadataField
 """One of the two fields that `$lookup` compares: of the body, or metadata."""
-
-
-@value_class(eq=True)
-class Named:
-    """The field itself: included or excluded."""
-
-
-@value_class(eq=True)
-class Tree:
-    """The fields of an object, named or computed."""
-
-    entries: tuple[tuple[str, Entry], ...]
-
-    def computes(self) -> bool:
-        entries = (entry for _, entry in self.entries)
-        return any(
-            e.computes() if isinstance(e, Tree) else not isinstance(e, Named) for e in entries
-        )
-
-
-Entry: TypeAlias = Tree | Named | Node
 
 
 @value_class(eq=True)

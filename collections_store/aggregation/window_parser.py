@@ -10,14 +10,15 @@ from ..codec.times import iso
 from ..errors import InvalidPipeline, shortened
 from ..expressions import times
 from ..expressions.evaluation import OperandError
+from ..expressions.fields import NAMED, Keys, tree_of
 from ..expressions.nodes import Constant, IfNull, Node, Reference
 from ..expressions.parser import ExpressionParser
 from ..expressions.path import Path
 from ..expressions.values import is_number
 from ..query.sort import NATURAL, Sort
 from . import stages
-from .operands import MAX_COUNT, fields_of, integer_of, path_of, tree_of
-from .stages import Accumulator, Keys, Stage, Window, WindowField, WindowFunction
+from .operands import MAX_COUNT, fields_of, integer_of, path_of
+from .stages import Accumulator, Stage, Window, WindowField, WindowFunction
 
 _RANKS: Final = frozenset({"$rank", "$denseRank", "$documentNumber"})
 _FILLS: Final = frozenset({"$locf", "$linearFill"})
@@ -49,9 +50,8 @@ class WindowParser:
             problem = f"must be a document of fields, got {shortened(output)}"
             raise InvalidPipeline(f"{place}.output", problem)
         tree_of(
-            (path_of(n, here), stages.Named(), here)
-            for n in output
-            if (here := f"{place}.output.{n}")
+            [(path_of(n, f"{place}.output.{n}"), NAMED, f"{place}.output.{n}") for n in output],
+            InvalidPipeline,
         )
         fields = [
             self._field(name, each, sort, f"{place}.output.{name}") for name, each in output.items()
@@ -82,7 +82,7 @@ class WindowParser:
         found: list[Stage] = []
         if windows or sort is not NATURAL:
             found.append(stages.SetWindowFields(key, sort, tuple(windows)))
-        return [*found, stages.AddFields(tree_of(values))] if values else found
+        return [*found, stages.AddFields(tree_of(values, InvalidPipeline))] if values else found
 
     def densify(self, operand: Any, place: str) -> Stage:
         given = self.expressions.named(operand, place, ("field", "range"), ("partitionByFields",))

@@ -28,6 +28,7 @@ from ..document import (
     check_ids,
 )
 from ..engine.notifier import ChangeNotifier
+from ..expressions.evaluation import MEMORY_LIMIT
 from ..operations import by_id
 from ..operations.editing import EDIT_ATTEMPTS, Editing
 from ..operations.embedding import CallEmbedder
@@ -256,6 +257,15 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         while (page := batches.next()) is not None:
             for document in batches.advance(await self._read(page)):
                 yield document
+
+    async def stream_aggregate(
+        self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT
+    ) -> AsyncIterator[Any]:
+        """Async counterpart of `Collection.stream_aggregate`. An async generator."""
+        batches = await compute(self._stream_aggregate, pipeline, memory_limit)
+        while (page := batches.next()) is not None:
+            for result in batches.advance(await self._read(page)):
+                yield result
 
     def watch(
         self,

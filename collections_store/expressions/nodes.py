@@ -54,6 +54,8 @@ class Node:
     """Base class of the nodes."""
 
     __slots__ = ()
+    is_checked: ClassVar[bool] = False
+    """Whether the size of the value needs no check."""
 
     def evaluate(self, scope: Scope) -> Any:
         """Return the value, or `MISSING`; raises `InvalidOperand` and `OperandError`."""

@@ -10,12 +10,12 @@ from typing import Any, Final
 from ..aggregation.group import NO_TOTALS, CountedRow, GroupedFields, row_of
 from ..aggregation.pipeline import Leading, Pipeline, run
 from ..aggregation.rows import Context, Row, StageMemory, placed
-from ..aggregation.stages import Keys
 from ..codec.times import iso
 from ..document import Anonymous, Document, moment, now
 from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT
+from ..expressions.fields import Keys
 from ..query.filter import Filter
 from ..query.sort import NATURAL, Sort
 from ..sql.select import MAX_VALUE
@@ -113,10 +113,10 @@ class Aggregate(Operation[list[Any]]):
                 yield document
 
     def _run(self, session: Session, rest: Pipeline, rows: Iterable[Row]) -> list[Any]:
-        found = run(rest.steps, rows, self._context(session))
-        return self._limited(row.body for row in found)
+        found = run(rest.steps, rows, self.context(session))
+        return self.limited(row.body for row in found)
 
-    def _limited(self, bodies: Iterable[Any]) -> list[Any]:
+    def limited(self, bodies: Iterable[Any]) -> list[Any]:
         """Return the result, whose memory is limited like a stage's."""
         memory, result = StageMemory("", self.memory_limit), []
         for body in bodies:
@@ -155,9 +155,10 @@ class Aggregate(Operation[list[Any]]):
         rows.sort(key=itemgetter(0))
         paths = fields.values + fields.sums
         counted = (_counted(row, fields, paths) for row in rows if row[1])
-        return self._limited(rest.run_counted(counted, self._context(session)))
+        return self.limited(rest.run_counted(counted, self.context(session)))
 
-    def _context(self, session: Session) -> Context:
+    def context(self, session: Session) -> Context:
+        """Return the context of the stages."""
         source, ordered = _OtherCollections(session), session.database.ordered_keys
         return Context(source, self.memory_limit, ordered, {"NOW": iso(moment(self.time))})
 

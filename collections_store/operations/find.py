@@ -362,7 +362,7 @@ def read_projection(
         raise InvalidProjection("", problem)
     parsed = Projection.parse(projection, codec)
     parsed.check(filter, scored=scored)
-    return parsed
+    return parsed.at()
 
 
 _BY_ID: Final = Sort.parse("$id")

@@ -7,13 +7,14 @@ from typing import Any
 
 from ..aggregation.pipeline import run
 from ..aggregation.rows import Context, NoCollections, name_at, placed
-from ..aggregation.stages import Keys, Output, PlacedStage
+from ..aggregation.stages import Output, PlacedStage
 from ..codec import Codec
 from ..codec.times import iso
 from ..document import Anonymous, Document, check_id, moment, new_id
 from ..errors import DocumentNotFound, InvalidOperand, InvalidPipeline
 from ..expressions.classes import value_class
 from ..expressions.evaluation import named
+from ..expressions.fields import Keys
 from ..expressions.nodes import evaluate
 from ..expressions.path import Path
 from ..expressions.values import MISSING, identical

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -99,7 +100,7 @@ from .update import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from .aggregate import Aggregate
 
 _GREATEST: Final = sys.float_info.max
 
@@ -396,17 +397,29 @@ class OperationBuilder:
         return Explain(self.name, parsed, order, *window)
 
     def _aggregate(self, pipeline: Any, memory_limit: Any) -> Operation[list[Any]]:
+        from .merge import merge_of
+
+        source = self._aggregated(pipeline, memory_limit)
+        reading, last = source.pipeline.output()
+        if last is None:
+            return source
+        return merge_of(replace(source, pipeline=reading), last, self._codec)
+
+    def _aggregated(self, pipeline: Any, memory_limit: Any) -> Aggregate:
+        """Return the operation that runs a pipeline, whose last stage may write."""
         from ..aggregation.pipeline import Pipeline
         from .aggregate import Aggregate, check_memory
-        from .merge import merge_of
 
         parsed = Pipeline.parse(pipeline, self._codec)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed.filtered()[0], "pipeline")
         time = now()
-        reading, last = parsed.at(time).output()
-        source = Aggregate(self.name, reading, check_memory(memory_limit), time)
-        return source if last is None else merge_of(source, last, self._codec)
+        return Aggregate(self.name, parsed.at(time), check_memory(memory_limit), time)
+
+    def _stream_aggregate(self, pipeline: Any, memory_limit: Any) -> Batches:
+        from .aggregate_stream import aggregate_batches
+
+        return aggregate_batches(self._aggregated(pipeline, memory_limit))
 
     def _stream(self, filter: Any, equals: Any, sort: Any, projection: Any) -> Batches:
         parsed = self._filter(filter, equals)

@@ -24,6 +24,7 @@ from ..query.filter import Filter
 from ..query.index import every_conjunct
 from ..sql.dialects.protocols import UniqueViolated
 from .aggregate import Aggregate
+from .aggregate_stream import AggregateBatch
 from .bulk import BulkBatch, Together, attempt
 from .by_id import Insert, Rewrite, as_document
 from .connection import Row
@@ -93,7 +94,7 @@ def for_version(operation: Any, version: int) -> Operation[Any]:
 def _compares(operation: Any) -> bool:
     """Return whether the result of an operation depends on fields of the stored bodies."""
     match operation:
-        case Distinct() | Aggregate():
+        case Distinct() | Aggregate() | AggregateBatch():
             return True
         case Find(sort=sort, projection=parts) | FindPage(sort=sort, projection=parts):
             return bool(sort) or parts is not None or _has_fields(operation.filter)

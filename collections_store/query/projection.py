@@ -7,12 +7,11 @@ The rules are those of MongoDB's server since 4.4:
 2. An inclusion returns the body's field `_id`, if present and not excluded.
 3. A path goes through arrays, and through arrays in arrays. A number is the key of an object in an array, never an
    index. An inclusion drops elements that are not objects, an exclusion retains them.
-4. Fields retain their stored order; the result of `$elemMatch` comes last in an inclusion.
+4. Fields retain their stored order; the result of `$elemMatch` counts as a computed field.
 5. A body that is no object has no fields: an inclusion makes it {}, an exclusion leaves it.
-6. `field.$` returns the element of the outermost array on a condition's path that met the condition; an index in the
-   path is not counted. Of several conditions on the array's path the last counts, in the server's order of evaluation
-   (`EVALUATED`), not in the written order. Branches of `$nor` and `$not` have no such element, nor have branches of an
-   `$or`, unless all branches are about one path.
+6. `field.$` returns the element of an array that met the filter (`matched`).
+7. A computed field is an expression over the stored body, as in `$project`, and makes the projection an inclusion.
+   ComputedField fields come last, in the order of the projection.
 
 Nothing here changes a body; results share unchanged parts with the body.
 """
@@ -22,43 +21,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, islice
-from typing import Any, Final, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
-from ..codec import Codec
-from ..document import NO_TEXT, TEXT_SCORE, Document, metadatum, with_other_body
-from ..errors import InvalidFilter, InvalidProjection, cut, shortened
-from ..expressions.classes import value_class
-from ..expressions.path import Path, field_name, is_index, path_repr
-from ..expressions.values import is_number
-from .conditions import (
-    WHOLE_ARRAY_TESTS,
-    And,
-    Bits,
-    Compare,
-    Condition,
-    Equals,
-    Exists,
-    Fails,
-    Field,
-    HasElement,
-    HasObject,
-    HasSize,
-    HasType,
-    Matches,
-    Metadata,
-    Modulo,
-    Not,
-    OneOf,
-    Or,
-    Passes,
-    Test,
-    holds_text,
-    scalars_of,
+from ..codec import Codec, decode
+from ..document import NO_TEXT, TEXT_SCORE, Document, now, with_other_body
+from ..errors import (
+    InvalidBody,
+    InvalidFilter,
+    InvalidOperand,
+    InvalidProjection,
+    cut,
+    shortened,
 )
+from ..expressions.classes import value_class
+from ..expressions.evaluation import Scope
+from ..expressions.fields import NAMED, Tree, added, computed, excluded, included, tree_of
+from ..expressions.nodes import Meta, Node, at_time, nodes_of
+from ..expressions.parser import ExpressionParser
+from ..expressions.path import Path, field_name, path_repr
+from ..expressions.values import MISSING, is_number
+from .conditions import Field, holds_text
 from .filter import Filter, paths_in, to_json
-from .index import every_conjunct
-from .matcher import holds, passes, values_at
+from .matched import matched_index
+from .matcher import passes
 from .parser import FilterParser
 
 
@@ -94,53 +79,73 @@ class Slice:
 
 
 @value_class(eq=True)
-class Element:
+class Element(Node):
     """Return the first element of the array that passes (`$elemMatch`); `condition` is on the field."""
 
-    condition: Condition
+    condition: Field
+    is_checked: ClassVar[bool] = True
+
+    def evaluate(self, scope: Scope) -> Any:
+        body, test = scope.row.body, self.condition.test
+        array = body.get(self.condition.path.keys[0]) if isinstance(body, dict) else None
+        for each in array if isinstance(array, list) else ():
+            if passes(test, [each], ordered=scope.ordered):
+                return [each]
+        return MISSING
 
 
 @value_class(eq=True)
-class Score:
-    """Return the score of the `$text` in the filter (`{"$meta": "textScore"}`)."""
+class ComputedField(Node):
+    """Return the value of an expression; `text` is its JSON, `place` its field in the projection."""
+
+    text: str
+    place: str = field(compare=False)
+    expression: Node = field(compare=False, repr=False)
+    is_checked: ClassVar[bool] = True
+
+    def evaluate(self, scope: Scope) -> Any:
+        try:
+            return computed(self.expression, scope)
+        except InvalidOperand as error:
+            raise InvalidOperand(
+                error.operator, error.problem, error.found, self.place, "projection"
+            ) from None
 
 
-Rule: TypeAlias = Include | Exclude | Positional | Slice | Element | Score
-Entry: TypeAlias = tuple[Path, Rule]
-Tree: TypeAlias = "dict[str, Tree | Rule]"
+Rule: TypeAlias = Include | Exclude | Positional | Slice | Element | Meta | ComputedField
+Part: TypeAlias = tuple[Path, Rule]
 
 ID: Final = Path("_id")
 PARSED: Final = 128
 """Lists of fields whose projections are remembered."""
 
 
-def is_inclusion(entries: tuple[Entry, ...]) -> bool:
+def is_inclusion(entries: tuple[Part, ...]) -> bool:
     """Return whether a projection names the fields to return; `_id` alone decides last."""
     kinds = {type(rule) for _, rule in entries}
     named = {type(rule) for path, rule in entries if path != ID}
-    if Positional in kinds or Include in named:
+    if {Positional, ComputedField} & kinds or Include in named:
         return True
     if Exclude in named:
         return False
     return Include in kinds or (Element in kinds and Slice not in kinds)
 
 
-def tree_of(entries: tuple[Entry, ...]) -> Tree:
-    """Return the rules in a tree by the keys of their paths; raises `InvalidProjection` where two paths overlap."""
-    tree: Tree = {}
-    for path, rule in entries:
-        if not path.keys:
-            raise InvalidProjection("", "must name a field within the body, got Path()")
-        here, (*above, last) = tree, path.keys
-        for key in above:
-            below = here.setdefault(key, {})
-            if not isinstance(below, dict):
-                raise InvalidProjection(str(path), "another path names a field around it")
-            here = below
-        if last in here:
-            raise InvalidProjection(str(path), "another path names this field, or one in it")
-        here[last] = rule
-    return tree
+_INCLUDED: Final = (Include, Positional, Slice, Node)
+_EXCLUDED: Final = (Exclude,)
+
+
+def _tree(entries: tuple[Part, ...], kinds: tuple[type, ...]) -> Tree:
+    """Return the fields whose rules are of some kinds: `Node`s compute themselves."""
+    leaves = (
+        (
+            path.keys,
+            (rule if isinstance(rule, Node) else NAMED) if isinstance(rule, kinds) else None,
+            path,
+        )
+        for path, rule in entries
+    )
+    return tree_of(leaves, InvalidProjection)
 
 
 # -- parsing -----------------------------------------------------------------------------------
@@ -150,14 +155,17 @@ _MAX_SLICE: Final = 2**31 - 1
 
 def _entries(
     document: Mapping[Any, Any], above: tuple[str, ...], position: str, codec: Codec
-) -> Iterator[Entry]:
+) -> Iterator[Part]:
     for given, value in document.items():
         key = field_name(given)
         here = f"{position}.{key}" if position else str(key)
         path, positional = _path(key, above, here)
-        if positional and (isinstance(value, Mapping) or value in (0, False)):
+        is_flag = isinstance(value, bool | int | float)
+        if positional and not (is_flag and value):
             raise InvalidProjection(here, "goes with 1 only")
-        if isinstance(value, Mapping):
+        if is_flag:
+            yield path, Positional() if positional else Include() if value else Exclude()
+        elif isinstance(value, Mapping):
             first = next(iter(value), None)
             if first is None:
                 raise InvalidProjection(here, "must name a field, got an empty document")
@@ -165,11 +173,8 @@ def _entries(
                 yield path, _operator(path, value, here, codec)
             else:
                 yield from _entries(value, path.keys, here, codec)
-        elif isinstance(value, bool | int | float):
-            yield path, Positional() if positional else Include() if value else Exclude()
         else:
-            problem = f"must be 1 or 0, got {shortened(value)}; computed values are not supported"
-            raise InvalidProjection(here, problem)
+            yield path, _computed(value, here, codec)
 
 
 def _path(key: Any, above: tuple[str, ...], position: str) -> tuple[Path, bool]:
@@ -192,20 +197,42 @@ def _operator(path: Path, document: Mapping[str, Any], position: str, codec: Cod
     here, operand = f"{position}.{operator}", document[operator]
     if others:
         raise InvalidProjection(here, "must be the only operator, and without fields")
-    if operator == "$slice":
+    if operator == "$slice" and not _is_expression(operand):
         return _slice(operand, here)
     if operator not in {"$elemMatch", "$meta"}:
-        raise InvalidProjection(here, "no such operator; there are $slice, $elemMatch and $meta")
+        return _computed(document, position, codec)
     if len(path.keys) > 1:
         raise InvalidProjection(here, "must be on a field at the top of the body")
     if operator == "$meta":
         if operand != TEXT_SCORE:
             raise InvalidProjection(here, f"must be {TEXT_SCORE!r}, got {shortened(operand)}")
-        return Score()
+        return Meta(TEXT_SCORE)
     try:
-        return Element(FilterParser(codec).operators(path, {"$elemMatch": operand}, str(path)))
+        found: Any = FilterParser(codec).operators(path, {"$elemMatch": operand}, str(path))
+        return Element(found)
     except InvalidFilter as error:
         raise InvalidProjection(error.place, error.problem) from error
+
+
+def _computed(expression: Any, position: str, codec: Codec) -> ComputedField:
+    try:
+        text = codec.encode(expression)
+    except InvalidBody as error:
+        where = f"{position}.{error.path}" if error.path else position
+        raise InvalidProjection(where, error.problem) from error
+    parser, plain = ExpressionParser(InvalidProjection), decode(text)
+    parser.scores = []
+    parser.check_nesting(plain, position)
+    return ComputedField(text, position, parser.parse(plain, position))
+
+
+def _is_expression(operand: Any) -> bool:
+    """Return whether the operand of `$slice` is that of the expression, which has an array and one or two numbers."""
+    return (
+        isinstance(operand, list | tuple)
+        and bool(operand)
+        and isinstance(operand[0], str | list | Mapping)
+    )
 
 
 def _slice(operand: Any, position: str) -> Slice:
@@ -227,7 +254,12 @@ def _number(value: Any, position: str) -> int:
     return int(max(-_MAX_SLICE, min(value, _MAX_SLICE)))
 
 
-def _check_together(entries: tuple[Entry, ...]) -> None:
+_KINDS: Final[dict[type, type]] = {
+    Include: Include, Positional: Include, ComputedField: Include, Exclude: Exclude,
+}  # fmt: skip
+
+
+def _check_together(entries: tuple[Part, ...]) -> None:
     kinds = [type(rule) for _, rule in entries]
     if kinds.count(Positional) > 1:
         raise InvalidProjection("", "only one path may end in `.$`: the filter meets one element")
@@ -237,9 +269,9 @@ def _check_together(entries: tuple[Entry, ...]) -> None:
     for path, rule in entries:
         if path == ID and isinstance(rule, Include | Exclude):
             continue
-        kind = {Include: Include, Positional: Include, Exclude: Exclude}.get(type(rule), seen)
+        kind = _KINDS.get(type(rule), seen)
         if seen is not None and kind is not seen:
-            problem = "all fields must be 1, or all 0; only _id may differ"
+            problem = "all fields must be 1 or computed, or all 0; only _id may differ"
             raise InvalidProjection(str(path), problem)
         seen = kind
 
@@ -252,40 +284,6 @@ def _name(field: Any) -> Any:
 
 
 # -- applying ----------------------------------------------------------------------------------
-
-
-def included(value: Any, tree: Tree) -> Any:
-    """Return the parts of a value that the tree names. Elements of arrays without fields are dropped."""
-    if isinstance(value, list):
-        return [included(each, tree) for each in value if isinstance(each, dict | list)]
-    result = {}
-    for key in [each for each in value if each in tree]:
-        rule, inner = tree[key], value[key]
-        if type(rule) is Include:
-            result[key] = inner
-        elif isinstance(rule, dict):
-            if isinstance(inner, dict | list):
-                result[key] = included(inner, rule)
-        elif not isinstance(rule, Exclude | Element):
-            result[key] = inner
-    return result
-
-
-def remaining(value: Any, tree: Tree) -> Any:
-    """Return a value without the excluded parts."""
-    if isinstance(value, list):
-        return [remaining(each, tree) for each in value]
-    if not isinstance(value, dict):
-        return value
-    result = dict(value)
-    for key, rule in tree.items():
-        if key not in value:
-            continue
-        if isinstance(rule, dict):
-            result[key] = remaining(value[key], rule)
-        elif isinstance(rule, Exclude):
-            del result[key]
-    return result
 
 
 def with_slice(value: Any, keys: tuple[str, ...], slice: Slice) -> Any:
@@ -323,121 +321,6 @@ def _narrowed(document: Document, keys: tuple[str, ...], filter: Filter, ordered
     return body
 
 
-# -- the element that met the filter -----------------------------------------------------------
-
-
-def matched_index(
-    condition: Condition, document: Document, array: tuple[str, ...], *, ordered: bool
-) -> int | None:
-    """Return the index of the element of the array at `array` that met the condition."""
-    any_index = index = None
-    for path, found in _met(condition, document, ordered):
-        any_index = found
-        if path.keys[: len(array)] == array:
-            index = found
-    return any_index if index is None else index
-
-
-EVALUATED: Final = (
-    "$and", "$or", HasObject, HasElement, HasSize, Equals, "$lte", "$lt", "$gt", "$gte", Matches, Modulo, Exists,
-    OneOf, "$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear", "$not", HasType,
-)  # fmt: skip
-"""The order in which MongoDB's server evaluates the conditions of a filter (`MatchExpression::sortTree`, 2.6 to 8.2); of one
-kind, by their paths.
-"""
-
-
-def _evaluated(node: Condition | Test, path: str = "") -> tuple[int, str, list[Any]]:
-    """Return the sort key of a condition among the conditions of a filter: kind, path, and inner conditions."""
-    kind: Any = type(node)
-    parts: list[Any] = []
-    match node:
-        case Field(its, test):
-            return _evaluated(test, ".".join(its.keys))
-        case OneOf((only,)) if len(scalars_of(only)) == 1:
-            kind = Equals
-        case Or(branches) if node.single or all(map(_is_equality, branches)):
-            kind = OneOf
-        case And(conditions):
-            kind, parts = "$and", sorted(map(_evaluated, conditions))
-        case HasObject(condition):
-            parts = [_evaluated(condition)]
-        case HasElement(tests):
-            parts = sorted(map(_evaluated, tests))
-        case Compare(operator) | Bits(operator):
-            kind = operator
-        case Or() | Passes():
-            kind = "$or"
-        case Not() | Fails():
-            kind = "$not"
-    return EVALUATED.index(kind) if kind in EVALUATED else len(EVALUATED), path, parts
-
-
-def _is_equality(condition: Condition) -> bool:
-    return isinstance(condition, Field) and isinstance(condition.test, Equals | OneOf | Matches)
-
-
-def _met(condition: Condition, document: Document, ordered: bool) -> Iterator[tuple[Path, int]]:
-    """Yield the paths of the necessary conditions, and the indexes that met them."""
-    match condition:
-        case Field(path):
-            index = _index(condition, document.body, ordered)
-            if index is not None:
-                yield path, index
-        case And():
-            for each in sorted(every_conjunct(condition), key=_evaluated):
-                yield from _met(each, document, ordered)
-        case Or(single=True):
-            parts = condition.as_one()
-            yield from () if isinstance(parts, Metadata) else _met(parts, document, ordered)
-        case Or(branches) if len(set(paths_in(condition))) == 1:
-            held = (each for each in branches if holds(each, document, ordered=ordered))
-            found = [list(_met(each, document, ordered))[-1:] for each in held]
-            yield from sorted(chain(*found), key=lambda pair: pair[1])[:1]
-
-
-def _index(field: Field, body: Any, ordered: bool) -> int | None:
-    keys, test = field.path.keys, field.test
-    if keys and not isinstance(body, dict):
-        return None
-    value = body
-    for depth, key in enumerate(keys):
-        if isinstance(value, list):
-            return _index_in(value, keys[depth:], test, ordered)
-        if not isinstance(value, dict) or key not in value:
-            return None
-        value = value[key]
-    if isinstance(value, list) and not isinstance(test, WHOLE_ARRAY_TESTS):
-        for index, each in enumerate(value):
-            if passes(test, each, ordered=ordered):
-                return index
-    return _index_within(test, value, ordered)
-
-
-def _index_in(array: list[Any], keys: tuple[str, ...], test: Test, ordered: bool) -> int | None:
-    """Return the index of the first element that passes at the rest of a path."""
-    leaf = not isinstance(test, WHOLE_ARRAY_TESTS)
-    for index, element in enumerate(array):
-        found = values_at(element, keys, leaf=leaf) if isinstance(element, dict) else ()
-        if any(passes(test, each, ordered=ordered) for each in found):
-            return index
-    if not is_index(keys[0]) or int(keys[0]) >= len(array):
-        return None
-    named, rest = array[int(keys[0])], keys[1:]
-    if not rest:
-        return _index_within(test, named, ordered)
-    if isinstance(named, list):
-        return _index_in(named, rest, test, ordered)
-    return _index(Field(Path(*rest), test), named, ordered)
-
-
-def _index_within(test: Test, value: Any, ordered: bool) -> int | None:
-    """Return the index of the element of a value that passed `$elemMatch`."""
-    if not isinstance(test, HasElement | HasObject) or not passes(test, value, ordered=ordered):
-        return None
-    return next(i for i, each in enumerate(value) if passes(test, [each], ordered=ordered))
-
-
 # -- projections -------------------------------------------------------------------------------
 
 
@@ -452,9 +335,10 @@ class Projection:
     {'name': 'Berlin', 'rivers': ['Panke']}
     """
 
-    entries: tuple[Entry, ...]
-    _tree: dict[str, Any] = field(init=False, compare=False, repr=False)
-    _includes: bool = field(init=False, compare=False, repr=False)
+    entries: tuple[Part, ...]
+    _named: Tree = field(init=False, compare=False, repr=False)
+    _added: Tree | None = field(init=False, compare=False, repr=False)
+    """What an exclusion adds; None: an inclusion."""
     names_fields_only: bool = field(init=False, compare=False, repr=False)
     """Whether it names fields only, and so depends on nothing but the body."""
 
@@ -464,12 +348,17 @@ class Projection:
             type(each) is tuple and len(each) == 2 and isinstance(each[0], Path) for each in entries
         ):
             raise InvalidProjection("", "must be pairs of Path and rule: use Projection.parse")
-        includes, tree = is_inclusion(self.entries), tree_of(self.entries)
-        if includes:
-            tree.setdefault("_id", Include())
+        if not all(path.keys for path, _ in self.entries):
+            raise InvalidProjection("", "must name a field within the body, got Path()")
+        if is_inclusion(entries):
+            has_id = "_id" in [path.keys[0] for path, _ in entries]
+            chosen = entries if has_id else ((ID, Include()), *entries)
+            named, added = _tree(chosen, _INCLUDED), None
+        else:
+            named, added = _tree(entries, _EXCLUDED), _tree(entries, (Node,))
         names_fields_only = all(isinstance(rule, Include | Exclude) for _, rule in self.entries)
-        object.__setattr__(self, "_tree", tree)
-        object.__setattr__(self, "_includes", includes)
+        object.__setattr__(self, "_named", named)
+        object.__setattr__(self, "_added", added)
         object.__setattr__(self, "names_fields_only", names_fields_only)
 
     @classmethod
@@ -491,14 +380,22 @@ class Projection:
     @property
     def has_score(self) -> bool:
         """Whether a field is the score of a `$text`."""
-        return any(isinstance(rule, Score) for _, rule in self.entries)
+        return any(_has_score(rule) for _, rule in self.entries)
+
+    def at(self, time: int | None = None) -> Projection:
+        """Return the projection with `$$NOW` as of a time in microseconds, by default the current time."""
+        found = [rule for _, rule in self.entries if isinstance(rule, ComputedField)]
+        if not any('"$$NOW"' in rule.text for rule in found):
+            return self
+        moment = now() if time is None else time
+        return Projection(tuple([(path, _at_time(rule, moment)) for path, rule in self.entries]))
 
     def check(self, filter: Filter, *, scored: bool = False) -> None:
         """Raise `InvalidProjection` for a `field.$` without a condition in `filter`, and for a score of documents that
         are not `scored`.
         """
         for path, rule in self.entries:
-            if isinstance(rule, Score) and not (scored and holds_text(filter.condition)):
+            if _has_score(rule) and not (scored and holds_text(filter.condition)):
                 problem = (
                     NO_TEXT if scored else f"{TEXT_SCORE} is for find, find_one and aggregate only"
                 )
@@ -530,28 +427,45 @@ class Projection:
     def _parts(self, document: Document, filter: Filter, ordered: bool) -> Any:
         body = document.body
         if not isinstance(body, dict):
-            return {} if self._includes else body
-        others = () if self.names_fields_only else self.entries
-        for path, rule in others:
-            if isinstance(rule, Positional):
-                self.check(filter)
+            if self._added is not None:
+                return body
+            body = {}
+        if not self.names_fields_only:
+            return self._computed(body, document, filter, ordered)
+        return (
+            included(self._named, body, None)
+            if self._added is None
+            else excluded(self._named, body)
+        )
+
+    def _computed(self, body: Any, document: Document, filter: Filter, ordered: bool) -> Any:
+        """Return the parts of the document's body, an object, if a rule is more than the name of a field."""
+        for path, rule in self.entries:
+            if isinstance(rule, Positional) and body:
+                self.check(filter, scored=True)
                 body = _narrowed(document, path.keys, filter, ordered)
-        result = included(body, self._tree) if self._includes else remaining(body, self._tree)
-        for path, rule in others:
-            key = path.keys[0]
-            match rule:
-                case Slice():
-                    result = with_slice(result, path.keys, rule)
-                case Score():
-                    result[key] = metadatum(document, TEXT_SCORE)
-                case Element(Field(_, test)):
-                    array = document.body.get(key)
-                    elements = array if isinstance(array, list) else ()
-                    found = (each for each in elements if passes(test, [each], ordered=ordered))
-                    result[key] = list(islice(found, 1))
-                    if not result[key]:
-                        del result[key]
+        scope = Scope(document, ordered=ordered)
+        if self._added is None:
+            result = included(self._named, body, scope)
+        else:
+            result = added(self._added, excluded(self._named, body), scope)
+        for path, rule in self.entries:
+            if isinstance(rule, Slice):
+                result = with_slice(result, path.keys, rule)
         return result
+
+
+def _has_score(rule: Rule) -> bool:
+    """Return whether a rule reads the score of a `$text`."""
+    if isinstance(rule, ComputedField):
+        return Meta(TEXT_SCORE) in nodes_of(rule.expression)
+    return isinstance(rule, Meta)
+
+
+def _at_time(rule: Rule, time: int) -> Rule:
+    if not isinstance(rule, ComputedField):
+        return rule
+    return ComputedField(rule.text, rule.place, at_time(rule.expression, time))
 
 
 @lru_cache(maxsize=PARSED)
@@ -570,11 +484,13 @@ def _as_json(path: Path, rule: Rule) -> tuple[str | Path, Any]:
             return name, 0
         case Positional():
             return f"{name}.$", 1
-        case Score():
+        case Meta():
             return name, {"$meta": TEXT_SCORE}
         case Slice(None, limit):
             return name, {"$slice": limit}
         case Slice(skip, limit):
             return name, {"$slice": [skip, limit]}
+        case ComputedField(text):
+            return name, decode(text)
         case Element(condition):
             return name, next(iter(to_json(condition).values()))

@@ -37,8 +37,8 @@ from ..expressions.path import element_index, is_index
 from ..expressions.values import MISSING, equal, identical
 from ..query.conditions import And, Condition, Equals, Field, Metadata, OneOf, Or, Value, scalars_of
 from ..query.filter import Filter, paths_in
+from ..query.matched import matched_index
 from ..query.matcher import holds
-from ..query.projection import matched_index
 from .operators import OPERATORS, UpdateContext, added_size, copied
 from .parser import MATCHED, Elements, FieldChange, Matched, Piece
 

@@ -104,6 +104,10 @@ async def stream(here: Here) -> list[Any]:
     return [document async for document in here.many.stream(IN, sort="n")]
 
 
+async def stream_aggregate(here: Here) -> list[Any]:
+    return [each async for each in here.many.stream_aggregate([{"$match": IN}])]
+
+
 async def bulk_write(here: Here) -> Any:
     requests = [
         UpdateOne({"$id": f"{n}"}, {"$set": body}, upsert=True) for n, body in enumerate(MANY)
@@ -260,6 +264,7 @@ CALLS: dict[str, Call] = {
     "AsyncCollection.explain": lambda here: here.many.explain(IN),
     "AsyncCollection.aggregate": lambda here: here.many.aggregate([{"$match": IN}]),
     "AsyncCollection.stream": stream,
+    "AsyncCollection.stream_aggregate": stream_aggregate,
     "AsyncCollection.upgrade_documents": upgrade_documents,
     "AsyncCollection.watch": watch,
     "AsyncChangeStream.try_next": try_next,

@@ -325,6 +325,7 @@ MISSPELT: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("distinct", ("nmae",), {}),
     ("distinct", ("name", {"nmae": "ada"}), {}),
     ("aggregate", ([{"$match": {"nmae": "ada"}}],), {}),
+    ("stream_aggregate", ([{"$match": {"nmae": "ada"}}],), {}),
     ("create_index", ("nmae",), {}),
     ("create_index", ("name",), {"where": {"nmae": "ada"}}),
     ("update", ("ada", {"$set": {"nmae": "Ada"}}), {}),

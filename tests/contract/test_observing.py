@@ -97,6 +97,7 @@ NAMED: dict[str, tuple[Any, int | None]] = {
     "find": (lambda c: c.find({"$id": {"$in": ["a"]}}), 1),
     "find_one": (lambda c: c.find_one("n", 1), 1),
     "stream": (lambda c: list(c.stream()), None),
+    "stream_aggregate": (lambda c: list(c.stream_aggregate([])), None),
     "id_prefixes": (lambda c: c.id_prefixes("/"), 1),
     "change": (lambda c: c.change("a", lambda _: {"n": 3}), 1),
     "purge_expired": (lambda c: c.purge_expired(), 0),

@@ -95,6 +95,10 @@ def test_a_projection_has_the_score(notes: Any) -> None:
         "body",
         "score",
     }
+    better = {"better": {"$multiply": [SCORE, 2]}}
+    doubled = {each.id: each.body for each in notes.find(TEA, projection=better)}
+    single = notes.find(TEA, projection={"score": SCORE})
+    assert doubled == {each.id: {"better": 2 * each.body["score"]} for each in single}
     first = notes.find_one(TEA, sort={"s": SCORE}, projection={"title": SCORE})
     assert first.body["title"] == max(of.values())
     assert type(first) is type(notes.find_one(TEA, sort={"s": SCORE})) is type(notes.find_one())
@@ -158,6 +162,8 @@ def test_the_score_needs_a_text(notes: Any, store: Any) -> None:
         notes.find({"n": 1}, sort={"score": SCORE})
     with pytest.raises(InvalidProjection, match=needs):
         notes.find({"n": 1}, projection={"score": SCORE})
+    with pytest.raises(InvalidProjection, match=needs):
+        notes.find({"n": 1}, projection={"score": {"$add": [SCORE, 1]}})
     for stages in (
         [{"$project": {"s": SCORE}}],
         [{"$match": {"n": 1}}, {"$sort": {"s": SCORE}}],

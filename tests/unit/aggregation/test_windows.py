@@ -263,7 +263,7 @@ REFUSED: list[tuple[Any, str]] = [
     (window({"a": {"$derivative": {"input": "$x", "unit": "month"}}}), "must be one of day"),
     (window({"a": {"$covariancePop": ["$x"]}}), "two operands"),
     (window({"a": {"$shift": {"output": "$x", "by": 1, "default": "$y"}}}), "must be a constant"),
-    (window({"a": {"$sum": 1}, "a.b": {"$sum": 1}}), "was named before"),
+    (window({"a": {"$sum": 1}, "a.b": {"$sum": 1}}), "another path names this field"),
     ({"$fill": {"output": {}}}, "at least one field"),
     ({"$fill": {"output": {"a": {"method": "locf"}}}}, "requires sortBy"),
     ({"$fill": {"output": {"a": {"method": "x"}}, "sortBy": {"b": 1}}}, "must be locf or linear"),

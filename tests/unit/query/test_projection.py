@@ -1,6 +1,7 @@
 """Projections by MongoDB's rules since 4.4: the cases of its documentation, and properties."""
 
 import copy
+import json
 import re
 from typing import Any
 
@@ -8,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collections_store import Document, Filter, InvalidProjection, Path, Projection
+from collections_store import (
+    Document,
+    Filter,
+    InvalidOperand,
+    InvalidProjection,
+    Path,
+    Projection,
+)
+from collections_store.aggregation.pipeline import Pipeline
 
 
 def projected(what: Any, body: Any, filter: Any = None, *, ordered: bool = True) -> Any:
@@ -127,6 +136,95 @@ def test_fields_keep_their_order() -> None:
     assert list(projected(without, body)) == ["c", "a", "_id"]
 
 
+LINES = {
+    "_id": 1,
+    "item": "nut",
+    "price": 2,
+    "lines": [{"n": 1, "x": 0}, {"n": 2}, 5],
+    "size": {"h": 3},
+}
+COMPUTED: list[tuple[Any, Any]] = [
+    ({"total": {"$multiply": ["$price", 3]}}, {"_id": 1, "total": 6}),
+    ({"item": 1, "total": {"$add": ["$price", 1]}, "_id": 0}, {"item": "nut", "total": 3}),
+    ({"_id": 0, "high": "$size.h"}, {"high": 3}),
+    ({"_id": "$item"}, {"_id": "nut"}),
+    ({"_id": {"$literal": 5}, "item": 1}, {"_id": 5, "item": "nut"}),
+    ({"_id": 0, "item": {"$toUpper": "$item"}}, {"item": "NUT"}),
+    ({"_id": 0, "a": "text", "b": None, "c": ["$price", "$none", 1]}, {"a": "text", "b": None, "c": [2, None, 1]}),
+    ({"_id": 0, "one": {"$literal": 1}, "dollar": {"$literal": "$item"}}, {"one": 1, "dollar": "$item"}),
+    ({"_id": 0, "none": "$none", "gone": "$$REMOVE"}, {}),
+    ({"_id": 0, "new": {"name": "$item", "deep": {"h": "$size.h"}}}, {"new": {"name": "nut", "deep": {"h": 3}}}),
+    ({"_id": 0, "size": {"h": 1, "twice": {"$multiply": ["$size.h", 2]}}}, {"size": {"h": 3, "twice": 6}}),
+    ({"_id": 0, "size.h": "$price"}, {"size": {"h": 2}}),
+    ({"_id": 0, "item.x": "$price"}, {"item": {"x": 2}}),
+    ({"_id": 0, "lines.p": "$price"}, {"lines": [{"p": 2}, {"p": 2}, {"p": 2}]}),
+    ({"_id": 0, "lines": {"n": 1, "p": "$price"}}, {"lines": [{"n": 1, "p": 2}, {"n": 2, "p": 2}, {"p": 2}]}),
+    ({"_id": 0, "last": {"$slice": ["$lines.n", -1]}}, {"last": [2]}),
+    ({"_id": 0, "lines": {"$slice": -1}, "p": "$price"}, {"lines": [5], "p": 2}),
+    ({"_id": 0, "lines": {"$slice": 1}, "n": {"$size": "$lines"}}, {"lines": [{"n": 1, "x": 0}], "n": 3}),
+    ({"_id": 0, "lines": {"$elemMatch": {"n": 2}}, "n": {"$size": "$lines"}}, {"lines": [{"n": 2}], "n": 3}),
+    ({"_id": 0, "v": {"$add": [{"$meta": "version"}, 1]}}, {"v": 4}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "expected"), COMPUTED, ids=str)
+def test_computed_fields(what: Any, expected: Any) -> None:
+    assert projected(what, LINES) == expected
+
+
+def test_computed_fields_come_last_in_the_order_of_the_projection() -> None:
+    wanted = {"x": "$price", "lines": {"$elemMatch": {"n": 2}}, "a": "$item", "size": 1, "item": 1}
+    assert list(projected(wanted, LINES)) == ["_id", "item", "size", "x", "lines", "a"]
+
+
+def test_computed_fields_see_the_whole_body() -> None:
+    wanted = {"_id": 0, "lines.$": 1, "n": {"$size": "$lines"}}
+    assert projected(wanted, LINES, {"lines.n": 2}) == {"lines": [{"n": 2}], "n": 3}
+
+
+@pytest.mark.parametrize("body", [5, None, [{"a": 1}]])
+def test_computed_fields_of_a_body_that_is_no_object(body: Any) -> None:
+    assert projected({"a": {"$ifNull": ["$a", "none"]}, "b": 1}, body) == {"a": "none"}
+    assert projected({"all": "$$ROOT"}, body) == {"all": body}
+
+
+def test_an_operand_error_names_the_field_of_the_projection() -> None:
+    with pytest.raises(InvalidOperand) as raised:
+        projected({"a": {"b": {"$add": ["$item", 1]}}}, LINES)
+    assert str(raised.value) == "projection, at 'a.b': $add requires a number, got 'nut'"
+    assert raised.value.place == "a.b"
+
+
+def test_now_is_one_instant() -> None:
+    wanted = Projection.parse({"at": "$$NOW"})
+    assert wanted.at(0).apply(Document("x", {}), Filter()).body == {
+        "at": "1970-01-01T00:00:00.000000Z"
+    }
+    assert (
+        wanted.at(0)
+        .at(1_000_000)
+        .apply(Document("x", {}), Filter())
+        .body["at"]
+        .startswith("1970-01-01T00:00:01")
+    )
+    assert wanted.at(0) == wanted
+    without = Projection.parse({"a": "$b"})
+    assert without.at() is without
+
+
+OF_FIND_ALONE = '{"$slice": -', '{"$slice": 1', '{"$elemMatch"'
+
+
+@pytest.mark.parametrize(
+    "what",
+    [what for what, _ in COMPUTED if not any(each in json.dumps(what) for each in OF_FIND_ALONE)],
+    ids=str,
+)
+def test_computed_fields_are_those_of_project(what: dict[str, Any]) -> None:
+    [expected] = Pipeline.parse([{"$project": what}]).run([Document("x", LINES, 3)])
+    assert projected(what, LINES) == expected
+
+
 MET: list[tuple[Any, str, Any, Any]] = [
     ({"grades": {"$gte": 85}, "semester": 1}, "grades.$", {"semester": 1, "grades": [70, 87, 90]}, {"grades": [87]}),
     ({"a": {"$elemMatch": {"b": {"$gt": 1}, "c": 0}}}, "a.$", {"a": [{"b": 2}, {"b": 2, "c": 0}]}, {"a": [{"b": 2, "c": 0}]}),
@@ -234,13 +332,20 @@ def test_the_filter_is_checked_before_the_query() -> None:
         ({"a.b": 1, "a": 1}, "'a': another path"),
         ({"a": {"b": 1}, "a.b": 1}, r"'a\.b': another path"),
         ({"a.b.c": 1, "a": {"b": {"$slice": 1}}}, r"'a\.b': another path"),
-        ({"a": "$b"}, "'a': must be 1 or 0, got '\\$b'"),
-        ({"a": "text"}, "'a'"),
-        ({"a": None}, "'a'"),
-        ({"a": [1]}, "'a'"),
+        ({"a": "$b", "c": 0}, "'c': all fields must be 1 or computed, or all 0"),
+        ({"c": 0, "a": "text"}, "'a': all fields must be"),
+        ({"c": 0, "_id": "$a"}, "'_id': all fields must be"),
+        ({"a": "$b", "a.b": 1}, r"'a\.b': another path"),
+        ({"a": {"b": "$b", "c": {}}}, r"'a\.c': must name a field"),
+        ({"a": "$$no"}, "'a': there is no variable 'no'"),
+        ({"a": ["$$no"]}, r"'a\.0': there is no variable"),
+        ({"a": {"b": {"$add": ["$$no"]}}}, r"'a\.b\.\$add\.0': there is no variable"),
+        ({"a": {"$map": {"input": "$a"}}}, r"'a\.\$map': requires in"),
+        ({"a": {"$literal": {1}}}, r"'a\.\$literal'"),
+        ({"a.$": "$b"}, r"'a\.\$': goes with 1"),
         ({"a": {}}, "'a': must name a field, got an empty document"),
         ({"a": {"b": {}}}, r"'a\.b': must name a field, got an empty document"),
-        ({"a": {"$add": [1, 2]}}, r"'a\.\$add': no such operator"),
+        ({"a": {"$ad": [1, 2]}}, r"'a\.\$ad': no such operator"),
         ({"a": {"$meta": "id"}}, r"a\.\$meta': must be 'textScore', got 'id'"),
         ({"a.b": {"$meta": "textScore"}}, r"a\.b\.\$meta': must be on a field at the top"),
         ({"a": {"b": 1, "$slice": 1}}, r"a\.\$slice"),
@@ -289,6 +394,8 @@ PRINTED: list[Any] = [
     {"a": {"$elemMatch": {"$gt": 2}}},
     {Path("a.b"): 1, Path("$b"): {"$elemMatch": {Path("$x"): 1}}, "c": 1},
     {Path("$a"): 0, "a.b": {"$slice": 1}},
+    {"a": "$b", "b": {"$add": ["$b", 1]}, "c.d": ["$b", 1], "e": None, "f": {"$literal": 1}},
+    {"a": {"$slice": ["$a", 1]}, "b": {"$slice": 1}, "now": "$$NOW"},
     {},
 ]
 
