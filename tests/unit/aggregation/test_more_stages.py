@@ -27,6 +27,24 @@ ART: list[dict[str, Any]] = [
 ]
 
 
+def test_an_id_in_a_facet_is_that_of_the_rows() -> None:
+    match, sort = {"$match": {"_id": "1"}}, {"$sort": {"_id": -1}}
+    facet = {"$facet": {"match": [match], "sort": [sort]}}
+    ids = [{"_id": "0"}, {"_id": "1"}]
+    assert give([{"a": "0"}, {"a": "1"}], {"$group": {"_id": "$a"}}, facet) == [
+        {"match": ids[1:], "sort": ids[::-1]}
+    ]
+    assert give([{"a": 0}, {"a": 1}], facet) == [
+        {"match": [{"a": 1}], "sort": [{"a": 1}, {"a": 0}]}
+    ]
+
+
+@pytest.mark.parametrize("stage", ["$set", "$addFields", "$project"])
+def test_a_field_within_an_id_makes_it_a_field(stage: str) -> None:
+    made = {stage: {"_id.x": "$a"}}
+    assert give([{"a": 1}, {"a": 2}], made, {"$match": {"_id.x": 2}}, {"$count": "n"}) == [{"n": 1}]
+
+
 def test_bucket() -> None:
     by_price: dict[str, Any] = {
         "groupBy": "$price",
