@@ -428,3 +428,18 @@ def test_a_sample_of_documents(things: Any) -> None:
     for wrong in (2, -0.1, "x", True, None):
         with pytest.raises(InvalidFilter, match="a number from 0 to 1"):
             things.count({"$sampleRate": wrong})
+
+
+def test_a_collection_that_does_not_exist_beside_one_that_does(store: Any) -> None:
+    store["fruits"].put_many({"1": {"n": 1}, "2": {"n": 2}})
+    union, count = {"$unionWith": "fruits"}, {"$count": "all"}
+    absent = store["nothing"]
+    assert absent.aggregate([{"$match": {"n": 3}}, union]) == [{"n": 1}, {"n": 2}]
+    assert absent.aggregate([{"$count": "all"}, union, count]) == [{"all": 2}]
+    assert absent.aggregate([{"$group": {"_id": "$n"}}, union, count]) == [{"all": 2}]
+    assert absent.aggregate([{"$sort": {"n": 1}}, {"$limit": 1}, union, count]) == [{"all": 2}]
+    assert absent.aggregate([{"$facet": {"a": [union, count]}}]) == [{"a": [{"all": 2}]}]
+    assert absent.aggregate([union, {"$out": "copies"}]) == []
+    assert {each.id: each.body for each in store["copies"].find()} == {"1": {"n": 1}, "2": {"n": 2}}
+    with store.transaction() as mine:
+        assert mine["nothing"].aggregate([union, count]) == [{"all": 2}]
