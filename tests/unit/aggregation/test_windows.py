@@ -305,3 +305,86 @@ def test_windows_hold_their_rows() -> None:
         give([{"n": "x" * 500}] * 10, window({"a": {"$sum": 1}}), memory_limit=2000)
     with pytest.raises(InvalidOperand, match="must not be an array"):
         give([{"state": [1]}], window({"a": {"$sum": 1}}))
+
+
+def test_the_results_of_a_growing_window_are_independent() -> None:
+    rows = [{"n": 1, "o": {"a": 1}}, {"n": 2}, {"n": 3, "o": {"a": 2, "b": 3}}]
+    by_n, grows = {"sortBy": {"n": 1}, "partitionBy": None}, {"documents": ["unbounded", "current"]}
+    merged = [{"a": 1}, {"a": 1}, {"a": 2, "b": 3}]
+    assert column(rows, {"$mergeObjects": "$o"}, grows, **by_n) == merged
+    assert column(rows, {"$mergeObjects": "$o"}, {"documents": [-2, -1]}, **by_n) == [
+        {},
+        *merged[:2],
+    ]
+    first, *others = column(rows, {"$push": "$n"}, **by_n)
+    first.append(4)
+    assert others == [[1, 2, 3]] * 2
+
+
+BEYOND: list[Any] = [
+    {"$setWindowFields": {"output": {"x": {"$push": "$n"}}}},
+    {"$setWindowFields": {"sortBy": {"n": 1}, "output": {"x": {"$push": {"$range": [0, 1000]}, "window": {"documents": [0, 0]}}}}},
+    {"$setWindowFields": {"sortBy": {"n": 1}, "output": {"x": {"$shift": {"output": {"$range": [0, 1000]}, "by": 1}}}}},
+    {"$setWindowFields": {"partitionBy": {"x": {"$range": ["$n", {"$add": ["$n", 1000]}]}}, "output": {}}},
+    {"$bucketAuto": {"groupBy": {"$range": ["$n", {"$add": ["$n", 1000]}]}, "buckets": 2}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", BEYOND)
+def test_what_a_stage_computes_is_limited(stage: Any) -> None:
+    rows = [{"n": n} for n in range(300)]
+    with pytest.raises(MemoryLimitExceeded):
+        give(rows, stage, {"$count": "n"}, memory_limit=500_000)
+    assert give(rows, stage, {"$limit": 1}, memory_limit=100_000_000)
+
+
+def test_partitions_are_held_one_after_the_other() -> None:
+    one_window = {"output": {"x": {"$push": "$n"}}}
+    rows = [{"n": n} for n in range(300)]
+    whole = {"$setWindowFields": one_window}
+    parts = {"$setWindowFields": {"partitionBy": {"$mod": ["$n", 10]}, **one_window}}
+    assert len(give(rows, parts, memory_limit=500_000)) == 300
+    with pytest.raises(MemoryLimitExceeded):
+        give(rows, whole, memory_limit=500_000)
+
+
+def test_a_range_of_large_integers_is_exact() -> None:
+    rows = [{"n": 2**53 + n} for n in range(4)]
+    found = column(rows, {"$sum": 1}, {"range": [-1, 0]}, sortBy={"n": 1}, partitionBy=None)
+    assert found == [1, 2, 2, 2]
+
+
+def test_ranges_at_the_ends_of_time() -> None:
+    rows = [{"at": "0001-01-01T00:00:00Z"}, {"at": "9999-12-31T12:00:00Z"}]
+    for bounds in ([-1, 1], ["current", 3], [-3, "current"]):
+        window = {"range": bounds, "unit": "day"}
+        assert column(rows, {"$sum": 1}, window, partitionBy=None) == [1, 1]
+    assert column(rows, {"$sum": 1}, {"range": [1, 2], "unit": "year"}, partitionBy=None) == [0, 0]
+
+
+@given(
+    st.lists(st.integers(-3, 3), max_size=12),
+    st.sampled_from(["documents", "range"]),
+    *[st.one_of(st.just("unbounded"), st.integers(-3, 3))] * 2,
+)
+def test_windows_are_those_of_their_definition(
+    numbers: list[int], kind: str, low: Any, high: Any
+) -> None:
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        low, high = high, low
+    numbers.sort()
+    below = -99 if low == "unbounded" else low
+    above = 99 if high == "unbounded" else high
+    places = numbers if kind == "range" else range(len(numbers))
+    expected = [
+        [n for n, other in zip(numbers, places, strict=True) if below <= other - place <= above]
+        for place in places
+    ]
+    found = column(
+        [{"n": n} for n in numbers],
+        {"$push": "$n"},
+        {kind: [low, high]},
+        sortBy={"n": 1},
+        partitionBy=None,
+    )
+    assert found == expected
