@@ -388,3 +388,26 @@ def test_windows_are_those_of_their_definition(
         partitionBy=None,
     )
     assert found == expected
+
+
+def test_densify_an_empty_input_within_bounds() -> None:
+    assert give([], densify(bounds=[1, 3])) == [{"a": 1}, {"a": 2}]
+    assert give([], densify(bounds="full")) == []
+    assert give([], densify(bounds=[1, 3], partitionByFields=["p"])) == []
+
+
+def test_densify_partitions_by_equal_values() -> None:
+    rows = [{"p": 1, "a": 0}, {"p": 1.0, "a": 2}, {"a": 0}, {"p": None, "a": 2}]
+    found = give(rows, densify(partitionByFields=["p"], bounds="partition"))
+    assert [each["a"] for each in found] == [0, 1, 2, 0, 1, 2]
+
+
+def test_densify_to_the_end_of_time() -> None:
+    rows = [{"a": "9999-12-30T00:00:00Z"}, {"a": "9999-12-31T12:00:00Z"}]
+    found = give(rows, densify(unit="day"))
+    assert [each["a"][8:13] for each in found] == ["30T00", "31T00", "31T12"]
+
+
+def test_densify_requires_a_step_that_changes_the_value() -> None:
+    with pytest.raises(InvalidOperand, match="\\$densify requires a larger step"):
+        give([{"a": 1e18}, {"a": 2e18}], densify(step=1e-9))
