@@ -228,15 +228,21 @@ def first_filter(steps: tuple[PlacedStage, ...]) -> tuple[Filter, tuple[PlacedSt
     """Split off the conditions of a first `$match` without variables: a database may evaluate them."""
     if not steps or not isinstance(steps[0].stage, Match):
         return Filter(), steps
-    conditions = conjuncts(steps[0].stage.filter.condition)
+    first, later = without_variables(steps[0].stage.filter)
+    rest = () if later is None else (PlacedStage(steps[0].place, Match(later)),)
+    return first, (*rest, *steps[1:])
+
+
+def without_variables(filter: Filter) -> tuple[Filter, Filter | None]:
+    """Return the conditions without variables, and those with variables or None."""
+    conditions = conjuncts(filter.condition)
     later = tuple(
         condition
         for condition in conditions
         if any('"$$' in each.text for each in values_of(condition) if each.kind == "expression")
     )
     first = Filter(And(tuple(each for each in conditions if each not in later)))
-    rest = (PlacedStage(steps[0].place, Match(Filter(And(later)))),) if later else ()
-    return first, (*rest, *steps[1:])
+    return first, Filter(And(later)) if later else None
 
 
 def _fresh(document: Document, position: int, used: set[int]) -> Document:

@@ -360,7 +360,7 @@ class PipelineParser:
         names = given.get("on", "_id")
         names = names if isinstance(names, list | tuple) and names else [names]
         on = () if names == ["_id"] else tuple([path_of(each, f"{place}.on") for each in names])
-        variables, steps = self._merging(given, matched, f"{place}.whenMatched")
+        variables, steps = self._merging(given, matched, place)
         if not steps:
             _check_choice(matched, _MATCHED, f"{place}.whenMatched")
         _check_choice(unmatched, _UNMATCHED, f"{place}.whenNotMatched")
@@ -378,6 +378,7 @@ class PipelineParser:
             return (), ()
         let = self._plain(given.get("let", {"new": "$$ROOT"}), f"{place}.let")
         variables = self._expressions.variables(let, f"{place}.let")
+        place = f"{place}.whenMatched"
         if "new" not in let:
             variables = (*variables, ("new", Reference("ROOT")))
         steps, _ = self._inner(matched, variables, place)

@@ -241,7 +241,7 @@ def _stepped(
         case stages.Facet():
             return faceted(stage, rows, context, place, run)
         case stages.Union():
-            return united(stage, rows, context, run)
+            return united(stage, rows, context, place, run)
         case stages.GraphLookup():
             return connected(stage, rows, context, place)
         case stages.Lookup():

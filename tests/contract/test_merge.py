@@ -183,7 +183,11 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$merge": {"into": "x", "whenNotMatched": []}}], "whenNotMatched': must be one of"),
     ([{"$merge": {"into": "x", "whenMatched": []}}], "must have a stage"),
     ([{"$merge": {"into": "x", "whenMatched": [{"$limit": 1}]}}], "must be \\$set"),
-    ([{"$merge": {"into": "x", "let": {"a": 1}}}], "let': requires a pipeline"),
+    ([{"$merge": {"into": "x", "let": {"a": 1}}}], "'0.\\$merge.let': requires a pipeline"),
+    (
+        [{"$merge": {"into": "x", "let": {"A": 1}, "whenMatched": [{"$unset": "x"}]}}],
+        "'0.\\$merge.let.A': a variable",
+    ),
 ]
 
 
