@@ -262,14 +262,14 @@ class _Top(_Ranked):
     __slots__ = ()
 
     def result(self) -> Any:
-        return super().result()[0]
+        return next(iter(super().result()), None)
 
 
 class _Bottom(_RankedLast):
     __slots__ = ()
 
     def result(self) -> Any:
-        return super().result()[-1]
+        return next(reversed(super().result()), None)
 
 
 class _LeastN(_Ranked):

@@ -82,13 +82,24 @@ class _Join:
         if stage.collection is None:
             given, *rest = stage.steps
             steps = tuple(rest)
-        self._given = given
+        self._given, self._of_row = given, context
         self._filter, self._steps = first_filter(steps)
         self._compared = _comparison(self._steps, dict(stage.variables))
         self._all: list[Document] | None = None
         self._result: list[Any] | None = None
 
     def found(self, batch: list[Row]) -> Iterator[list[Any]]:
+        """Yield the documents found for each row."""
+        if self._given is None or not self._stage.variables:
+            yield from self._found(batch)
+            return
+        for row in batch:  # `$documents` may read the variables
+            before, self._all = self.memory.held, None
+            self._of_row = replace(self._context, variables=self._variables(row))
+            yield from self._found([row])
+            self.memory.release(self.memory.held - before)
+
+    def _found(self, batch: list[Row]) -> Iterator[list[Any]]:
         local, foreign = self._stage.local, self._stage.foreign
         if local is None or foreign is None:
             yield from self._by_pipeline(batch)
@@ -158,7 +169,7 @@ class _Join:
     def _source(self, filter: Filter) -> Iterable[Document]:
         if self._stage.collection is not None:
             return self._context.source.find(self._stage.collection, filter)
-        rows = self._run((self._given,), (), self._context) if self._given else ()
+        rows = self._run((self._given,), (), self._of_row) if self._given else ()
         ordered = self._context.ordered
         found = (Document("", row.body) for row in rows)
         return (each for each in found if matches(filter, each, ordered=ordered))

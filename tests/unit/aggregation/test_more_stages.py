@@ -364,3 +364,12 @@ def test_the_collections_that_a_pipeline_reads() -> None:
     ]  # fmt: skip
     assert list(Pipeline.parse(pipeline).collections()) == ["one", "employees", "two"]
     assert list(Pipeline.parse([]).run([Document("1", {})])) == [{}]
+
+
+@pytest.mark.parametrize("fields", [{}, {"localField": "n", "foreignField": "a"}])
+def test_documents_of_a_lookup_read_its_variables(fields: Any) -> None:
+    given = {"$documents": [{"a": "$$x"}, {"a": 0}]}
+    lookup = {"as": "found", "let": {"x": "$n"}, "pipeline": [given], **fields}
+    expected = [[{"a": 1}], [{"a": 2}]] if fields else [[{"a": 1}, {"a": 0}], [{"a": 2}, {"a": 0}]]
+    rows = give([{"n": 1}, {"n": 2}], {"$lookup": lookup})
+    assert [each["found"] for each in rows] == expected

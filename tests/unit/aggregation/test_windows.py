@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from unit.aggregation.test_stages import give
 
 from collections_store import InvalidOperand, InvalidPipeline, MemoryLimitExceeded
+from collections_store.aggregation.accumulators import ACCUMULATORS
 from collections_store.aggregation.pipeline import Pipeline
 
 CAKES = [
@@ -388,6 +389,22 @@ def test_windows_are_those_of_their_definition(
         partitionBy=None,
     )
     assert found == expected
+
+
+@pytest.mark.parametrize("name", sorted(ACCUMULATORS))
+def test_accumulators_over_no_rows(name: str) -> None:
+    operands: dict[str, Any] = {
+        "value": "$n",
+        "n": {"input": "$n", "n": 1},
+        "sorted": {"output": "$n", "sortBy": {"n": 1}},
+        "sorted n": {"output": "$n", "sortBy": {"n": 1}, "n": 1},
+        "median": {"input": "$n", "method": "approximate"},
+        "percentile": {"input": "$n", "p": [0.5], "method": "approximate"},
+    }
+    function = {name: operands[ACCUMULATORS[name].form]}
+    bounds = {"documents": [1, 2]}
+    [found] = column([{"n": 1}], function, bounds, sortBy={"n": 1}, partitionBy=None)
+    assert found in (None, 0, [], {}, [None])
 
 
 def test_densify_an_empty_input_within_bounds() -> None:
