@@ -115,6 +115,8 @@ def test_all_or_nothing(store: Any, orders: Any) -> None:
         InvalidOperand, match="at '1.\\$out': \\$out requires a string as _id, got 0"
     ):
         orders.aggregate([{"$group": {"_id": "$n"}}, {"$out": "totals"}])
+    with pytest.raises(InvalidOperand, match="requires a string as _id, got None"):
+        orders.aggregate([{"$group": {"_id": None}}, {"$merge": "totals"}])
     store["totals"].create_index("total", unique=True)
     same = {"$set": {"total": {"$literal": 0}}}
     with pytest.raises(DuplicateKey, match="'total_1' forbids|total"):
