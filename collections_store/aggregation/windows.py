@@ -266,12 +266,17 @@ def _sloped(function: WindowFunction, window: Window, partition: _Partition) -> 
 def _area(function: WindowFunction, window: Window, partition: _Partition) -> list[Any]:
     """Return the area below the line through the rows of each window (`$integral`)."""
     values, column = partition.values(function.operands[0]), list[Any]()
-    for begin, end in partition.spans(window):
-        total = Total()
-        for first, last in pairwise(range(begin, end)):
+    total, areas, first, behind = Total(), dict[int, float](), 0, 0
+    for begin, end in partition.spans(window):  # neither moves back, and sums are exact
+        for leaving in range(first, begin):
+            total.add(-areas.pop(leaving, 0.0))
+        for position in range(max(begin, behind), end - 1):
             spend()
-            height = number(values[first]) + number(values[last])
-            total.add(result(height / 2 * partition.distance(first, last, function.unit)), 1)
+            height = number(values[position]) + number(values[position + 1])
+            distance = partition.distance(position, position + 1, function.unit)
+            areas[position] = area = result(height / 2 * distance)
+            total.add(area)
+        first, behind = max(first, begin), max(behind, end - 1)
         column.append(total.total() if end > begin else None)
     return column
 

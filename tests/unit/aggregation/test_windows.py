@@ -1,6 +1,7 @@
 """`$setWindowFields`, `$fill` and `$densify`: the examples of MongoDB 8.2's manual, and what its server refuses."""
 
-from itertools import accumulate
+import math
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from unit.aggregation.test_stages import give
 from collections_store import InvalidOperand, InvalidPipeline, MemoryLimitExceeded
 from collections_store.aggregation.accumulators import ACCUMULATORS
 from collections_store.aggregation.pipeline import Pipeline
+from collections_store.expressions.budget import checked_by
 
 CAKES = [
     {"type": "chocolate", "at": "2020-05-18T14:10:30Z", "state": "CA", "price": 13, "quantity": 120},
@@ -405,6 +407,46 @@ def test_accumulators_over_no_rows(name: str) -> None:
     bounds = {"documents": [1, 2]}
     [found] = column([{"n": 1}], function, bounds, sortBy={"n": 1}, partitionBy=None)
     assert found in (None, 0, [], {}, [None])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.floats(-1e9, 1e9)), min_size=1, max_size=9),
+    st.integers(-3, 3),
+    st.integers(0, 4),
+)
+def test_an_integral_is_the_sum_of_its_parts(
+    points: list[tuple[int, float]], low: int, size: int
+) -> None:
+    points.sort()
+    parts = [(two[0] - one[0]) * (one[1] + two[1]) / 2 for one, two in pairwise(points)]
+    expected = []
+    for n in range(len(points)):
+        begin, end = max(0, n + low), min(len(points), n + low + size + 1)
+        expected.append(math.fsum(parts[begin : end - 1]) if begin < end else None)
+    found = column(
+        [{"at": at, "n": n} for at, n in points],
+        {"$integral": {"input": "$n"}},
+        {"documents": [low, low + size]},
+        sortBy={
+            "at": 1,
+        },
+        partitionBy=None,
+    )
+    assert found == expected
+
+
+def test_an_integral_of_a_growing_window_takes_time_for_each_row_only() -> None:
+    steps = []
+    grows = {"documents": ["unbounded", "current"]}
+    with checked_by(lambda: steps.append(1)):
+        column(
+            [{"n": n} for n in range(2000)],
+            {"$integral": {"input": "$n"}},
+            grows,
+            sortBy={"n": 1},
+            partitionBy=None,
+        )
+    assert len(steps) < 40
 
 
 def test_densify_an_empty_input_within_bounds() -> None:
