@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from ..codec.times import iso
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand
-from ..expressions import times
+from ..expressions import numbers, times
 from ..expressions.budget import spend
 from ..expressions.evaluation import OperandError, is_null, named, number, result, sort_key
 from ..expressions.nodes import Node, Reference, evaluate
@@ -283,21 +283,16 @@ def _area(function: WindowFunction, window: Window, partition: _Partition) -> li
 
 def _covariance(function: WindowFunction, window: Window, partition: _Partition) -> list[Any]:
     left, right = (partition.values(each) for each in function.operands)
-    column = list[Any]()
-    for begin, end in partition.spans(window):
-        pairs = [
-            (one, other)
-            for one, other in zip(left[begin:end], right[begin:end], strict=True)
-            if is_number(one) and is_number(other)
-        ]
-        spend(len(pairs))
-        divisor = len(pairs) - (function.operator == "$covarianceSamp")
-        if not pairs or not divisor:
-            column.append(None)
-            continue
-        means = [sum(values) / len(pairs) for values in zip(*pairs, strict=True)]
-        products = ((one - means[0]) * (other - means[1]) for one, other in pairs)
-        column.append(result(sum(products) / divisor))
+    besides = int(function.operator == "$covarianceSamp")
+    covariance, column, first, behind = numbers.Covariance(), list[Any](), 0, 0
+    for begin, end in partition.spans(window):  # neither moves back, and sums are exact
+        for leaving in range(first, min(begin, behind)):
+            covariance.add(left[leaving], right[leaving], -1)
+        for position in range(max(begin, behind), end):
+            spend()
+            covariance.add(left[position], right[position], 1)
+        first, behind = max(first, begin), max(behind, end)
+        column.append(covariance.result(besides))
     return column
 
 

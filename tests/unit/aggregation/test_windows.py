@@ -1,6 +1,7 @@
 """`$setWindowFields`, `$fill` and `$densify`: the examples of MongoDB 8.2's manual, and what its server refuses."""
 
 import math
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -419,7 +420,7 @@ def test_an_integral_is_the_sum_of_its_parts(
 ) -> None:
     points.sort()
     parts = [(two[0] - one[0]) * (one[1] + two[1]) / 2 for one, two in pairwise(points)]
-    expected = []
+    expected: list[float | None] = []
     for n in range(len(points)):
         begin, end = max(0, n + low), min(len(points), n + low + size + 1)
         expected.append(math.fsum(parts[begin : end - 1]) if begin < end else None)
@@ -435,13 +436,49 @@ def test_an_integral_is_the_sum_of_its_parts(
     assert found == expected
 
 
-def test_an_integral_of_a_growing_window_takes_time_for_each_row_only() -> None:
+@given(
+    st.lists(
+        st.tuples(*[st.one_of(st.integers(-9, 9), st.floats(-1e9, 1e9), st.none())] * 2),
+        min_size=1,
+        max_size=9,
+    ),
+    st.integers(-3, 3),
+    st.integers(0, 4),
+    st.sampled_from([0, 1]),
+)
+def test_a_covariance_is_that_of_the_window(
+    points: list[tuple[Any, Any]], low: int, size: int, besides: int
+) -> None:
+    expected: list[float | None] = []
+    for n in range(len(points)):
+        inside = points[max(0, n + low) : max(0, n + low + size + 1)]
+        pairs = [(Fraction(x), Fraction(y)) for x, y in inside if None not in (x, y)]
+        if len(pairs) <= besides:
+            expected.append(None)
+            continue
+        left, right = (sum(each) / len(pairs) for each in zip(*pairs, strict=True))
+        products = sum((x - left) * (y - right) for x, y in pairs)
+        expected.append(float(products / (len(pairs) - besides)))
+    found = column(
+        [{"at": n, "x": x, "y": y} for n, (x, y) in enumerate(points)],
+        {"$covarianceSamp" if besides else "$covariancePop": ["$x", "$y"]},
+        {"documents": [low, low + size]},
+        sortBy={"at": 1},
+        partitionBy=None,
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "function", [{"$integral": {"input": "$n"}}, {"$covariancePop": ["$n", "$n"]}]
+)
+def test_a_growing_window_takes_time_for_each_row_only(function: Any) -> None:
     steps = []
     grows = {"documents": ["unbounded", "current"]}
     with checked_by(lambda: steps.append(1)):
         column(
             [{"n": n} for n in range(2000)],
-            {"$integral": {"input": "$n"}},
+            function,
             grows,
             sortBy={"n": 1},
             partitionBy=None,
