@@ -28,11 +28,11 @@ def densified(stage: Densify, rows: Iterable[Row], context: Context, place: str)
     with placed(place):
         for row in rows:
             spend()
-            memory.hold(ROW + memory.measure(row.body))
             value = _at(stage.field, row, context)
             if is_null(value):
                 yield row
                 continue
+            memory.hold(ROW + memory.measure(row.body))
             names = [_at(keys, row, context) for keys in stage.partition]
             hashed = key_of([None if n is MISSING else n for n in names], ordered=context.ordered)
             if hashed not in partitions:

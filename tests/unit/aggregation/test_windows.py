@@ -507,3 +507,11 @@ def test_densify_to_the_end_of_time() -> None:
 def test_densify_requires_a_step_that_changes_the_value() -> None:
     with pytest.raises(InvalidOperand, match="\\$densify requires a larger step"):
         give([{"a": 1e18}, {"a": 2e18}], densify(step=1e-9))
+
+
+def test_densify_holds_no_rows_without_a_value() -> None:
+    count = {"$count": "n"}
+    rows = [{"b": n} for n in range(1000)]
+    assert give(rows, densify(), count, memory_limit=5000) == [{"n": 1000}]
+    with pytest.raises(MemoryLimitExceeded):
+        give([{"a": n} for n in range(1000)], densify(), count, memory_limit=5000)
