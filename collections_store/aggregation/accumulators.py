@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from ..expressions import numbers
+from ..expressions.budget import spend
 from ..expressions.classes import value_class
 from ..expressions.evaluation import (
     NUMBER,
@@ -173,17 +174,21 @@ class _Union(_Set):
             super().add(each, times)
 
 
-class _Merged(_Last):
-    __slots__ = ("_merged",)
+class _Merged(State):
+    __slots__ = ("_memory", "_merged", "_sizes")
 
     def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self._merged = dict[str, Any]()
+        self._memory = setting.memory
+        self._merged, self._sizes = dict[str, Any](), dict[str, int]()
 
-    def add(self, value: Any, times: int) -> None:
-        if not is_null(value):
-            self._merged.update(mapping(value))
-        super().add(self._merged, times)
+    def add(self, value: Any, times: int) -> None:  # noqa: ARG002
+        for key, each in () if is_null(value) else mapping(value).items():
+            size = self._memory.measure(key) + self._memory.measure(each) + 2 * NUMBER
+            self._memory.hold(size - self._sizes.get(key, 0))
+            self._merged[key], self._sizes[key] = each, size
+
+    def result(self) -> Any:
+        return self._merged
 
 
 class _FirstN(_List):
@@ -257,14 +262,14 @@ class _Top(_Ranked):
     __slots__ = ()
 
     def result(self) -> Any:
-        return super().result()[0]
+        return next(iter(super().result()), None)
 
 
 class _Bottom(_RankedLast):
     __slots__ = ()
 
     def result(self) -> Any:
-        return super().result()[-1]
+        return next(reversed(super().result()), None)
 
 
 class _LeastN(_Ranked):
@@ -324,6 +329,7 @@ class _Percentiles(State):
             self._values.extend([value] * times)
 
     def result(self) -> Any:
+        spend(len(self._values))
         return numbers.percentiles(self._values, self._accumulator.points)
 
 

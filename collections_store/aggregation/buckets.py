@@ -27,7 +27,7 @@ def in_buckets(
         for row in rows:
             spend()
             key = evaluate(stage.key, context.scope(row))
-            memory.hold(ROW + memory.hold_value(row.body))
+            memory.hold(ROW + memory.measure(row.body) + memory.measure(key))
             held.append((None if key is MISSING else key, row))
     key_of = sort_key(context.ordered)
     held.sort(key=lambda each: key_of(each[0]))

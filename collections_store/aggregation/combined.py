@@ -28,7 +28,9 @@ def documents_in(array: Node, context: Context, place: str) -> Iterator[Row]:
             yield Anonymous(each)
 
 
-def united(stage: Union, rows: Iterable[Row], context: Context, run: Runner) -> Iterator[Row]:
+def united(
+    stage: Union, rows: Iterable[Row], context: Context, place: str, run: Runner
+) -> Iterator[Row]:
     """Yield the rows, and then those of the other collection."""
 
     def others() -> Iterator[Row]:
@@ -36,7 +38,8 @@ def united(stage: Union, rows: Iterable[Row], context: Context, run: Runner) -> 
             yield from run(stage.steps, (), context)
         else:
             filter, steps = first_filter(stage.steps)
-            yield from run(steps, context.source.find(stage.collection, filter), context)
+            with placed(place):
+                yield from run(steps, context.source.find(stage.collection, filter), context)
 
     return chain(rows, others())
 

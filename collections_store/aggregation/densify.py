@@ -11,7 +11,7 @@ from ..document import Anonymous
 from ..errors import InvalidOperand
 from ..expressions import times
 from ..expressions.budget import spend
-from ..expressions.evaluation import OperandError, is_null, named, sort_key
+from ..expressions.evaluation import OperandError, is_null, key_of, named, sort_key
 from ..expressions.fields import Keys
 from ..expressions.nodes import Reference, evaluate
 from ..expressions.values import MISSING, is_number
@@ -29,16 +29,20 @@ def densified(stage: Densify, rows: Iterable[Row], context: Context, place: str)
     with placed(place):
         for row in rows:
             spend()
-            memory.hold(ROW + memory.hold_value(row.body))
             value = _at(stage.field, row, context)
             if is_null(value):
                 yield row
                 continue
+            memory.hold(ROW + memory.measure(row.body))
             names = [_at(keys, row, context) for keys in stage.partition]
-            key = tuple(map(order, names))
-            partition = partitions.setdefault(_text(names), _Partition(key, names))
+            hashed = key_of([None if n is MISSING else n for n in names], ordered=context.ordered)
+            if hashed not in partitions:
+                partitions[hashed] = _Partition(tuple(map(order, names)), names)
+            partition = partitions[hashed]
             partition.held.append((_checked(value, stage.unit), row))
         found = sorted(partitions.values(), key=lambda each: each.key)
+        if not found and not stage.partition and not isinstance(stage.bounds, str):
+            found = [_Partition((), [])]
         for each in found:
             each.held.sort(key=lambda pair: pair[0])
         yield from _filled(stage, found)
@@ -51,10 +55,6 @@ class _Partition:
 
 def _at(keys: Keys, row: Row, context: Context) -> Any:
     return evaluate(Reference("CURRENT", keys), context.scope(row))
-
-
-def _text(names: list[Any]) -> str:
-    return repr([None if each is MISSING else each for each in names])
 
 
 def _checked(value: Any, unit: str | None) -> Any:
@@ -70,17 +70,18 @@ def _checked(value: Any, unit: str | None) -> Any:
 
 
 def _filled(stage: Densify, partitions: list[_Partition]) -> Iterator[Row]:
-    left = MAX_ADDED
-    ends = [(each.held[0][0], each.held[-1][0]) for each in partitions]
-    for partition, own in zip(partitions, ends, strict=True):
+    left, includes = MAX_ADDED, isinstance(stage.bounds, str)
+    if stage.bounds == "full":
+        lowest = min((each.held[0][0] for each in partitions), default=None)
+        highest = max((each.held[-1][0] for each in partitions), default=None)
+    for partition in partitions:
         match stage.bounds:
             case "full":
-                low, high = min(first for first, _ in ends), max(last for _, last in ends)
+                low, high = lowest, highest
             case "partition":
-                low, high = own
+                low, high = partition.held[0][0], partition.held[-1][0]
             case (low, high):
                 pass
-        includes = isinstance(stage.bounds, str)
         present = iter([*partition.held, (None, None)])
         next_value, next_row = next(present)
         for value in _steps(stage, low, high, includes=includes):
@@ -103,15 +104,17 @@ def _steps(stage: Densify, low: Any, high: Any, *, includes: bool) -> Iterator[A
     number, value = 0, low
     while value < high or (includes and value == high):
         yield value
-        number += 1
-        value = _later(low, number * stage.step, stage.unit)
+        number, before = number + 1, value
+        try:
+            value = _later(low, number * stage.step, stage.unit)
+        except OperandError:  # behind the year 9999
+            return
+        if value == before:
+            raise InvalidOperand("$densify", f"requires a larger step: it does not change {value}")
 
 
 def _later(low: Any, by: float, unit: str | None) -> Any:
-    try:
-        return low + by if unit is None else times.add(times.instant(low), unit, int(by), UTC)
-    except OperandError as error:
-        raise InvalidOperand("$densify", error.problem) from None
+    return low + by if unit is None else times.add(times.instant(low), unit, int(by), UTC)
 
 
 def _added(stage: Densify, names: list[Any], value: Any) -> Row:

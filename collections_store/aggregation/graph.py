@@ -13,7 +13,9 @@ from ..expressions.budget import spend
 from ..expressions.evaluation import distinct
 from ..expressions.fields import computed
 from ..expressions.values import MISSING
-from .lookup import any_of, values_in
+from ..query.filter import Filter
+from ..query.matcher import matches
+from .lookup import any_of, values_in, without_variables
 from .rows import Context, Row, StageMemory, placed, with_body, with_value
 from .stages import GraphLookup
 
@@ -31,15 +33,14 @@ def connected(
 
 def _found(stage: GraphLookup, start: list[Any], context: Context, place: str) -> list[Any]:
     memory, found = StageMemory(place, context.memory_limit), dict[str, Any]()
+    filter, later = without_variables(stage.filter)
     seen = distinct((None if each is MISSING else each for each in start), ordered=context.ordered)
     values, depth = list(seen.values()), 0
     while values and (stage.depth is None or depth <= stage.depth):
         level: list[Document] = []
-        for each in context.source.find(
-            stage.collection, any_of(stage.to, [values]) & stage.filter
-        ):
+        for each in context.source.find(stage.collection, any_of(stage.to, [values]) & filter):
             spend()
-            if each.id not in found:
+            if each.id not in found and (later is None or _fits(later, each, context)):
                 memory.hold_value(each.body)
                 found[each.id] = (
                     each.body
@@ -55,3 +56,7 @@ def _found(stage: GraphLookup, start: list[Any], context: Context, place: str) -
         seen |= next_values
         depth += 1
     return list(found.values())
+
+
+def _fits(filter: Filter, document: Document, context: Context) -> bool:
+    return matches(filter, document, ordered=context.ordered, variables=context.variables)

@@ -82,14 +82,19 @@ def accumulate(
     accumulator: Accumulator, state: State, row: Row, scope: Scope, times: int = 1
 ) -> None:
     """Add the value of a row that occurs `times` times."""
-    value = evaluate(accumulator.operand, scope)
-    if accumulator.sort is not None:
-        document = row if isinstance(row, Document) else Document("", row.body)
-        value = accumulator.sort.key(document, ordered=scope.ordered), value
     try:
-        state.add(value, times)
+        state.add(value_of(accumulator, row, scope), times)
     except OperandError as error:
         raise InvalidOperand(accumulator.operator, error.problem, error.found) from None
+
+
+def value_of(accumulator: Accumulator, row: Row, scope: Scope) -> Any:
+    """Return what the state of an accumulator adds for a row."""
+    value = evaluate(accumulator.operand, scope)
+    if accumulator.sort is None:
+        return value
+    document = row if isinstance(row, Document) else Document("", row.body)
+    return accumulator.sort.key(document, ordered=scope.ordered), value
 
 
 class GroupedFields(NamedTuple):

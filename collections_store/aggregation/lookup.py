@@ -83,13 +83,24 @@ class _Join:
         if stage.collection is None:
             given, *rest = stage.steps
             steps = tuple(rest)
-        self._given = given
+        self._given, self._of_row = given, context
         self._filter, self._steps = first_filter(steps)
         self._compared = _comparison(self._steps, dict(stage.variables))
         self._all: list[Document] | None = None
         self._result: list[Any] | None = None
 
     def found(self, batch: list[Row]) -> Iterator[list[Any]]:
+        """Yield the documents found for each row."""
+        if self._given is None or not self._stage.variables:
+            yield from self._found(batch)
+            return
+        for row in batch:  # `$documents` may read the variables
+            before, self._all = self.memory.held, None
+            self._of_row = replace(self._context, variables=self._variables(row))
+            yield from self._found([row])
+            self.memory.release(self.memory.held - before)
+
+    def _found(self, batch: list[Row]) -> Iterator[list[Any]]:
         local, foreign = self._stage.local, self._stage.foreign
         if local is None or foreign is None:
             yield from self._by_pipeline(batch)
@@ -159,7 +170,7 @@ class _Join:
     def _source(self, filter: Filter) -> Iterable[Document]:
         if self._stage.collection is not None:
             return self._context.source.find(self._stage.collection, filter)
-        rows = self._run((self._given,), (), self._context) if self._given else ()
+        rows = self._run((self._given,), (), self._of_row) if self._given else ()
         ordered = self._context.ordered
         found = (Document("", row.body) for row in rows)
         return (each for each in found if matches(filter, each, ordered=ordered))
@@ -229,15 +240,21 @@ def first_filter(steps: tuple[PlacedStage, ...]) -> tuple[Filter, tuple[PlacedSt
     """Split off the conditions of a first `$match` without variables: a database may evaluate them."""
     if not steps or not isinstance(steps[0].stage, Match):
         return Filter(), steps
-    conditions = conjuncts(steps[0].stage.filter.condition)
+    first, later = without_variables(steps[0].stage.filter)
+    rest = () if later is None else (PlacedStage(steps[0].place, Match(later)),)
+    return first, (*rest, *steps[1:])
+
+
+def without_variables(filter: Filter) -> tuple[Filter, Filter | None]:
+    """Return the conditions without variables, and those with variables or None."""
+    conditions = conjuncts(filter.condition)
     later = tuple(
         condition
         for condition in conditions
         if any('"$$' in each.text for each in values_of(condition) if each.kind == "expression")
     )
     first = Filter(And(tuple(each for each in conditions if each not in later)))
-    rest = (PlacedStage(steps[0].place, Match(Filter(And(later)))),) if later else ()
-    return first, (*rest, *steps[1:])
+    return first, Filter(And(later)) if later else None
 
 
 def _fresh(document: Document, position: int, used: set[int]) -> Document:

@@ -316,6 +316,7 @@ class PipelineParser:
 
     def _redact(self, operand: Any, place: str) -> Stage:
         parser = ExpressionParser(InvalidPipeline, self._variables | set(DECISIONS))
+        parser.scores = self._expressions.scores
         return stages.Redact(parser.parse(operand, place))
 
     def _documents(self, operand: Any, place: str) -> Stage:
@@ -332,7 +333,7 @@ class PipelineParser:
         for name, pipeline in operand.items():
             here = f"{place}.{name}"
             name_of(name, here)
-            steps, _ = self._inner(pipeline, (), here)
+            steps = self._of_same_rows(pipeline, here)
             for step in steps:
                 if isinstance(step.stage, stages.Facet | stages.Documents):
                     raise InvalidPipeline(step.place, "must not be within a $facet")
@@ -359,7 +360,7 @@ class PipelineParser:
         names = given.get("on", "_id")
         names = names if isinstance(names, list | tuple) and names else [names]
         on = () if names == ["_id"] else tuple([path_of(each, f"{place}.on") for each in names])
-        variables, steps = self._merging(given, matched, f"{place}.whenMatched")
+        variables, steps = self._merging(given, matched, place)
         if not steps:
             _check_choice(matched, _MATCHED, f"{place}.whenMatched")
         _check_choice(unmatched, _UNMATCHED, f"{place}.whenNotMatched")
@@ -377,6 +378,7 @@ class PipelineParser:
             return (), ()
         let = self._plain(given.get("let", {"new": "$$ROOT"}), f"{place}.let")
         variables = self._expressions.variables(let, f"{place}.let")
+        place = f"{place}.whenMatched"
         if "new" not in let:
             variables = (*variables, ("new", Reference("ROOT")))
         steps, _ = self._inner(matched, variables, place)
@@ -521,14 +523,23 @@ class PipelineParser:
         self, pipeline: Any, variables: tuple[tuple[str, Node], ...], place: str
     ) -> tuple[tuple[PlacedStage, ...], bool]:
         """Return the stages of a pipeline within a stage, and whether `_id` is the id of the rows' documents there."""
-        if self._depth == MAX_LEVELS:
-            raise InvalidPipeline(place, f"more than {MAX_LEVELS} pipelines within each other")
         names = {name for name, _ in variables}
         inner = PipelineParser(self._codec, self._variables | names, self._depth + 1)
+        return self._counted(inner, pipeline, place), inner._names_id
+
+    def _of_same_rows(self, pipeline: Any, place: str) -> tuple[PlacedStage, ...]:
+        """Return the stages of a pipeline within a stage that run over the rows of the stage itself."""
+        inner = PipelineParser(self._codec, self._variables, self._depth + 1)
+        inner._names_id, inner._expressions.scores = self._names_id, self._expressions.scores
+        return self._counted(inner, pipeline, place)
+
+    def _counted(self, inner: PipelineParser, pipeline: Any, place: str) -> tuple[PlacedStage, ...]:
+        if self._depth == MAX_LEVELS:
+            raise InvalidPipeline(place, f"more than {MAX_LEVELS} pipelines within each other")
         inner._left = self._left
         steps = inner.steps(pipeline, place)
         self._left = inner._left
-        return steps, inner._names_id
+        return steps
 
 
 _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[Stage]]]] = {
@@ -570,8 +581,9 @@ _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[S
 def _makes_id(stage: Mapping[str, Any]) -> bool:
     """Return whether a stage makes rows of its own, or a field `_id`."""
     ((name, operand),) = stage.items()
-    if name in {"$addFields", "$set", "$project"} and "_id" in operand:
-        return name != "$project" or not isinstance(operand["_id"], int | float)
+    if name in {"$addFields", "$set", "$project"}:
+        made = [each for key, each in operand.items() if key.split(".")[0] == "_id"]
+        return any(name != "$project" or not isinstance(each, int | float) for each in made)
     return name in _MAKING_IDS
 
 

@@ -17,7 +17,7 @@ from ..errors import InvalidOperand, shortened
 from ..expressions.budget import spend
 from ..expressions.evaluation import MEMORY_LIMIT, Scope
 from ..expressions.fields import added, computed, excluded, included
-from ..expressions.nodes import IfNull, Meta, ObjectOf, Reference
+from ..expressions.nodes import Meta, ObjectOf, Reference
 from ..expressions.values import MISSING
 from ..query.filter import Filter
 from ..query.matcher import matches
@@ -112,14 +112,14 @@ class Pipeline:
         return (row.body for row in run(tuple(others), groups, context))
 
     def output(self) -> tuple[Pipeline, PlacedStage | None]:
-        """Return the pipeline without its last stage if that one writes, and this stage. Its results are documents of `id`,
-        which may be missing, and `body`.
+        """Return the pipeline without its last stage if that one writes, and this stage. Its results are documents of `body`,
+        and of `_id`, its field, and `id`, that of its document, which may be missing.
         """
         last = self.steps[-1] if self.steps else None
         if last is None or not isinstance(last.stage, stages.Output):
             return self, None
-        id = IfNull((Reference("CURRENT", ("_id",)), Meta("id")))
-        parts = ObjectOf((("id", id), ("body", Reference("ROOT"))))
+        ids = ("_id", Reference("CURRENT", ("_id",))), ("id", Meta("id"))
+        parts = ObjectOf((*ids, ("body", Reference("ROOT"))))
         named = PlacedStage(last.place, stages.ReplaceRoot(parts))
         return replace(self, steps=(*self.steps[:-1], named)), last
 
@@ -241,7 +241,7 @@ def _stepped(
         case stages.Facet():
             return faceted(stage, rows, context, place, run)
         case stages.Union():
-            return united(stage, rows, context, run)
+            return united(stage, rows, context, place, run)
         case stages.GraphLookup():
             return connected(stage, rows, context, place)
         case stages.Lookup():

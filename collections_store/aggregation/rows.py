@@ -60,28 +60,29 @@ Runner: TypeAlias = Callable[[tuple[PlacedStage, ...], Iterable[Row], Context], 
 class StageMemory:
     """The memory of one stage, in bytes."""
 
-    __slots__ = ("_limit", "_place", "_seen", "held")
+    __slots__ = ("_limit", "_seen", "held", "place")
 
     held: int
+    place: str
 
     def __init__(self, place: str, limit: int) -> None:
-        self._place, self._limit, self.held = place, limit, 0
+        self.place, self._limit, self.held = place, limit, 0
         self._seen: set[int] = set()
 
     def hold(self, size: int) -> None:
         """Hold more bytes; raise `MemoryLimitExceeded`."""
         self.held += size
         if self.held > self._limit:
-            raise MemoryLimitExceeded(self._place, name_at(self._place), self._limit)
+            raise MemoryLimitExceeded(self.place, name_at(self.place), self._limit)
 
     def measure(self, value: Any) -> int:
         """Return the size of a value; raise `MemoryLimitExceeded` for a value larger than the limit."""
         try:
             size = size_of(value, self._limit)
         except OperandError as error:
-            raise InvalidOperand(name_at(self._place), error.problem) from None
+            raise InvalidOperand(name_at(self.place), error.problem) from None
         if size > self._limit:
-            raise MemoryLimitExceeded(self._place, name_at(self._place), self._limit)
+            raise MemoryLimitExceeded(self.place, name_at(self.place), self._limit)
         return size
 
     def hold_value(self, value: Any) -> int:

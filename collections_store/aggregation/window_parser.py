@@ -267,4 +267,4 @@ def _end(value: Any, is_whole: bool, place: str) -> float | None:
         raise InvalidPipeline(
             place, f"must be {kind}, current or unbounded, got {shortened(value)}"
         )
-    return float(value) if not is_whole else int(value)
+    return int(value) if is_whole else value

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
 from functools import cached_property
 from itertools import groupby, pairwise
+from sys import getsizeof
 from typing import Any, Final, TypeAlias
 
 from ..codec.times import iso
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand
-from ..expressions import times
+from ..expressions import numbers, times
 from ..expressions.budget import spend
 from ..expressions.evaluation import OperandError, is_null, named, number, result, sort_key
 from ..expressions.nodes import Node, Reference, evaluate
@@ -20,7 +21,7 @@ from ..expressions.numbers import Total
 from ..expressions.path import Path
 from ..expressions.values import MISSING, is_number
 from ..query.sort import Sort
-from .group import accumulate, state_of
+from .group import state_of, value_of
 from .rows import ROW, Context, Row, StageMemory, placed, with_body, with_value
 from .stages import Accumulator, SetWindowFields, Window, WindowField, WindowFunction
 
@@ -40,12 +41,13 @@ def windowed(
             if isinstance(key, list):
                 problem = f"must not be an array, got {named(key)}"
                 raise InvalidOperand("partitionBy", problem, key)
-            memory.hold(ROW + memory.hold_value(row.body))
+            memory.hold(ROW + memory.measure(row.body) + memory.measure(key))
             held.append((None if key is MISSING else key, row))
     by_key = sort_key(context.ordered)
     held.sort(key=lambda each: by_key(each[0]))
     for _, group in groupby(held, key=lambda each: by_key(each[0])):
-        partition = _Partition(stage.sort, [row for _, row in group], context, place)
+        before = memory.held
+        partition = _Partition(stage.sort, [row for _, row in group], context, memory)
         with placed(place):
             columns = [_column(field, partition) for field in stage.fields]
             for number, row in enumerate(partition.rows):
@@ -53,22 +55,29 @@ def windowed(
                 for field, column in zip(stage.fields, columns, strict=True):
                     body = with_value(body, field.into, column[number])
                 yield with_body(row, body)
+        memory.release(memory.held - before)
 
 
 class _Partition:
     """The sorted rows of a partition."""
 
-    def __init__(self, sort: Sort, rows: list[Row], context: Context, place: str) -> None:
+    def __init__(self, sort: Sort, rows: list[Row], context: Context, memory: StageMemory) -> None:
         documents = (row if isinstance(row, Document) else Document("", row.body) for row in rows)
         keys = [sort.key(each, ordered=context.ordered) for each in documents]
         positions = sorted(range(len(rows)), key=keys.__getitem__)
         self.rows, self.keys = [rows[each] for each in positions], [keys[n] for n in positions]
-        self.sort, self.context, self.place = sort, context, place
+        self.sort, self.context, self.memory = sort, context, memory
 
     def values(self, expression: Node) -> list[Any]:
         """Return the value of an expression for each row; null for a missing one."""
-        found = (evaluate(expression, self.context.scope(row)) for row in self.rows)
-        return [None if each is MISSING else each for each in found]
+        found = list[Any]()
+        for row in self.rows:
+            spend()
+            value = evaluate(expression, self.context.scope(row))
+            found.append(None if value is MISSING else value)
+            if not isinstance(expression, Reference):  # a part of the row is held
+                self.memory.hold_value(found[-1])
+        return found
 
     @cached_property
     def sorted_by(self) -> list[Any]:
@@ -136,7 +145,10 @@ def _check_unit(values: Sequence[Any], unit: str | None) -> None:
 def _moved(value: Any, by: float, window: Window) -> Any:
     if window.unit is None:
         return value + by
-    return times.add(times.instant(value), window.unit, int(by), UTC)
+    try:
+        return times.add(times.instant(value), window.unit, int(by), UTC)
+    except OperandError:  # beyond the years 1 to 9999
+        return "" if by < 0 else "~"
 
 
 def _column(field: WindowField, partition: _Partition) -> list[Any]:
@@ -152,21 +164,29 @@ def _column(field: WindowField, partition: _Partition) -> list[Any]:
 
 def _accumulated(function: Accumulator, window: Window, partition: _Partition) -> list[Any]:
     """Accumulate over each window. A window that only grows from row to row goes on with its state."""
-    context, column = partition.context, list[Any]()
-    memory = StageMemory(partition.place, context.memory_limit)
-    scopes = [context.scope(row) for row in partition.rows]
-    constant = context.scope(Anonymous({}))
-    state, reached = state_of(function, constant, memory), 0
-    for begin, end in partition.spans(window):
-        if window.lower is not None:
-            memory = StageMemory(partition.place, context.memory_limit)
-            state, reached = state_of(function, constant, memory), begin
-        for row, scope in zip(partition.rows[reached:end], scopes[reached:end], strict=True):
-            spend()
-            accumulate(function, state, row, scope)
-        reached = max(reached, end)
-        found = state.result()
-        column.append(list(found) if isinstance(found, list) else found)
+    context, memory, column = partition.context, partition.memory, list[Any]()
+    constant, values = context.scope(Anonymous({})), list[Any]()
+    for row in partition.rows:
+        spend()
+        values.append(value_of(function, row, context.scope(row)))
+        if not isinstance(function.operand, Reference):
+            memory.hold_value(values[-1] if function.sort is None else values[-1][1])
+    reached, last = 0, None
+    for span in partition.spans(window):
+        if span != last:
+            begin, end = span
+            if last is None or window.lower is not None:
+                state_memory = StageMemory(memory.place, context.memory_limit)
+                state, reached = state_of(function, constant, state_memory), begin
+            for value in values[reached:end]:
+                spend()
+                state.add(value, 1)
+            found, reached, last = state.result(), max(reached, end), span
+        if isinstance(found, list | dict):
+            spend(len(found))
+            memory.hold(getsizeof(found))
+            found = found.copy()
+        column.append(found)
     return column
 
 
@@ -246,33 +266,33 @@ def _sloped(function: WindowFunction, window: Window, partition: _Partition) -> 
 def _area(function: WindowFunction, window: Window, partition: _Partition) -> list[Any]:
     """Return the area below the line through the rows of each window (`$integral`)."""
     values, column = partition.values(function.operands[0]), list[Any]()
-    for begin, end in partition.spans(window):
-        total = Total()
-        for first, last in pairwise(range(begin, end)):
+    total, areas, first, behind = Total(), dict[int, float](), 0, 0
+    for begin, end in partition.spans(window):  # neither moves back, and sums are exact
+        for leaving in range(first, begin):
+            total.add(-areas.pop(leaving, 0.0))
+        for position in range(max(begin, behind), end - 1):
             spend()
-            height = number(values[first]) + number(values[last])
-            total.add(result(height / 2 * partition.distance(first, last, function.unit)), 1)
+            height = number(values[position]) + number(values[position + 1])
+            distance = partition.distance(position, position + 1, function.unit)
+            areas[position] = area = result(height / 2 * distance)
+            total.add(area)
+        first, behind = max(first, begin), max(behind, end - 1)
         column.append(total.total() if end > begin else None)
     return column
 
 
 def _covariance(function: WindowFunction, window: Window, partition: _Partition) -> list[Any]:
     left, right = (partition.values(each) for each in function.operands)
-    column = list[Any]()
-    for begin, end in partition.spans(window):
-        pairs = [
-            (one, other)
-            for one, other in zip(left[begin:end], right[begin:end], strict=True)
-            if is_number(one) and is_number(other)
-        ]
-        spend(len(pairs))
-        divisor = len(pairs) - (function.operator == "$covarianceSamp")
-        if not pairs or not divisor:
-            column.append(None)
-            continue
-        means = [sum(values) / len(pairs) for values in zip(*pairs, strict=True)]
-        products = ((one - means[0]) * (other - means[1]) for one, other in pairs)
-        column.append(result(sum(products) / divisor))
+    besides = int(function.operator == "$covarianceSamp")
+    covariance, column, first, behind = numbers.Covariance(), list[Any](), 0, 0
+    for begin, end in partition.spans(window):  # neither moves back, and sums are exact
+        for leaving in range(first, min(begin, behind)):
+            covariance.add(left[leaving], right[leaving], -1)
+        for position in range(max(begin, behind), end):
+            spend()
+            covariance.add(left[position], right[position], 1)
+        first, behind = max(first, begin), max(behind, end)
+        column.append(covariance.result(besides))
     return column
 
 

@@ -201,6 +201,39 @@ def deviation(sum: Any, squares: Any, count: int, besides: int) -> float | None:
         return result(math.isqrt(int(variance)))
 
 
+class Covariance:
+    """The covariance of pairs of numbers, by exact sums: a pair can be removed again."""
+
+    __slots__ = ("_count", "_left", "_products", "_right")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._left: int | Fraction = 0
+        self._right: int | Fraction = 0
+        self._products: int | Fraction = 0
+
+    def add(self, left: Any, right: Any, times: int) -> None:
+        """Add a pair, or remove it if `times` is -1. A pair with another value than a number does not count."""
+        if not is_number(left) or not is_number(right):
+            return
+        one, other = (each if isinstance(each, int) else Fraction(each) for each in (left, right))
+        self._count += times
+        self._left += one * times
+        self._right += other * times
+        self._products += one * other * times
+
+    def result(self, besides: int) -> float | None:
+        """Return the covariance; null without enough pairs. `besides` is 1 for a sample, 0 for a population."""
+        count = self._count
+        if count <= besides:
+            return None
+        total = Fraction(self._products * count - self._left * self._right)
+        try:
+            return float(total / (count * (count - besides)))
+        except OverflowError:
+            raise OperandError("gives a number that JSON cannot hold") from None
+
+
 def deviation_of(besides: int, *operands: Any) -> float | None:
     """Return the standard deviation of the numbers among the operands, or among the elements of a single operand."""
     some = [Fraction(each) for each in operands_or_elements(operands) if is_number(each)]

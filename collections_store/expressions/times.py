@@ -16,7 +16,7 @@ from ..codec.times import iso
 from ..document import EPOCH
 from . import numbers
 from .evaluation import OperandError, integer, is_null, named, number, result, string
-from .values import MISSING, is_number
+from .values import is_number
 
 _FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
 _OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
@@ -41,6 +41,8 @@ UNITS: Final = (*_MONTHS, *_WHOLE_DAYS, *_MICROSECONDS)
 _FIRST: Final = datetime(2000, 1, 1)
 """The beginning of the first period of `$dateTrunc`; weeks begin at the next first day of a week."""
 _MICROSECOND: Final = timedelta(microseconds=1)
+_ISO: Final = object()
+"""The format of an operator without a `format`."""
 
 
 class ConversionError(OperandError):
@@ -344,11 +346,11 @@ _DATES: Final = ({"Y", "m", "d"}, {"Y", "b", "d"}, {"Y", "j"}, {"G", "V", "u"})
 """The specifiers that make a date; without those of a time of day it is midnight."""
 
 
-def to_string(time: datetime, at: tzinfo, pattern: Any = MISSING) -> str | None:
+def to_string(time: datetime, at: tzinfo, pattern: Any = _ISO) -> str | None:
     """Return a time in a format, by default with milliseconds, and `Z` in UTC."""
-    if pattern is MISSING:
+    if pattern is _ISO:
         pattern = "%Y-%m-%dT%H:%M:%S.%L" + "Z" * (at is UTC)
-    if pattern is None:
+    if is_null(pattern):
         return None
     clock, found = _shifted(time, at), []
     for text, specifier in _pieces(string(pattern), frozenset(_WRITERS)):
@@ -370,13 +372,13 @@ def _pieces(pattern: str, known: frozenset[str]) -> tuple[tuple[str, str], ...]:
     return tuple(zip(texts, [*others[::2], ""], strict=True))
 
 
-def from_string(text: Any, at: tzinfo, pattern: Any = MISSING) -> str | None:
+def from_string(text: Any, at: tzinfo, pattern: Any = _ISO) -> str | None:
     """Return the time of a string; the time zone is that of a string without one."""
-    if pattern is None:
+    if is_null(pattern):
         return None
     if not isinstance(text, str):
         raise ConversionError(f"requires a string, got {named(text)}", text)
-    found = _parsed(text) if pattern is MISSING else _by_format(text, string(pattern))
+    found = _parsed(text) if pattern is _ISO else _by_format(text, string(pattern))
     if found.tzinfo is None:
         return _instant_of(found, at)
     if at is not UTC:

@@ -54,6 +54,11 @@ class Aggregate(Operation[list[Any]]):
                 return grouped
             with session.transaction(write=False):
                 return self._result(session)
+        except CollectionAbsent:
+            if not any(self.pipeline.collections()):
+                raise
+            with session.transaction(write=False):
+                return self._run(session, self.pipeline, ())
         except InvalidOperand:
             with placed(self.pipeline.computing()):
                 raise

@@ -68,7 +68,7 @@ class Merge(Operation[list[Any]]):
         self._check_unique(writer)
         with placed(self.place):
             for row in rows:
-                self._write(session, writer, row["body"], row.get("id"))
+                self._write(session, writer, row["body"], row.get("_id", row.get("id", MISSING)))
         return []
 
     def written(self, _: Session) -> Written:
@@ -103,7 +103,7 @@ class Merge(Operation[list[Any]]):
             raise changed_by_others(self)
 
     def _id(self, given: Any) -> str | None:
-        if given is None:
+        if given is MISSING:
             return None
         if not isinstance(given, str):
             problem = f"requires a string as _id, got {named(given)}: use $toString"

@@ -7,6 +7,7 @@ version run in one transaction, and see the same snapshot. The index of `Declare
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ from .aggregate import Aggregate
 from .aggregate_stream import AggregateBatch
 from .bulk import BulkBatch, Together, attempt
 from .by_id import Insert, Rewrite, as_document
+from .catalogue import CollectionAbsent
 from .connection import Row
 from .find import Count, Distinct, Find, FindPage, ReadSorted
 from .merge import Merge
@@ -66,7 +68,8 @@ class OfVersion(Operation[Any]):
         return self.operation.collection
 
     def __call__(self, session: Session) -> Any:
-        check_versions(session, self.collection, self.version)
+        with suppress(CollectionAbsent):  # the operation may read other collections
+            check_versions(session, self.collection, self.version)
         return self.operation(session)
 
     def absent(self) -> Any:

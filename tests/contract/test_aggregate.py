@@ -428,3 +428,63 @@ def test_a_sample_of_documents(things: Any) -> None:
     for wrong in (2, -0.1, "x", True, None):
         with pytest.raises(InvalidFilter, match="a number from 0 to 1"):
             things.count({"$sampleRate": wrong})
+
+
+def test_a_collection_that_does_not_exist_beside_one_that_does(store: Any) -> None:
+    store["fruits"].put_many({"1": {"n": 1}, "2": {"n": 2}})
+    union, count = {"$unionWith": "fruits"}, {"$count": "all"}
+    absent = store["nothing"]
+    assert absent.aggregate([{"$match": {"n": 3}}, union]) == [{"n": 1}, {"n": 2}]
+    assert absent.aggregate([{"$count": "all"}, union, count]) == [{"all": 2}]
+    assert absent.aggregate([{"$group": {"_id": "$n"}}, union, count]) == [{"all": 2}]
+    assert absent.aggregate([{"$sort": {"n": 1}}, {"$limit": 1}, union, count]) == [{"all": 2}]
+    assert absent.aggregate([{"$facet": {"a": [union, count]}}]) == [{"a": [{"all": 2}]}]
+    assert absent.aggregate([union, {"$out": "copies"}]) == []
+    assert {each.id: each.body for each in store["copies"].find()} == {"1": {"n": 1}, "2": {"n": 2}}
+    with store.transaction() as mine:
+        assert mine["nothing"].aggregate([union, count]) == [{"all": 2}]
+
+
+def test_variables_in_the_search_of_a_graph(store: Any) -> None:
+    store["parts"].put_many({str(n): {"n": n, "next": n + 1} for n in range(5)})
+    graph = {
+        "from": "parts",
+        "startWith": "$n",
+        "connectFromField": "next",
+        "connectToField": "n",
+        "as": "found",
+    }
+    small = {"n": {"$gt": 0}, "$expr": {"$lt": ["$n", "$$most"]}}
+    found = store["parts"].aggregate([
+        {"$match": {"n": 1}},
+        {"$lookup": {
+            "from": "parts",
+            "let": {"most": 4},
+            "pipeline": [
+                {"$match": {"n": 1}},
+                {"$graphLookup": {**graph, "restrictSearchWithMatch": small}},
+            ],
+            "as": "inner",
+        }},
+    ])  # fmt: skip
+    assert [each["n"] for each in found[0]["inner"][0]["found"]] == [1, 2, 3]
+    now = {
+        "$graphLookup": {**graph, "restrictSearchWithMatch": {"$expr": {"$lt": ["$n", "$$NOW"]}}}
+    }
+    assert len(store["parts"].aggregate([{"$limit": 1}, now])[0]["found"]) == 5
+
+
+@pytest.mark.parametrize("stage", ["$unionWith", "$graphLookup", "$lookup"])
+def test_an_error_within_a_stage_names_the_stage(store: Any, stage: str) -> None:
+    store["parts"].put("1", {"n": "a"})
+    match = {"$expr": {"$gt": [{"$add": ["$n", 1]}, 1]}}
+    inner = {
+        "$unionWith": {"coll": "parts", "pipeline": [{"$match": match}]},
+        "$lookup": {"from": "parts", "pipeline": [{"$match": match}], "as": "x"},
+        "$graphLookup": {
+            "from": "parts", "startWith": "$n", "connectFromField": "n", "connectToField": "n",
+            "as": "x", "restrictSearchWithMatch": match,
+        },
+    }  # fmt: skip
+    with pytest.raises(InvalidOperand, match=rf"at '0\.\{stage}.*\$add requires a number"):
+        store["parts"].aggregate([{stage: inner[stage]}])

@@ -115,6 +115,8 @@ def test_all_or_nothing(store: Any, orders: Any) -> None:
         InvalidOperand, match="at '1.\\$out': \\$out requires a string as _id, got 0"
     ):
         orders.aggregate([{"$group": {"_id": "$n"}}, {"$out": "totals"}])
+    with pytest.raises(InvalidOperand, match="requires a string as _id, got None"):
+        orders.aggregate([{"$group": {"_id": None}}, {"$merge": "totals"}])
     store["totals"].create_index("total", unique=True)
     same = {"$set": {"total": {"$literal": 0}}}
     with pytest.raises(DuplicateKey, match="'total_1' forbids|total"):
@@ -183,7 +185,11 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$merge": {"into": "x", "whenNotMatched": []}}], "whenNotMatched': must be one of"),
     ([{"$merge": {"into": "x", "whenMatched": []}}], "must have a stage"),
     ([{"$merge": {"into": "x", "whenMatched": [{"$limit": 1}]}}], "must be \\$set"),
-    ([{"$merge": {"into": "x", "let": {"a": 1}}}], "let': requires a pipeline"),
+    ([{"$merge": {"into": "x", "let": {"a": 1}}}], "'0.\\$merge.let': requires a pipeline"),
+    (
+        [{"$merge": {"into": "x", "let": {"A": 1}, "whenMatched": [{"$unset": "x"}]}}],
+        "'0.\\$merge.let.A': a variable",
+    ),
 ]
 
 

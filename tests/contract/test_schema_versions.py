@@ -547,3 +547,8 @@ def test_the_documents_of_other_versions_are_found_by_an_index(store: Any) -> No
         plan = "\n".join(store.run(ExplainStatement(statement)))
         assert re.search(r"cs_1\$i\d", plan), plan
         assert "Seq Scan" not in plan
+
+
+def test_a_pipeline_of_a_collection_that_does_not_exist_reads_others(store: Any) -> None:
+    store["fruits"].put("1", {"n": 1})
+    assert people(store).aggregate([{"$unionWith": "fruits"}]) == [{"n": 1}]

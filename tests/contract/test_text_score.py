@@ -209,3 +209,10 @@ def test_invalid_scores(notes: Any) -> None:
         notes.find(TEA, projection={"s": {"$meta": "id"}})
     with pytest.raises(InvalidSort, match="sorts twice"):
         notes.find(TEA, sort={"s": SCORE, "t": SCORE})
+
+
+def test_a_facet_and_a_redact_read_the_score(notes: Any) -> None:
+    best = [{"$sort": {"score": SCORE}}, {"$limit": 1}, {"$project": {"score": SCORE}}]
+    kept = {"$redact": {"$cond": [{"$gt": [SCORE, 0]}, "$$KEEP", "$$PRUNE"]}}
+    [found] = notes.aggregate([{"$match": TEA}, kept, {"$facet": {"best": best}}])
+    assert found == {"best": [{"score": max(scores(notes).values())}]}

@@ -317,6 +317,7 @@ SUBJECTS = [
         write_searched,
         calls(
             aggregate=([{"$group": {"_id": "$n"}}],),
+            stream_aggregate=([{"$project": {"n": 1}}],),
             count=("n", 1),
             distinct=("n",),
             document=("a",),

@@ -184,3 +184,13 @@ def test_deviations_do_not_depend_on_the_order(values: list[float]) -> None:
 
 def test_unsupported_accumulators_are_not_implemented() -> None:
     assert not UNSUPPORTED_ACCUMULATORS & ACCUMULATORS.keys()
+
+
+def test_merged_objects_are_held_once() -> None:
+    many = [{"o": {"a": "x" * 1000}} for _ in range(1000)]
+    rows = (Document(str(n), body) for n, body in enumerate(many))
+    group = Pipeline.parse([{"$group": {"_id": None, "m": {"$mergeObjects": "$o"}}}])
+    assert list(group.run(rows, memory_limit=5000)) == [{"_id": None, "m": many[0]["o"]}]
+    different = (Document(str(n), {"o": {str(n): n}}) for n in range(1000))
+    with pytest.raises(MemoryLimitExceeded):
+        list(group.run(different, memory_limit=5000))

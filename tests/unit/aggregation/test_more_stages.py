@@ -27,6 +27,24 @@ ART: list[dict[str, Any]] = [
 ]
 
 
+def test_an_id_in_a_facet_is_that_of_the_rows() -> None:
+    match, sort = {"$match": {"_id": "1"}}, {"$sort": {"_id": -1}}
+    facet = {"$facet": {"match": [match], "sort": [sort]}}
+    ids = [{"_id": "0"}, {"_id": "1"}]
+    assert give([{"a": "0"}, {"a": "1"}], {"$group": {"_id": "$a"}}, facet) == [
+        {"match": ids[1:], "sort": ids[::-1]}
+    ]
+    assert give([{"a": 0}, {"a": 1}], facet) == [
+        {"match": [{"a": 1}], "sort": [{"a": 1}, {"a": 0}]}
+    ]
+
+
+@pytest.mark.parametrize("stage", ["$set", "$addFields", "$project"])
+def test_a_field_within_an_id_makes_it_a_field(stage: str) -> None:
+    made = {stage: {"_id.x": "$a"}}
+    assert give([{"a": 1}, {"a": 2}], made, {"$match": {"_id.x": 2}}, {"$count": "n"}) == [{"n": 1}]
+
+
 def test_bucket() -> None:
     by_price: dict[str, Any] = {
         "groupBy": "$price",
@@ -346,3 +364,12 @@ def test_the_collections_that_a_pipeline_reads() -> None:
     ]  # fmt: skip
     assert list(Pipeline.parse(pipeline).collections()) == ["one", "employees", "two"]
     assert list(Pipeline.parse([]).run([Document("1", {})])) == [{}]
+
+
+@pytest.mark.parametrize("fields", [{}, {"localField": "n", "foreignField": "a"}])
+def test_documents_of_a_lookup_read_its_variables(fields: Any) -> None:
+    given = {"$documents": [{"a": "$$x"}, {"a": 0}]}
+    lookup = {"as": "found", "let": {"x": "$n"}, "pipeline": [given], **fields}
+    expected = [[{"a": 1}], [{"a": 2}]] if fields else [[{"a": 1}, {"a": 0}], [{"a": 2}, {"a": 0}]]
+    rows = give([{"n": 1}, {"n": 2}], {"$lookup": lookup})
+    assert [each["found"] for each in rows] == expected

@@ -1,6 +1,8 @@
 """`$setWindowFields`, `$fill` and `$densify`: the examples of MongoDB 8.2's manual, and what its server refuses."""
 
-from itertools import accumulate
+import math
+from fractions import Fraction
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 from unit.aggregation.test_stages import give
 
 from collections_store import InvalidOperand, InvalidPipeline, MemoryLimitExceeded
+from collections_store.aggregation.accumulators import ACCUMULATORS
 from collections_store.aggregation.pipeline import Pipeline
+from collections_store.expressions.budget import checked_by
 
 CAKES = [
     {"type": "chocolate", "at": "2020-05-18T14:10:30Z", "state": "CA", "price": 13, "quantity": 120},
@@ -305,3 +309,209 @@ def test_windows_hold_their_rows() -> None:
         give([{"n": "x" * 500}] * 10, window({"a": {"$sum": 1}}), memory_limit=2000)
     with pytest.raises(InvalidOperand, match="must not be an array"):
         give([{"state": [1]}], window({"a": {"$sum": 1}}))
+
+
+def test_the_results_of_a_growing_window_are_independent() -> None:
+    rows = [{"n": 1, "o": {"a": 1}}, {"n": 2}, {"n": 3, "o": {"a": 2, "b": 3}}]
+    by_n, grows = {"sortBy": {"n": 1}, "partitionBy": None}, {"documents": ["unbounded", "current"]}
+    merged = [{"a": 1}, {"a": 1}, {"a": 2, "b": 3}]
+    assert column(rows, {"$mergeObjects": "$o"}, grows, **by_n) == merged
+    assert column(rows, {"$mergeObjects": "$o"}, {"documents": [-2, -1]}, **by_n) == [
+        {},
+        *merged[:2],
+    ]
+    first, *others = column(rows, {"$push": "$n"}, **by_n)
+    first.append(4)
+    assert others == [[1, 2, 3]] * 2
+
+
+BEYOND: list[Any] = [
+    {"$setWindowFields": {"output": {"x": {"$push": "$n"}}}},
+    {"$setWindowFields": {"sortBy": {"n": 1}, "output": {"x": {"$push": {"$range": [0, 1000]}, "window": {"documents": [0, 0]}}}}},
+    {"$setWindowFields": {"sortBy": {"n": 1}, "output": {"x": {"$shift": {"output": {"$range": [0, 1000]}, "by": 1}}}}},
+    {"$setWindowFields": {"partitionBy": {"x": {"$range": ["$n", {"$add": ["$n", 1000]}]}}, "output": {}}},
+    {"$bucketAuto": {"groupBy": {"$range": ["$n", {"$add": ["$n", 1000]}]}, "buckets": 2}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stage", BEYOND)
+def test_what_a_stage_computes_is_limited(stage: Any) -> None:
+    rows = [{"n": n} for n in range(300)]
+    with pytest.raises(MemoryLimitExceeded):
+        give(rows, stage, {"$count": "n"}, memory_limit=500_000)
+    assert give(rows, stage, {"$limit": 1}, memory_limit=100_000_000)
+
+
+def test_partitions_are_held_one_after_the_other() -> None:
+    one_window = {"output": {"x": {"$push": "$n"}}}
+    rows = [{"n": n} for n in range(300)]
+    whole = {"$setWindowFields": one_window}
+    parts = {"$setWindowFields": {"partitionBy": {"$mod": ["$n", 10]}, **one_window}}
+    assert len(give(rows, parts, memory_limit=500_000)) == 300
+    with pytest.raises(MemoryLimitExceeded):
+        give(rows, whole, memory_limit=500_000)
+
+
+def test_a_range_of_large_integers_is_exact() -> None:
+    rows = [{"n": 2**53 + n} for n in range(4)]
+    found = column(rows, {"$sum": 1}, {"range": [-1, 0]}, sortBy={"n": 1}, partitionBy=None)
+    assert found == [1, 2, 2, 2]
+
+
+def test_ranges_at_the_ends_of_time() -> None:
+    rows = [{"at": "0001-01-01T00:00:00Z"}, {"at": "9999-12-31T12:00:00Z"}]
+    for bounds in ([-1, 1], ["current", 3], [-3, "current"]):
+        window = {"range": bounds, "unit": "day"}
+        assert column(rows, {"$sum": 1}, window, partitionBy=None) == [1, 1]
+    assert column(rows, {"$sum": 1}, {"range": [1, 2], "unit": "year"}, partitionBy=None) == [0, 0]
+
+
+@given(
+    st.lists(st.integers(-3, 3), max_size=12),
+    st.sampled_from(["documents", "range"]),
+    *[st.one_of(st.just("unbounded"), st.integers(-3, 3))] * 2,
+)
+def test_windows_are_those_of_their_definition(
+    numbers: list[int], kind: str, low: Any, high: Any
+) -> None:
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        low, high = high, low
+    numbers.sort()
+    below = -99 if low == "unbounded" else low
+    above = 99 if high == "unbounded" else high
+    places = numbers if kind == "range" else range(len(numbers))
+    expected = [
+        [n for n, other in zip(numbers, places, strict=True) if below <= other - place <= above]
+        for place in places
+    ]
+    found = column(
+        [{"n": n} for n in numbers],
+        {"$push": "$n"},
+        {kind: [low, high]},
+        sortBy={"n": 1},
+        partitionBy=None,
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", sorted(ACCUMULATORS))
+def test_accumulators_over_no_rows(name: str) -> None:
+    operands: dict[str, Any] = {
+        "value": "$n",
+        "n": {"input": "$n", "n": 1},
+        "sorted": {"output": "$n", "sortBy": {"n": 1}},
+        "sorted n": {"output": "$n", "sortBy": {"n": 1}, "n": 1},
+        "median": {"input": "$n", "method": "approximate"},
+        "percentile": {"input": "$n", "p": [0.5], "method": "approximate"},
+    }
+    function = {name: operands[ACCUMULATORS[name].form]}
+    bounds = {"documents": [1, 2]}
+    [found] = column([{"n": 1}], function, bounds, sortBy={"n": 1}, partitionBy=None)
+    assert found in (None, 0, [], {}, [None])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.floats(-1e9, 1e9)), min_size=1, max_size=9),
+    st.integers(-3, 3),
+    st.integers(0, 4),
+)
+def test_an_integral_is_the_sum_of_its_parts(
+    points: list[tuple[int, float]], low: int, size: int
+) -> None:
+    points.sort()
+    parts = [(two[0] - one[0]) * (one[1] + two[1]) / 2 for one, two in pairwise(points)]
+    expected: list[float | None] = []
+    for n in range(len(points)):
+        begin, end = max(0, n + low), min(len(points), n + low + size + 1)
+        expected.append(math.fsum(parts[begin : end - 1]) if begin < end else None)
+    found = column(
+        [{"at": at, "n": n} for at, n in points],
+        {"$integral": {"input": "$n"}},
+        {"documents": [low, low + size]},
+        sortBy={
+            "at": 1,
+        },
+        partitionBy=None,
+    )
+    assert found == expected
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.one_of(st.integers(-9, 9), st.floats(-1e9, 1e9), st.none())] * 2),
+        min_size=1,
+        max_size=9,
+    ),
+    st.integers(-3, 3),
+    st.integers(0, 4),
+    st.sampled_from([0, 1]),
+)
+def test_a_covariance_is_that_of_the_window(
+    points: list[tuple[Any, Any]], low: int, size: int, besides: int
+) -> None:
+    expected: list[float | None] = []
+    for n in range(len(points)):
+        inside = points[max(0, n + low) : max(0, n + low + size + 1)]
+        pairs = [(Fraction(x), Fraction(y)) for x, y in inside if None not in (x, y)]
+        if len(pairs) <= besides:
+            expected.append(None)
+            continue
+        left, right = (sum(each) / len(pairs) for each in zip(*pairs, strict=True))
+        products = sum((x - left) * (y - right) for x, y in pairs)
+        expected.append(float(products / (len(pairs) - besides)))
+    found = column(
+        [{"at": n, "x": x, "y": y} for n, (x, y) in enumerate(points)],
+        {"$covarianceSamp" if besides else "$covariancePop": ["$x", "$y"]},
+        {"documents": [low, low + size]},
+        sortBy={"at": 1},
+        partitionBy=None,
+    )
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "function", [{"$integral": {"input": "$n"}}, {"$covariancePop": ["$n", "$n"]}]
+)
+def test_a_growing_window_takes_time_for_each_row_only(function: Any) -> None:
+    steps = []
+    grows = {"documents": ["unbounded", "current"]}
+    with checked_by(lambda: steps.append(1)):
+        column(
+            [{"n": n} for n in range(2000)],
+            function,
+            grows,
+            sortBy={"n": 1},
+            partitionBy=None,
+        )
+    assert len(steps) < 40
+
+
+def test_densify_an_empty_input_within_bounds() -> None:
+    assert give([], densify(bounds=[1, 3])) == [{"a": 1}, {"a": 2}]
+    assert give([], densify(bounds="full")) == []
+    assert give([], densify(bounds=[1, 3], partitionByFields=["p"])) == []
+
+
+def test_densify_partitions_by_equal_values() -> None:
+    rows = [{"p": 1, "a": 0}, {"p": 1.0, "a": 2}, {"a": 0}, {"p": None, "a": 2}]
+    found = give(rows, densify(partitionByFields=["p"], bounds="partition"))
+    assert [each["a"] for each in found] == [0, 1, 2, 0, 1, 2]
+
+
+def test_densify_to_the_end_of_time() -> None:
+    rows = [{"a": "9999-12-30T00:00:00Z"}, {"a": "9999-12-31T12:00:00Z"}]
+    found = give(rows, densify(unit="day"))
+    assert [each["a"][8:13] for each in found] == ["30T00", "31T00", "31T12"]
+
+
+def test_densify_requires_a_step_that_changes_the_value() -> None:
+    with pytest.raises(InvalidOperand, match="\\$densify requires a larger step"):
+        give([{"a": 1e18}, {"a": 2e18}], densify(step=1e-9))
+
+
+def test_densify_holds_no_rows_without_a_value() -> None:
+    count = {"$count": "n"}
+    rows = [{"b": n} for n in range(1000)]
+    assert give(rows, densify(), count, memory_limit=5000) == [{"n": 1000}]
+    with pytest.raises(MemoryLimitExceeded):
+        give([{"a": n} for n in range(1000)], densify(), count, memory_limit=5000)

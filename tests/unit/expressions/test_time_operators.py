@@ -344,3 +344,10 @@ def test_invalid_syntax(expression: Any, message: str) -> None:
 
 def test_a_missing_time_is_null_not_missing() -> None:
     assert give({"$year": "$none"}) is not MISSING
+
+
+@pytest.mark.parametrize("operand", [None, "$none"])
+def test_a_format_of_null_or_missing_gives_null(operand: Any) -> None:
+    at = "2024-01-01T00:00:00Z"
+    assert give({"$dateToString": {"date": at, "format": operand}}) is None
+    assert give({"$dateFromString": {"dateString": at, "format": operand}}) is None
