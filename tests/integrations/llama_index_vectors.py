@@ -175,7 +175,11 @@ def test_nodes_are_deleted_by_document_id_and_filter(nodes: Any) -> None:
     assert [each.node_id for each in nodes.get_nodes()] == ["rain", "train"]
     nodes.delete_nodes(["rain", "train"], filters(("n", "<", 0)))
     assert [each.node_id for each in nodes.get_nodes()] == ["train"]
-    for nothing in (None, MetadataFilters(filters=[])):
+    empty = MetadataFilters(filters=[])
+    group = MetadataFilters(
+        filters=[*filters(("n", "<", 0)).filters, empty], condition=FilterCondition.OR
+    )
+    for nothing in (None, empty, MetadataFilters(filters=[empty]), group):
         with pytest.raises(InvalidOption, match="clear deletes all"):
             nodes.delete_nodes(filters=nothing)
     filled(nodes).delete_nodes(["tea"])
