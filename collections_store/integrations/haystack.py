@@ -331,17 +331,21 @@ NOTHING: Final = ~Filter.parse({})
 
 def _filter(filters: Filters) -> Filter:
     """Return a filter of Haystack as a filter; raise `FilterError`."""
-    if not filters:
-        return Filter.parse({})
+    return _condition(filters) if filters else Filter.parse({})
+
+
+def _condition(filters: Any) -> Filter:
+    if not isinstance(filters, Mapping):
+        raise FilterError(f"a filter must be a dict, got {filters!r}")
     if "field" in filters:
         return _comparison(filters)
     operator, conditions = _required(filters, "operator"), _required(filters, "conditions")
     if not conditions or not isinstance(conditions, list):
         raise FilterError(f"conditions must be a list with a condition, got {conditions!r}")
-    parts = [_filter(each) for each in conditions]
+    parts = [_condition(each) for each in conditions]
     if operator == "OR":
         return reduce(or_, parts)
-    if operator not in {"AND", "NOT"}:
+    if not isinstance(operator, str) or operator not in {"AND", "NOT"}:
         raise FilterError(f"operator must be 'AND', 'OR' or 'NOT', got {operator!r}")
     both = reduce(and_, parts)
     return both if operator == "AND" else ~both
@@ -355,11 +359,13 @@ def _required(filters: Mapping[str, Any], key: str) -> Any:
 
 def _comparison(filters: Mapping[str, Any]) -> Filter:
     name, operator, value = (_required(filters, key) for key in ("field", "operator", "value"))
+    if not isinstance(name, str):
+        raise FilterError(f"field must be a string, got {name!r}")
     first, *rest = name.split(".")
     if not rest and name not in FIELDS | {"id"}:
         first, rest = "meta", [name]
     field = F("$id") if name == "id" else F(Path(first, *rest))
-    if operator not in _COMPARISONS:
+    if not isinstance(operator, str) or operator not in _COMPARISONS:
         known = ", ".join(map(repr, _COMPARISONS))
         raise FilterError(f"operator must be one of {known}, got {operator!r}")
     return _COMPARISONS[operator](field, value)

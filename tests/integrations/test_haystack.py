@@ -80,7 +80,7 @@ def ids(found: list[Document]) -> list[str]:
     return [each.id for each in found]
 
 
-def on(field: str, operator: str, value: Any) -> dict[str, Any]:
+def on(field: Any, operator: Any, value: Any) -> dict[str, Any]:
     return {"field": field, "operator": operator, "value": value}
 
 
@@ -165,6 +165,12 @@ def test_what_haystack_forbids_is_refused(documents: Any) -> None:
         ({"operator": "AND"}, "'conditions' is missing in"),
         ({"conditions": []}, "'operator' is missing in"),
         ({"operator": "AND", "conditions": []}, "must be a list with a condition"),
+        ({"operator": "OR", "conditions": [on("id", "==", "a"), {}]}, "'operator' is missing in {}"),
+        ({"operator": "AND", "conditions": [None]}, "must be a dict, got None"),
+        ("id", "must be a dict, got 'id'"),
+        (on(5, "==", 1), "field must be a string, got 5"),
+        (on("id", ["=="], 1), r"got \['=='\]"),
+        ({"operator": {}, "conditions": [on("id", "==", "a")]}, "'AND', 'OR' or 'NOT', got {}"),
         ({"operator": "XOR", "conditions": [on("id", "==", "a")]}, "'AND', 'OR' or 'NOT', got 'XOR'"),
     ):  # fmt: skip
         for call in (documents.filter_documents, documents.delete_by_filter):
