@@ -25,6 +25,7 @@ from .. import (
     VectorIndex,
 )
 from .stores import PairedCollection, run_anywhere
+from .words import any_word
 
 EMBEDDING: Final = "embedding"
 
@@ -126,5 +127,5 @@ def as_json(field: str, value: Any) -> Any:
 
 
 def has_words(text: str | None) -> bool:
-    """Return whether a text has a letter or a digit to search for."""
-    return text is not None and any(map(str.isalnum, text))
+    """Return whether a text has a word to search for."""
+    return text is not None and any_word(text) != ""
