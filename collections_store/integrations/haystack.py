@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
-from operator import and_, or_
+from operator import and_, methodcaller, or_
 from typing import Any, Final, Self, TypeAlias
 
 from .. import AsyncStore, DuplicateKey, F, Filter, InvalidOption, MissingExtra, Path
@@ -173,39 +173,41 @@ class CollectionsDocumentStore(PairedOwner):
         self, query_embedding: list[float], filters: Filters = None, top_k: int = 10
     ) -> list[Document]:
         """Return the documents nearest to a vector, best first, with their scores."""
-        given, collection = _filter(filters), self._opened.ready(len(query_embedding))
-        found = collection.nearest(query_embedding, top_k, filter=given, index="embedding")
+        search = _near(query_embedding, filters, top_k)
+        found = self._opened.found(search, len(query_embedding))
         return [_document(each, each.score) for each in found]
 
     async def embedding_retrieval_async(
         self, query_embedding: list[float], filters: Filters = None, top_k: int = 10
     ) -> list[Document]:
         """Async counterpart of `embedding_retrieval`."""
-        given, collection = _filter(filters), await self._opened.aready(len(query_embedding))
-        found = await collection.nearest(query_embedding, top_k, filter=given, index="embedding")
+        search = _near(query_embedding, filters, top_k)
+        found = await self._opened.afound(search, len(query_embedding))
         return [_document(each, each.score) for each in found]
 
     def keyword_retrieval(
         self, query: str, filters: Filters = None, top_k: int = 10
     ) -> list[Document]:
         """Return the documents with any word of a text, best first, with their scores."""
-        given = _filter(filters)
-        if not has_words(query):
-            return []
-        collection = self._opened.ready(words=True)
-        found = collection.search(query, filter=given, limit=top_k, match="any")
+        search = _with_words(query, filters, top_k)
+        found = self._opened.found(search, words=True) if has_words(query) else ()
         return [_document(each, each.score) for each in found]
 
     async def keyword_retrieval_async(
         self, query: str, filters: Filters = None, top_k: int = 10
     ) -> list[Document]:
         """Async counterpart of `keyword_retrieval`."""
-        given = _filter(filters)
-        if not has_words(query):
-            return []
-        collection = await self._opened.aready(words=True)
-        found = await collection.search(query, filter=given, limit=top_k, match="any")
+        search = _with_words(query, filters, top_k)
+        found = await self._opened.afound(search, words=True) if has_words(query) else ()
         return [_document(each, each.score) for each in found]
+
+
+def _near(vector: list[float], filters: Filters, top_k: int) -> Callable[[Any], Any]:
+    return methodcaller("nearest", vector, top_k, filter=_filter(filters), index="embedding")
+
+
+def _with_words(query: str, filters: Filters, top_k: int) -> Callable[[Any], Any]:
+    return methodcaller("search", query, filter=_filter(filters), limit=top_k, match="any")
 
 
 class _Retriever:

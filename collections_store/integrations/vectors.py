@@ -10,9 +10,9 @@ import json
 import math
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from .. import (
     AsyncCollection,
@@ -21,6 +21,7 @@ from .. import (
     CollectionExists,
     InvalidBody,
     InvalidOption,
+    InvalidSearch,
     TextIndex,
     VectorIndex,
 )
@@ -28,6 +29,7 @@ from .stores import PairedCollection, run_anywhere
 from .words import any_word
 
 EMBEDDING: Final = "embedding"
+T = TypeVar("T")
 
 
 class VectorCollection(PairedCollection):
@@ -76,6 +78,26 @@ class VectorCollection(PairedCollection):
             await self.aio.create_text_index(self._text)
         self._prepared.add((dimensions, words))
         return self.aio
+
+    def found(
+        self, search: Callable[[Any], T], dimensions: int | None = None, *, words: bool = False
+    ) -> T:
+        """Return what a search of the collection returns. If another has dropped the indexes, create them again."""
+        try:
+            return search(self.ready(dimensions, words=words))
+        except InvalidSearch:
+            self._prepared.clear()
+            return search(self.ready(dimensions, words=words))
+
+    async def afound(
+        self, search: Callable[[Any], Any], dimensions: int | None = None, *, words: bool = False
+    ) -> Any:
+        """Async counterpart of `found`."""
+        try:
+            return await search(await self.aready(dimensions, words=words))
+        except InvalidSearch:
+            self._prepared.clear()
+            return await search(await self.aready(dimensions, words=words))
 
     def _has_vectors(self, index: Any, dimensions: int) -> bool:
         found = isinstance(index, VectorIndex)

@@ -283,6 +283,14 @@ def test_what_no_query_can_do_is_refused(nodes: Any) -> None:
         nodes.query(query([1.0, 0.0]))
 
 
+def test_a_dropped_collection_is_searched_after_the_next_write(
+    nodes: Any, store: AsyncStore
+) -> None:
+    filled(nodes).query(query([1.0, 0.0, 0.1], 1))
+    assert asyncio.run(store.drop("llama_index_nodes"))
+    assert filled(nodes).query(query([1.0, 0.0, 0.1], 1)).ids == ["tea"]
+
+
 @pytest.mark.parametrize("metric", ["l2", "dot"])
 def test_other_metrics(store: AsyncStore, way: str, metric: str) -> None:
     nodes = filled(Calls(way, LlamaIndexVectorStore(store, metric=metric)))

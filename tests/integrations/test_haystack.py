@@ -292,6 +292,16 @@ def test_the_first_calls_may_be_concurrent(store: AsyncStore) -> None:
     asyncio.run(main())
 
 
+def test_a_dropped_collection_is_searched_after_the_next_write(
+    documents: Any, store: AsyncStore
+) -> None:
+    documents.keyword_retrieval("tea")
+    assert asyncio.run(store.drop("haystack_documents"))
+    documents.write_documents(DOCUMENTS)
+    assert ids(documents.embedding_retrieval([1.0, 0.0, 0.1], top_k=1)) == ["tea"]
+    assert ids(documents.keyword_retrieval("umbrella")) == ["rain"]
+
+
 PROGRAM = """
 import sys, json
 from haystack import Document

@@ -241,6 +241,15 @@ def test_searches_before_a_write_find_nothing(store: AsyncStore, way: str) -> No
     assert texts.delete(["1"]) is True
 
 
+def test_a_dropped_collection_is_searched_after_the_next_write(
+    texts: Any, store: AsyncStore
+) -> None:
+    texts.similarity_search("tea")
+    assert asyncio.run(store.drop("langchain_documents"))
+    found = filled(texts).similarity_search("tea", 1)
+    assert ids(found) == ["tea"]
+
+
 def test_each_method_embeds_in_its_own_way(store: AsyncStore, way: str) -> None:
     model = Counts()
     texts = filled(Calls(way, LangChainVectorStore(store, model)))

@@ -169,15 +169,16 @@ class LlamaIndexVectorStore(PairedOwner, BasePydanticVectorStore):
         search = _Search(query, kwargs)
         if search.call is None:
             return search.result(())
-        return search.result(search.call(self._opened.ready(search.dimensions, words=search.words)))
+        found = self._opened.found(search.call, search.dimensions, words=search.words)
+        return search.result(found)
 
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Async counterpart of `query`."""
         search = _Search(query, kwargs)
         if search.call is None:
             return search.result(())
-        collection = await self._opened.aready(search.dimensions, words=search.words)
-        return search.result(await search.call(collection))
+        found = await self._opened.afound(search.call, search.dimensions, words=search.words)
+        return search.result(found)
 
 
 class _Search:
