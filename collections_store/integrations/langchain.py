@@ -414,7 +414,9 @@ def _filter(given: Any) -> Any:
         raise InvalidOption("filter", problem)
     return {
         key if str(key).startswith("$") else f"metadata.{key}": (
-            [_filter(each) for each in value] if key in JOINING else value
+            [_filter(each) for each in value]
+            if key in JOINING and isinstance(value, Iterable)
+            else value
         )
         for key, value in given.items()
     }

@@ -228,8 +228,9 @@ def test_a_filter_is_on_the_metadata(texts: Any) -> None:
     for bad in (callable, "year", {"$or": ["year"]}):
         with pytest.raises(InvalidOption, match="filter: must be a dict of conditions"):
             texts.similarity_search("tea", filter=bad)
-    with pytest.raises(InvalidFilter):
-        texts.similarity_search("tea", filter={"year": {"$more": 1}})
+    for wrong in ({"year": {"$more": 1}}, {"$or": None}, {"$and": 1}):
+        with pytest.raises(InvalidFilter):
+            texts.similarity_search("tea", filter=wrong)
     with pytest.raises(TypeError, match="unexpected keyword argument 'filters'"):
         texts.similarity_search("tea", filters={"year": 1990})
 
