@@ -17,7 +17,7 @@ from typing import Any, Final, Self, TypeAlias
 
 from .. import AsyncStore, DuplicateKey, F, Filter, InvalidOption, MissingExtra, Path
 from .stores import PairedOwner
-from .vectors import VectorCollection, as_json, dimensions_of, has_words
+from .vectors import VectorCollection, as_json, dimensions_of, has_words, packed
 
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -310,6 +310,8 @@ def _pairs(documents: Any) -> tuple[list[tuple[str, Any]], int | None]:
         if not isinstance(each, Document) or not is_listed:
             raise InvalidOption("documents", f"must be a list of documents, got {each!r}")
     vectors = [each.embedding for each in given if each.embedding is not None]
+    for each in vectors:
+        packed(each)  # raises for a vector that no search could find
     return [(each.id, _body(each)) for each in given], dimensions_of(vectors)
 
 

@@ -118,15 +118,16 @@ def dimensions_of(vectors: Iterable[Sequence[float]]) -> int | None:
 
 
 def packed(vector: Sequence[float]) -> str:
-    """Return a vector as 32-bit floats in base64; raise `InvalidOption` for numbers that are not finite.
+    """Return a vector as 32-bit floats in base64; raise `InvalidOption` for other values.
 
     >>> unpacked(packed([0.5, 2]))
     [0.5, 2.0]
     """
-    numbers = array("f", vector)
-    if not all(map(math.isfinite, numbers)):
-        raise InvalidOption(EMBEDDING, "must have finite numbers of 32 bits")
-    return b64encode(numbers.tobytes()).decode("ascii")
+    with suppress(TypeError):
+        numbers = array("f", vector)
+        if all(map(math.isfinite, numbers)):
+            return b64encode(numbers.tobytes()).decode("ascii")
+    raise InvalidOption(EMBEDDING, "must have finite numbers of 32 bits")
 
 
 def unpacked(text: str) -> list[float]:

@@ -112,7 +112,9 @@ def test_what_cannot_be_stored_is_refused(documents: Any, store: AsyncStore, way
     for bad, problem in (
         (Document(meta={"at": datetime.now(UTC)}), (InvalidBody, "at 'meta': is not JSON: Object of type datetime")),
         (Document(content="a\0b"), (InvalidBody, "at 'content'")),
-        (Document(embedding=[1.0, float("nan"), 0.0]), (InvalidBody, "at 'embedding")),
+        (Document(embedding=[1.0, float("nan"), 0.0]), (InvalidOption, "finite numbers of 32 bits")),
+        (Document(embedding=[1.0, 1e39, 0.0]), (InvalidOption, "finite numbers of 32 bits")),
+        (Document.from_dict({"embedding": ["a", "b", "c"]}), (InvalidOption, "finite numbers of 32 bits")),
         (Document(embedding=[1.0, 2.0]), (InvalidOption, "dimensions, got 2 and 3")),
     ):  # fmt: skip
         with pytest.raises(problem[0], match=problem[1]):
