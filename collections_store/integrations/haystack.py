@@ -12,12 +12,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import reduce
-from operator import and_, or_
+from operator import and_, methodcaller, or_
 from typing import Any, Final, Self, TypeAlias
 
 from .. import AsyncStore, DuplicateKey, F, Filter, InvalidOption, MissingExtra, Path
 from .stores import PairedOwner
-from .vectors import VectorCollection, as_json, dimensions_of, has_words
+from .vectors import VectorCollection, as_json, dimensions_of, has_words, packed
 
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -173,39 +173,41 @@ class CollectionsDocumentStore(PairedOwner):
         self, query_embedding: list[float], filters: Filters = None, top_k: int = 10
     ) -> list[Document]:
         """Return the documents nearest to a vector, best first, with their scores."""
-        given, collection = _filter(filters), self._opened.ready(len(query_embedding))
-        found = collection.nearest(query_embedding, top_k, filter=given, index="embedding")
+        search = _near(query_embedding, filters, top_k)
+        found = self._opened.found(search, len(query_embedding))
         return [_document(each, each.score) for each in found]
 
     async def embedding_retrieval_async(
         self, query_embedding: list[float], filters: Filters = None, top_k: int = 10
     ) -> list[Document]:
         """Async counterpart of `embedding_retrieval`."""
-        given, collection = _filter(filters), await self._opened.aready(len(query_embedding))
-        found = await collection.nearest(query_embedding, top_k, filter=given, index="embedding")
+        search = _near(query_embedding, filters, top_k)
+        found = await self._opened.afound(search, len(query_embedding))
         return [_document(each, each.score) for each in found]
 
     def keyword_retrieval(
         self, query: str, filters: Filters = None, top_k: int = 10
     ) -> list[Document]:
         """Return the documents with any word of a text, best first, with their scores."""
-        given = _filter(filters)
-        if not has_words(query):
-            return []
-        collection = self._opened.ready(words=True)
-        found = collection.search(query, filter=given, limit=top_k, match="any")
+        search = _with_words(query, filters, top_k)
+        found = self._opened.found(search, words=True) if has_words(query) else ()
         return [_document(each, each.score) for each in found]
 
     async def keyword_retrieval_async(
         self, query: str, filters: Filters = None, top_k: int = 10
     ) -> list[Document]:
         """Async counterpart of `keyword_retrieval`."""
-        given = _filter(filters)
-        if not has_words(query):
-            return []
-        collection = await self._opened.aready(words=True)
-        found = await collection.search(query, filter=given, limit=top_k, match="any")
+        search = _with_words(query, filters, top_k)
+        found = await self._opened.afound(search, words=True) if has_words(query) else ()
         return [_document(each, each.score) for each in found]
+
+
+def _near(vector: list[float], filters: Filters, top_k: int) -> Callable[[Any], Any]:
+    return methodcaller("nearest", vector, top_k, filter=_filter(filters), index="embedding")
+
+
+def _with_words(query: str, filters: Filters, top_k: int) -> Callable[[Any], Any]:
+    return methodcaller("search", query, filter=_filter(filters), limit=top_k, match="any")
 
 
 class _Retriever:
@@ -308,6 +310,8 @@ def _pairs(documents: Any) -> tuple[list[tuple[str, Any]], int | None]:
         if not isinstance(each, Document) or not is_listed:
             raise InvalidOption("documents", f"must be a list of documents, got {each!r}")
     vectors = [each.embedding for each in given if each.embedding is not None]
+    for each in vectors:
+        packed(each)  # raises for a vector that no search could find
     return [(each.id, _body(each)) for each in given], dimensions_of(vectors)
 
 
@@ -331,17 +335,21 @@ NOTHING: Final = ~Filter.parse({})
 
 def _filter(filters: Filters) -> Filter:
     """Return a filter of Haystack as a filter; raise `FilterError`."""
-    if not filters:
-        return Filter.parse({})
+    return _condition(filters) if filters else Filter.parse({})
+
+
+def _condition(filters: Any) -> Filter:
+    if not isinstance(filters, Mapping):
+        raise FilterError(f"a filter must be a dict, got {filters!r}")
     if "field" in filters:
         return _comparison(filters)
     operator, conditions = _required(filters, "operator"), _required(filters, "conditions")
     if not conditions or not isinstance(conditions, list):
         raise FilterError(f"conditions must be a list with a condition, got {conditions!r}")
-    parts = [_filter(each) for each in conditions]
+    parts = [_condition(each) for each in conditions]
     if operator == "OR":
         return reduce(or_, parts)
-    if operator not in {"AND", "NOT"}:
+    if not isinstance(operator, str) or operator not in {"AND", "NOT"}:
         raise FilterError(f"operator must be 'AND', 'OR' or 'NOT', got {operator!r}")
     both = reduce(and_, parts)
     return both if operator == "AND" else ~both
@@ -355,11 +363,13 @@ def _required(filters: Mapping[str, Any], key: str) -> Any:
 
 def _comparison(filters: Mapping[str, Any]) -> Filter:
     name, operator, value = (_required(filters, key) for key in ("field", "operator", "value"))
+    if not isinstance(name, str):
+        raise FilterError(f"field must be a string, got {name!r}")
     first, *rest = name.split(".")
     if not rest and name not in FIELDS | {"id"}:
         first, rest = "meta", [name]
     field = F("$id") if name == "id" else F(Path(first, *rest))
-    if operator not in _COMPARISONS:
+    if not isinstance(operator, str) or operator not in _COMPARISONS:
         known = ", ".join(map(repr, _COMPARISONS))
         raise FilterError(f"operator must be one of {known}, got {operator!r}")
     return _COMPARISONS[operator](field, value)

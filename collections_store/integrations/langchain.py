@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, Final, Self
 
 from .. import (
@@ -246,14 +247,14 @@ class LangChainVectorStore(PairedOwner, VectorStore):
         return lambda score: min(1.0, max(0.0, score))
 
     def _near(self, vector: list[float], k: int, *, filter: Any = None) -> list[SearchResult[Any]]:
-        given, collection = _filter(filter), self._opened.ready(len(vector))
-        return collection.nearest(vector, k, filter=given, index="embedding")
+        search = methodcaller("nearest", vector, k, filter=_filter(filter), index="embedding")
+        return self._opened.found(search, len(vector))
 
     async def _anear(
         self, vector: list[float], k: int, *, filter: Any = None
     ) -> list[SearchResult[Any]]:
-        given, collection = _filter(filter), await self._opened.aready(len(vector))
-        return await collection.nearest(vector, k, filter=given, index="embedding")
+        search = methodcaller("nearest", vector, k, filter=_filter(filter), index="embedding")
+        return await self._opened.afound(search, len(vector))
 
 
 class LangChainHistories(PairedOwner):
@@ -413,7 +414,9 @@ def _filter(given: Any) -> Any:
         raise InvalidOption("filter", problem)
     return {
         key if str(key).startswith("$") else f"metadata.{key}": (
-            [_filter(each) for each in value] if key in JOINING else value
+            [_filter(each) for each in value]
+            if key in JOINING and isinstance(value, Iterable)
+            else value
         )
         for key, value in given.items()
     }

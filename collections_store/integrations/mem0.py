@@ -227,24 +227,31 @@ _TESTS: Final[dict[str, Callable[[Any, Any], Filter]]] = {
 
 
 def _filter(filters: Filters) -> Filter:
-    """Return the filter of the database for filters of mem0."""
-    tests = [_test(key, value) for key, value in (filters or {}).items()]
-    return reduce(and_, tests, Filter.parse({}))
+    """Return the filter of the database for filters of mem0; raises `InvalidFilter`."""
+    return _all_of("", filters) if filters else Filter.parse({})
+
+
+def _all_of(place: str, filters: Any) -> Filter:
+    if not isinstance(filters, Mapping) or not filters:
+        raise InvalidFilter(place, f"must be a dict with a condition, got {filters!r}")
+    return reduce(and_, (_test(key, value) for key, value in filters.items()))
 
 
 def _test(key: str, value: Any) -> Filter:
     if key in {"AND", "OR", "NOT", "$and", "$or", "$not"}:
         if not isinstance(value, list) or not value:
             raise InvalidFilter(key, "must be a list of filters, with one at least")
-        joined = reduce(and_ if key in {"AND", "$and"} else or_, map(_filter, value))
+        parts = (_all_of(key, each) for each in value)
+        joined = reduce(and_ if key in {"AND", "$and"} else or_, parts)
         return ~joined if key in {"NOT", "$not"} else joined
     field = F(Path("payload", key))
     if isinstance(value, Mapping):
         if unknown := value.keys() - _TESTS.keys():
             problem = f"operators must be of {', '.join(_TESTS)}, got {unknown.pop()!r}"
             raise InvalidFilter(key, problem)
-        tests = [_TESTS[operator](field, operand) for operator, operand in value.items()]
-        return reduce(and_, tests, Filter.parse({}))
+        if not value:
+            raise InvalidFilter(key, "must be a value, or a dict with an operator, got {}")
+        return reduce(and_, (_TESTS[operator](field, each) for operator, each in value.items()))
     if isinstance(value, list):
         return field.is_in(value)
     return field.exists() if value == "*" else field == value

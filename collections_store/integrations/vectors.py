@@ -10,9 +10,9 @@ import json
 import math
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from .. import (
     AsyncCollection,
@@ -21,12 +21,15 @@ from .. import (
     CollectionExists,
     InvalidBody,
     InvalidOption,
+    InvalidSearch,
     TextIndex,
     VectorIndex,
 )
 from .stores import PairedCollection, run_anywhere
+from .words import any_word
 
 EMBEDDING: Final = "embedding"
+T = TypeVar("T")
 
 
 class VectorCollection(PairedCollection):
@@ -76,6 +79,26 @@ class VectorCollection(PairedCollection):
         self._prepared.add((dimensions, words))
         return self.aio
 
+    def found(
+        self, search: Callable[[Any], T], dimensions: int | None = None, *, words: bool = False
+    ) -> T:
+        """Return what a search of the collection returns. If another has dropped the indexes, create them again."""
+        try:
+            return search(self.ready(dimensions, words=words))
+        except InvalidSearch:
+            self._prepared.clear()
+            return search(self.ready(dimensions, words=words))
+
+    async def afound(
+        self, search: Callable[[Any], Any], dimensions: int | None = None, *, words: bool = False
+    ) -> Any:
+        """Async counterpart of `found`."""
+        try:
+            return await search(await self.aready(dimensions, words=words))
+        except InvalidSearch:
+            self._prepared.clear()
+            return await search(await self.aready(dimensions, words=words))
+
     def _has_vectors(self, index: Any, dimensions: int) -> bool:
         found = isinstance(index, VectorIndex)
         return found and (index.dimensions, index.metric) == (dimensions, self.metric)
@@ -95,15 +118,16 @@ def dimensions_of(vectors: Iterable[Sequence[float]]) -> int | None:
 
 
 def packed(vector: Sequence[float]) -> str:
-    """Return a vector as 32-bit floats in base64; raise `InvalidOption` for numbers that are not finite.
+    """Return a vector as 32-bit floats in base64; raise `InvalidOption` for other values.
 
     >>> unpacked(packed([0.5, 2]))
     [0.5, 2.0]
     """
-    numbers = array("f", vector)
-    if not all(map(math.isfinite, numbers)):
-        raise InvalidOption(EMBEDDING, "must have finite numbers of 32 bits")
-    return b64encode(numbers.tobytes()).decode("ascii")
+    with suppress(TypeError):
+        numbers = array("f", vector)
+        if all(map(math.isfinite, numbers)):
+            return b64encode(numbers.tobytes()).decode("ascii")
+    raise InvalidOption(EMBEDDING, "must have finite numbers of 32 bits")
 
 
 def unpacked(text: str) -> list[float]:
@@ -126,5 +150,5 @@ def as_json(field: str, value: Any) -> Any:
 
 
 def has_words(text: str | None) -> bool:
-    """Return whether a text has a letter or a digit to search for."""
-    return text is not None and any(map(str.isalnum, text))
+    """Return whether a text has a word to search for."""
+    return text is not None and any_word(text) != ""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Final
 
 _MAX_WORDS: Final = 100
 _MAX_WORD: Final = 90
 """Characters. A query has at most 10,000, and 100 words."""
+_SEPARATORS: Final = re.compile("[\ufe00-\ufe0f\U0001f000-\U0001fbff\U000e0100-\U000e01ef]")
+"""Marks and digits that separate words, as the other symbols do."""
 
 
 def any_word(text: str) -> str:
@@ -17,7 +20,8 @@ def any_word(text: str) -> str:
     >>> any_word("What's in the pot - tea OR coffee?")
     '"What" OR "s" OR "in" OR "the" OR "pot" OR "tea" OR "OR" OR "coffee"'
     """
-    parts = (each if unicodedata.category(each)[0] in "LMN" else " " for each in text)
+    marked = _SEPARATORS.sub(" ", text)
+    parts = (each if unicodedata.category(each)[0] in "LMN" else " " for each in marked)
     words = (word for word in dict.fromkeys("".join(parts).split()) if _is_word(word))
     return " OR ".join([f'"{word}"' for word in words][:_MAX_WORDS])
 

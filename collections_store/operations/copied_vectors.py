@@ -23,6 +23,8 @@ from .vectors import HASH_BYTES, Computed, Key, StoreVectors, Waiting, open_inde
 
 DOCUMENTS: Final = 100
 """Documents whose vectors are read at once."""
+_LAST: Final = 2**31 - 1
+"""The last position in a text that every database has."""
 
 
 class StoredVector(NamedTuple):
@@ -47,8 +49,15 @@ class StoredVector(NamedTuple):
             raise ValueError(f"{shortened(self.index_name)} must be a vector index with a model")
         if self.vector is None:
             return
-        if not isinstance(self.place, str) or len(self.hash or b"") != HASH_BYTES:
+        is_text = isinstance(self.place, str) and "\0" not in self.place
+        if not is_text or len(self.hash or b"") != HASH_BYTES:
             raise ValueError("a vector must have a place and a hash")
+        for name, position in (("start", self.start), ("stop", self.stop)):
+            is_position = type(position) is int and 0 <= position <= _LAST
+            if position is not None and not is_position:
+                raise ValueError(
+                    f"{name} must be an integer from 0 to {_LAST}, got {shortened(position)}"
+                )
         numbers = unpack(self.vector) if len(self.vector) == 4 * index.dimensions else []
         usable = any(numbers) or index.metric != "cosine"
         if not numbers or not usable or not all(map(math.isfinite, numbers)):

@@ -228,8 +228,10 @@ def test_vectors_of_a_document_that_changed_are_not_stored(noted: Any, tmp_path:
         ({"vector": "?"}, "it must be a vector"),
         ({"hash": "AAAA"}, "a place and a hash"),
         ({"place": 1}, "a place and a hash"),
+        ({"place": "a\0"}, "a place and a hash"),
         ({"more": 1}, "must have id, index_name, updated_at, version"),
         ({"start": -1}, "start must be an integer from 0"),
+        ({"stop": 2**31}, "stop must be an integer from 0 to 2147483647"),
         ({"stop": 5}, "the checksum of the 253 vectors before differs"),
     ],
 )

@@ -236,6 +236,10 @@ def test_what_cannot_be_stored_is_refused(storage: CollectionsMemoryStorage) -> 
             storage.update(record("1", 0, 1, metadata={"n": bad}))
         with pytest.raises(InvalidBody, match="metadata"):
             storage.save([record("2", 0, 1), record("3", metadata={"n": bad})])
+    for number in (1e39, 1e300, float("nan")):
+        for write in (storage.save, lambda records: storage.update(records[0])):
+            with pytest.raises(InvalidBody, match="embedding.*finite numbers of 32 bits"):
+                write([record("1", number, 1)])
     assert names(storage.search([1.0, 0.0])) == ["1"]
 
 

@@ -175,7 +175,11 @@ def test_nodes_are_deleted_by_document_id_and_filter(nodes: Any) -> None:
     assert [each.node_id for each in nodes.get_nodes()] == ["rain", "train"]
     nodes.delete_nodes(["rain", "train"], filters(("n", "<", 0)))
     assert [each.node_id for each in nodes.get_nodes()] == ["train"]
-    for nothing in (None, MetadataFilters(filters=[])):
+    empty = MetadataFilters(filters=[])
+    group = MetadataFilters(
+        filters=[*filters(("n", "<", 0)).filters, empty], condition=FilterCondition.OR
+    )
+    for nothing in (None, empty, MetadataFilters(filters=[empty]), group):
         with pytest.raises(InvalidOption, match="clear deletes all"):
             nodes.delete_nodes(filters=nothing)
     filled(nodes).delete_nodes(["tea"])
@@ -277,6 +281,14 @@ def test_what_no_query_can_do_is_refused(nodes: Any) -> None:
             nodes.query(query(query_str="tea", mode=mode))
     with pytest.raises(IndexExists):
         nodes.query(query([1.0, 0.0]))
+
+
+def test_a_dropped_collection_is_searched_after_the_next_write(
+    nodes: Any, store: AsyncStore
+) -> None:
+    filled(nodes).query(query([1.0, 0.0, 0.1], 1))
+    assert asyncio.run(store.drop("llama_index_nodes"))
+    assert filled(nodes).query(query([1.0, 0.0, 0.1], 1)).ids == ["tea"]
 
 
 @pytest.mark.parametrize("metric", ["l2", "dot"])

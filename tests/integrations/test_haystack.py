@@ -80,7 +80,7 @@ def ids(found: list[Document]) -> list[str]:
     return [each.id for each in found]
 
 
-def on(field: str, operator: str, value: Any) -> dict[str, Any]:
+def on(field: Any, operator: Any, value: Any) -> dict[str, Any]:
     return {"field": field, "operator": operator, "value": value}
 
 
@@ -112,7 +112,9 @@ def test_what_cannot_be_stored_is_refused(documents: Any, store: AsyncStore, way
     for bad, problem in (
         (Document(meta={"at": datetime.now(UTC)}), (InvalidBody, "at 'meta': is not JSON: Object of type datetime")),
         (Document(content="a\0b"), (InvalidBody, "at 'content'")),
-        (Document(embedding=[1.0, float("nan"), 0.0]), (InvalidBody, "at 'embedding")),
+        (Document(embedding=[1.0, float("nan"), 0.0]), (InvalidOption, "finite numbers of 32 bits")),
+        (Document(embedding=[1.0, 1e39, 0.0]), (InvalidOption, "finite numbers of 32 bits")),
+        (Document.from_dict({"embedding": ["a", "b", "c"]}), (InvalidOption, "finite numbers of 32 bits")),
         (Document(embedding=[1.0, 2.0]), (InvalidOption, "dimensions, got 2 and 3")),
     ):  # fmt: skip
         with pytest.raises(problem[0], match=problem[1]):
@@ -165,6 +167,12 @@ def test_what_haystack_forbids_is_refused(documents: Any) -> None:
         ({"operator": "AND"}, "'conditions' is missing in"),
         ({"conditions": []}, "'operator' is missing in"),
         ({"operator": "AND", "conditions": []}, "must be a list with a condition"),
+        ({"operator": "OR", "conditions": [on("id", "==", "a"), {}]}, "'operator' is missing in {}"),
+        ({"operator": "AND", "conditions": [None]}, "must be a dict, got None"),
+        ("id", "must be a dict, got 'id'"),
+        (on(5, "==", 1), "field must be a string, got 5"),
+        (on("id", ["=="], 1), r"got \['=='\]"),
+        ({"operator": {}, "conditions": [on("id", "==", "a")]}, "'AND', 'OR' or 'NOT', got {}"),
         ({"operator": "XOR", "conditions": [on("id", "==", "a")]}, "'AND', 'OR' or 'NOT', got 'XOR'"),
     ):  # fmt: skip
         for call in (documents.filter_documents, documents.delete_by_filter):
@@ -284,6 +292,16 @@ def test_the_first_calls_may_be_concurrent(store: AsyncStore) -> None:
         assert sorted(ids(words)) == sorted(ids(near)) == sorted(ids(made))
 
     asyncio.run(main())
+
+
+def test_a_dropped_collection_is_searched_after_the_next_write(
+    documents: Any, store: AsyncStore
+) -> None:
+    documents.keyword_retrieval("tea")
+    assert asyncio.run(store.drop("haystack_documents"))
+    documents.write_documents(DOCUMENTS)
+    assert ids(documents.embedding_retrieval([1.0, 0.0, 0.1], top_k=1)) == ["tea"]
+    assert ids(documents.keyword_retrieval("umbrella")) == ["rain"]
 
 
 PROGRAM = """

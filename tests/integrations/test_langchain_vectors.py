@@ -228,8 +228,9 @@ def test_a_filter_is_on_the_metadata(texts: Any) -> None:
     for bad in (callable, "year", {"$or": ["year"]}):
         with pytest.raises(InvalidOption, match="filter: must be a dict of conditions"):
             texts.similarity_search("tea", filter=bad)
-    with pytest.raises(InvalidFilter):
-        texts.similarity_search("tea", filter={"year": {"$more": 1}})
+    for wrong in ({"year": {"$more": 1}}, {"$or": None}, {"$and": 1}):
+        with pytest.raises(InvalidFilter):
+            texts.similarity_search("tea", filter=wrong)
     with pytest.raises(TypeError, match="unexpected keyword argument 'filters'"):
         texts.similarity_search("tea", filters={"year": 1990})
 
@@ -239,6 +240,15 @@ def test_searches_before_a_write_find_nothing(store: AsyncStore, way: str) -> No
     assert texts.similarity_search("tea") == texts.max_marginal_relevance_search("tea") == []
     assert texts.get_by_ids(["1"]) == []
     assert texts.delete(["1"]) is True
+
+
+def test_a_dropped_collection_is_searched_after_the_next_write(
+    texts: Any, store: AsyncStore
+) -> None:
+    texts.similarity_search("tea")
+    assert asyncio.run(store.drop("langchain_documents"))
+    found = filled(texts).similarity_search("tea", 1)
+    assert ids(found) == ["tea"]
 
 
 def test_each_method_embeds_in_its_own_way(store: AsyncStore, way: str) -> None:

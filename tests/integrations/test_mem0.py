@@ -170,7 +170,20 @@ def test_filters(store: Store, filters: Any, found: str) -> None:
         assert sorted(one.id for one in each) == sorted(found)
 
 
-@pytest.mark.parametrize("filters", [{"n": {"$gt": 1}}, {"OR": []}, {"NOT": "x"}, {"n": {"in": 1}}])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"n": {"$gt": 1}},
+        {"OR": []},
+        {"NOT": "x"},
+        {"n": {"in": 1}},
+        {"user_id": {}},
+        {"OR": [{"n": 1}, {}]},
+        {"AND": [None]},
+        {"AND": ["n"]},
+        "n",
+    ],
+)
 def test_a_wrong_filter_is_refused(filters: Any) -> None:
     with Store("sqlite://") as store, pytest.raises(InvalidFilter):
         CollectionsVectorStore(store, 2).list(filters)

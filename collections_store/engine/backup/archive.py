@@ -330,7 +330,7 @@ class _Lines:
                 value[key] = b64decode(value[key], validate=True)
             row = StoredVector(**value)
             check_id(row.id)
-            for key in ("version", "updated_at", *({"start", "stop"} & value.keys())):
+            for key in ("version", "updated_at"):
                 _integer(value, key, 0, _LAST_VERSION)
             row.check(indexes)
         except (CollectionsStoreError, TypeError, ValueError) as error:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Any, TypeAlias
 
 from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
@@ -206,9 +208,17 @@ def _bodies(records: Iterable[MemoryRecord]) -> tuple[dict[str, Any], int]:
             size = size or len(each.embedding)
             if len(each.embedding) != size:
                 raise EmbeddingDimensionMismatchError(size, len(each.embedding))
-            body["embedding"] = b64encode(struct.pack(f"<{size}f", *each.embedding)).decode()
+            body["embedding"] = _packed(each.embedding)
         bodies[each.id] = body
     return bodies, size
+
+
+def _packed(numbers: Sequence[float]) -> str:
+    """Return an embedding as 32-bit floats in base64."""
+    with suppress(OverflowError):
+        if all(map(isfinite, numbers)):
+            return b64encode(struct.pack(f"<{len(numbers)}f", *numbers)).decode()
+    raise InvalidBody("embedding", "must have finite numbers of 32 bits")
 
 
 def _text(time: datetime) -> str:

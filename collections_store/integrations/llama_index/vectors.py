@@ -133,7 +133,9 @@ class LlamaIndexVectorStore(PairedOwner, BasePydanticVectorStore):
         filters: MetadataFilters | None = None,
         **delete_kwargs: Any,  # noqa: ARG002
     ) -> None:
-        """Delete the nodes of ids that match filters. Raise `InvalidOption` without both: `clear` deletes all nodes."""
+        """Delete the nodes of ids that match filters. Raise `InvalidOption` without ids for no filters, or an empty group of
+        filters: `clear` deletes all nodes.
+        """
         self._opened.sync.delete_many(_deleted(filters, node_ids))
 
     async def adelete_nodes(
@@ -167,15 +169,16 @@ class LlamaIndexVectorStore(PairedOwner, BasePydanticVectorStore):
         search = _Search(query, kwargs)
         if search.call is None:
             return search.result(())
-        return search.result(search.call(self._opened.ready(search.dimensions, words=search.words)))
+        found = self._opened.found(search.call, search.dimensions, words=search.words)
+        return search.result(found)
 
     async def aquery(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Async counterpart of `query`."""
         search = _Search(query, kwargs)
         if search.call is None:
             return search.result(())
-        collection = await self._opened.aready(search.dimensions, words=search.words)
-        return search.result(await search.call(collection))
+        found = await self._opened.afound(search.call, search.dimensions, words=search.words)
+        return search.result(found)
 
 
 class _Search:
@@ -262,9 +265,16 @@ def _filter(
 
 
 def _deleted(filters: MetadataFilters | None, node_ids: Sequence[str] | None) -> Filter:
-    if node_ids is None and (filters is None or not filters.filters):
-        raise InvalidOption("node_ids", "must be given, or filters: clear deletes all nodes")
+    if node_ids is None and (filters is None or _has_empty(filters)):
+        problem = "must be given, or filters without an empty group: clear deletes all nodes"
+        raise InvalidOption("node_ids", problem)
     return _filter(filters, node_ids)
+
+
+def _has_empty(filters: MetadataFilters) -> bool:
+    """Return whether filters, or a group in them, are empty: every node matches these."""
+    groups = (each for each in filters.filters if isinstance(each, MetadataFilters))
+    return not filters.filters or any(map(_has_empty, groups))
 
 
 def _joined(filters: MetadataFilters) -> Filter:
