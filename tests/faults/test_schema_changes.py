@@ -1,7 +1,10 @@
 """Schema changes of a collection during writes and other schema changes."""
 
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -201,3 +204,46 @@ def test_collections_are_listed_during_creates_and_drops(
         assert listing.left == 8  # more often than an operation is retried
         assert {info.name for info in found} == {"a"} | {f"xmove{n}" for n in range(4)}
         assert {info.count for info in found} == {1}
+
+
+@pytest.mark.parametrize("action", ["search", "put"])
+def test_the_schema_changes_while_sqlite_opens_a_text_index(tmp_path: Path, action: str) -> None:
+    """With SQLite 3.40 the statement fails, and runs again."""
+    url, left = f"sqlite:///{tmp_path}/store.db", list[int]()
+    with Store(url) as store:
+        store["things"].put("a", {"text": "tea"})
+        store["things"].create_text_index("text")
+
+    def change(*_: object) -> int:
+        """SQLite calls this while it compiles a statement."""
+        if left:
+            with suppress(sqlite3.OperationalError):  # the statement itself writes by now
+                other.execute(f"CREATE TABLE other_{left.pop()} (n)")
+        return sqlite3.SQLITE_OK
+
+    def watch(connection: Any, _: object) -> None:
+        connection.set_authorizer(change)
+
+    sa.event.listen(sa.Engine, "connect", watch)
+    try:
+        with (
+            closing(
+                sqlite3.connect(tmp_path / "store.db", isolation_level=None, timeout=0)
+            ) as other,
+            Store(url) as store,
+        ):
+            things = store["things"]
+            assert things.get("a")  # knows the schema, and has not opened the index
+            left.extend(range(80))
+            if action == "put":
+                things.put("a", {"text": "tea cake"})
+            else:
+                assert ids_found(things, "tea") == ["a"]
+            assert not left
+            assert ids_found(things, "cake") == (["a"] if action == "put" else [])
+    finally:
+        sa.event.remove(sa.Engine, "connect", watch)
+
+
+def ids_found(things: Collection, word: str) -> list[str]:
+    return [each.id for each in things.search(word)]
