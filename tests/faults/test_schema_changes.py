@@ -12,9 +12,10 @@ import sqlalchemy as sa
 from backends import Backend
 from faults.test_change_feed import InThread, wait_for_a_lock
 
-from collections_store import Change, ChangesLost, Collection, Store
+from collections_store import Change, ChangesLost, Collection, Store, TransactionConflict
 from collections_store.engine import executor as execution
 from collections_store.operations.collections import ListCollections
+from collections_store.operations.diagnosis import Diagnose
 from collections_store.operations.operation import Operation
 
 
@@ -247,3 +248,27 @@ def test_the_schema_changes_while_sqlite_opens_a_text_index(tmp_path: Path, acti
 
 def ids_found(things: Collection, word: str) -> list[str]:
     return [each.id for each in things.search(word)]
+
+
+@pytest.mark.parametrize("change", ["update", "remove"])
+def test_a_write_in_a_transaction_older_than_the_text_index(
+    postgres_backend: Backend, change: str
+) -> None:
+    backend = postgres_backend
+    with (
+        Store(backend.url, **backend.options) as store,
+        Store(backend.url, **backend.options) as other,
+    ):
+        things = store["things"]
+        things.put("a", {"text": "tea"})
+        with pytest.raises(TransactionConflict), store.transaction() as tx:
+            assert tx["others"].count() == 0  # the snapshot
+            other["things"].create_text_index("text")
+            if change == "update":
+                tx["things"].put("a", {"text": "cake"})
+            else:
+                tx["things"].remove("a")
+        assert ids_found(other["things"], "tea") == ["a"]
+        assert [each for each in store.run(Diagnose()) if each.severity == "error"] == []
+        assert things.remove("a")
+        assert [each for each in store.run(Diagnose()) if each.severity == "error"] == []
