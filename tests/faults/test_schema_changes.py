@@ -12,7 +12,14 @@ import sqlalchemy as sa
 from backends import Backend
 from faults.test_change_feed import InThread, wait_for_a_lock
 
-from collections_store import Change, ChangesLost, Collection, Store, TransactionConflict
+from collections_store import (
+    Change,
+    ChangesLost,
+    Collection,
+    InvalidIndex,
+    Store,
+    TransactionConflict,
+)
 from collections_store.engine import executor as execution
 from collections_store.operations.collections import ListCollections
 from collections_store.operations.diagnosis import Diagnose
@@ -272,3 +279,65 @@ def test_a_write_in_a_transaction_older_than_the_text_index(
         assert [each for each in store.run(Diagnose()) if each.severity == "error"] == []
         assert things.remove("a")
         assert [each for each in store.run(Diagnose()) if each.severity == "error"] == []
+
+
+AT: Any = {"dimensions": 2, "metric": "l2"}
+FILLED: dict[str, Callable[[Collection], Any]] = {
+    "text": lambda things: things.create_text_index("text"),
+    "vectors": lambda things: things.create_vector_index("at", **AT),
+    "again": lambda things: things.reindex("old", name="old_vector", **AT),
+}
+
+
+def is_whole(things: Collection, kind: str) -> bool:
+    """Return whether an index has the documents "a" and "b"."""
+    found = (
+        ids_found(things, "tea")
+        if kind == "text"
+        else [
+            each.id
+            for each in things.nearest(
+                [0, 0], index=f"{'at' if kind == 'vectors' else 'old'}_vector"
+            )
+        ]
+    )
+    return sorted(found) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", FILLED)
+def test_a_transaction_with_a_snapshot_fills_no_index(postgres_backend: Backend, kind: str) -> None:
+    backend, body = postgres_backend, {"text": "tea", "at": [1, 2], "old": [1, 2]}
+    engine = engine_of(backend)
+    with (
+        Store(backend.url, **backend.options) as store,
+        Store(backend.url, **backend.options) as other,
+    ):
+        things = store["things"]
+        things.put("a", body)
+        things.create_vector_index("old", **AT)
+        with store.transaction() as tx:
+            assert tx["things"].count() == 1
+            other["things"].put("b", body)
+            with pytest.raises(InvalidIndex, match="outside of the transaction"):
+                FILLED[kind](tx["things"])
+            tx["things"].put("c", {})
+        assert len(things.indexes()) == 1
+        with engine.begin() as connection:  # READ COMMITTED: each statement has a snapshot
+            FILLED[kind](store.bind(connection)["things"])
+        assert is_whole(store["things"], kind)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("kind", FILLED)
+def test_a_transaction_fills_the_index_of_its_own_collection(
+    postgres_backend: Backend, kind: str
+) -> None:
+    backend, body = postgres_backend, {"text": "tea", "at": [1, 2], "old": [1, 2]}
+    with Store(backend.url, **backend.options) as store:
+        store["others"].put("x", {})
+        with store.transaction() as tx:
+            tx["things"].put("a", body)
+            tx["things"].create_vector_index("old", **AT)
+            FILLED[kind](tx["things"])
+            tx["things"].put("b", body)
+        assert is_whole(store["things"], kind)
