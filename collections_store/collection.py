@@ -757,7 +757,8 @@ class Collection(OperationBuilder, Generic[Body]):
         which needs no memory of this process and may miss some of the nearest documents. Such an index has at most 2,000
         dimensions, or 4,000 with "cosine", and the extension version 0.8 or newer.
 
-        Requires the extra `vector`. Raise `InvalidIndex`, and `IndexExists`, also for another model: see `reindex`.
+        Requires the extra `vector`. Raise `InvalidIndex`, on PostgreSQL also in a transaction that has not created the
+        collection, and `IndexExists`, also for another model: see `reindex`.
 
         >>> store["notes"].create_vector_index("embedding", dimensions=2)
         'embedding_vector'
@@ -784,7 +785,8 @@ class Collection(OperationBuilder, Generic[Body]):
         """Replace a vector index by another of the same name, with another model, dimensions, metric or method; return the name.
 
         The arguments are those of `create_vector_index`. The vectors of all documents are computed again, by the next
-        search or by `store_vectors`. Raise `InvalidIndex`, and `InvalidSearch` if there is no such index.
+        search or by `store_vectors`. Raise `InvalidIndex` as `create_vector_index` does, and `InvalidSearch` if there is
+        no such index.
 
         >>> name = store["points"].create_vector_index("at", dimensions=2, metric="l2")
         >>> version = store["points"].put("origin", {"at": [0, 0, 0]})
@@ -866,7 +868,8 @@ class Collection(OperationBuilder, Generic[Body]):
         also finds other forms of a word ("running", "run"); PostgreSQL has more languages.
 
         Every write maintains the index in its transaction. Writers wait while the index is created, readers do not.
-        Raise `InvalidIndex`, and `IndexExists` if the collection has another text index.
+        Raise `InvalidIndex`, on PostgreSQL also in a transaction that has not created the collection, and `IndexExists`
+        if the collection has another text index.
 
         >>> store["notes"].create_text_index({"title": 3, "body": 1})
         'text'

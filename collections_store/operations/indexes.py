@@ -54,6 +54,8 @@ class CreateIndex(Operation[str]):
             self._check(session.database, present, self.index)
         table, options = _lock(session, self.collection, readers=False)
         if not self._exists(options):
+            if not isinstance(self.index, Index):
+                _check_snapshot(session, table)
             indexes = _Indexes(session, self.collection, table, options)
             if isinstance(self.index, TextIndex):
                 indexes.add_text(self.index)
@@ -363,6 +365,20 @@ def _check_vectors(database: Database, options: CollectionOptions, index: Vector
         raise InvalidIndex("method", where)
     if problem := database.approximate.problem(index):
         raise InvalidIndex("dimensions", problem)
+
+
+def _check_snapshot(session: Session, table: str) -> None:
+    """Raise `InvalidIndex` where the index, filled by a SELECT, would miss what others committed."""
+    store = session.store
+    if session.database.ddl.misses_rows is None or not session.rows(
+        store.misses_rows, store.find_table(table)
+    ):
+        return
+    problem = (
+        "must be created outside of the transaction, which does not see what others have written since it began: "
+        "call this method of the store's collection, before the transaction"
+    )
+    raise InvalidIndex("", problem)
 
 
 def _extension(session: Session) -> str:

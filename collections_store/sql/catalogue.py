@@ -48,6 +48,8 @@ class CatalogueStatements:
 
     has_table = Statement(lambda s: s.database.ddl.has_table)
     """Select a row if there is a table `:reference`."""
+    misses_rows = Statement(lambda s: s.database.ddl.misses_rows)
+    """Select a row if the transaction may not see all rows of a locked table `:reference`."""
     revision = Statement(lambda s: sa.select(s.revisions.c.version_num))
     """Select the schema's revision."""
     stamp = Statement(lambda s: sa.insert(s.revisions).values(version_num=_text("revision")))

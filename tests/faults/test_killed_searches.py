@@ -123,8 +123,6 @@ def ids(found: Iterable[Any]) -> set[str]:
 def test_killed_processes_leave_every_index_right(
     shared_backend: Backend, program: Any, seed: int
 ) -> None:
-    if program is build and not shared_backend.is_postgresql:
-        pytest.skip("FTS5 may fail to open its table while another process changes the schema")
     chance = random.Random(seed)
     failures = [InvalidSearch] if program is build else []  # while there is no index
     with Store(shared_backend.url, **{**shared_backend.options, "busy_timeout": 60.0}) as store:

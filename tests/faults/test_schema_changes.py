@@ -1,7 +1,10 @@
 """Schema changes of a collection during writes and other schema changes."""
 
 import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +12,17 @@ import sqlalchemy as sa
 from backends import Backend
 from faults.test_change_feed import InThread, wait_for_a_lock
 
-from collections_store import Change, ChangesLost, Collection, Store
+from collections_store import (
+    Change,
+    ChangesLost,
+    Collection,
+    InvalidIndex,
+    Store,
+    TransactionConflict,
+)
 from collections_store.engine import executor as execution
 from collections_store.operations.collections import ListCollections
+from collections_store.operations.diagnosis import Diagnose
 from collections_store.operations.operation import Operation
 
 
@@ -201,3 +212,132 @@ def test_collections_are_listed_during_creates_and_drops(
         assert listing.left == 8  # more often than an operation is retried
         assert {info.name for info in found} == {"a"} | {f"xmove{n}" for n in range(4)}
         assert {info.count for info in found} == {1}
+
+
+@pytest.mark.parametrize("action", ["search", "put"])
+def test_the_schema_changes_while_sqlite_opens_a_text_index(tmp_path: Path, action: str) -> None:
+    """With SQLite 3.40 the statement fails, and runs again."""
+    url, left = f"sqlite:///{tmp_path}/store.db", list[int]()
+    with Store(url) as store:
+        store["things"].put("a", {"text": "tea"})
+        store["things"].create_text_index("text")
+
+    def change(*_: object) -> int:
+        """SQLite calls this while it compiles a statement."""
+        if left:
+            with suppress(sqlite3.OperationalError):  # the statement itself writes by now
+                other.execute(f"CREATE TABLE other_{left.pop()} (n)")
+        return sqlite3.SQLITE_OK
+
+    def watch(connection: Any, _: object) -> None:
+        connection.set_authorizer(change)
+
+    sa.event.listen(sa.Engine, "connect", watch)
+    try:
+        with (
+            closing(
+                sqlite3.connect(tmp_path / "store.db", isolation_level=None, timeout=0)
+            ) as other,
+            Store(url) as store,
+        ):
+            things = store["things"]
+            assert things.get("a")  # knows the schema, and has not opened the index
+            left.extend(range(80))
+            if action == "put":
+                things.put("a", {"text": "tea cake"})
+            else:
+                assert ids_found(things, "tea") == ["a"]
+            assert not left
+            assert ids_found(things, "cake") == (["a"] if action == "put" else [])
+    finally:
+        sa.event.remove(sa.Engine, "connect", watch)
+
+
+def ids_found(things: Collection, word: str) -> list[str]:
+    return [each.id for each in things.search(word)]
+
+
+@pytest.mark.parametrize("change", ["update", "remove"])
+def test_a_write_in_a_transaction_older_than_the_text_index(
+    postgres_backend: Backend, change: str
+) -> None:
+    backend = postgres_backend
+    with (
+        Store(backend.url, **backend.options) as store,
+        Store(backend.url, **backend.options) as other,
+    ):
+        things = store["things"]
+        things.put("a", {"text": "tea"})
+        with pytest.raises(TransactionConflict), store.transaction() as tx:
+            assert tx["others"].count() == 0  # the snapshot
+            other["things"].create_text_index("text")
+            if change == "update":
+                tx["things"].put("a", {"text": "cake"})
+            else:
+                tx["things"].remove("a")
+        assert ids_found(other["things"], "tea") == ["a"]
+        assert [each for each in store.run(Diagnose()) if each.severity == "error"] == []
+        assert things.remove("a")
+        assert [each for each in store.run(Diagnose()) if each.severity == "error"] == []
+
+
+AT: Any = {"dimensions": 2, "metric": "l2"}
+FILLED: dict[str, Callable[[Collection], Any]] = {
+    "text": lambda things: things.create_text_index("text"),
+    "vectors": lambda things: things.create_vector_index("at", **AT),
+    "again": lambda things: things.reindex("old", name="old_vector", **AT),
+}
+
+
+def is_whole(things: Collection, kind: str) -> bool:
+    """Return whether an index has the documents "a" and "b"."""
+    found = (
+        ids_found(things, "tea")
+        if kind == "text"
+        else [
+            each.id
+            for each in things.nearest(
+                [0, 0], index=f"{'at' if kind == 'vectors' else 'old'}_vector"
+            )
+        ]
+    )
+    return sorted(found) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", FILLED)
+def test_a_transaction_with_a_snapshot_fills_no_index(postgres_backend: Backend, kind: str) -> None:
+    backend, body = postgres_backend, {"text": "tea", "at": [1, 2], "old": [1, 2]}
+    engine = engine_of(backend)
+    with (
+        Store(backend.url, **backend.options) as store,
+        Store(backend.url, **backend.options) as other,
+    ):
+        things = store["things"]
+        things.put("a", body)
+        things.create_vector_index("old", **AT)
+        with store.transaction() as tx:
+            assert tx["things"].count() == 1
+            other["things"].put("b", body)
+            with pytest.raises(InvalidIndex, match="outside of the transaction"):
+                FILLED[kind](tx["things"])
+            tx["things"].put("c", {})
+        assert len(things.indexes()) == 1
+        with engine.begin() as connection:  # READ COMMITTED: each statement has a snapshot
+            FILLED[kind](store.bind(connection)["things"])
+        assert is_whole(store["things"], kind)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("kind", FILLED)
+def test_a_transaction_fills_the_index_of_its_own_collection(
+    postgres_backend: Backend, kind: str
+) -> None:
+    backend, body = postgres_backend, {"text": "tea", "at": [1, 2], "old": [1, 2]}
+    with Store(backend.url, **backend.options) as store:
+        store["others"].put("x", {})
+        with store.transaction() as tx:
+            tx["things"].put("a", body)
+            tx["things"].create_vector_index("old", **AT)
+            FILLED[kind](tx["things"])
+            tx["things"].put("b", body)
+        assert is_whole(store["things"], kind)

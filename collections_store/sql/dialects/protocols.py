@@ -386,6 +386,10 @@ class DDL(Protocol):
     """The type of the column of bodies."""
     has_table: sa.TextClause
     """The query for a row if there is a table `:reference`."""
+    misses_rows: sa.TextClause | None = None
+    """The query for a row if the transaction may not see rows that others committed to a table `:reference` before the
+    table was locked; None: a transaction that writes sees all rows.
+    """
     jsonb_probe: str | None = None
     """The query for the version of a database that may lack JSONB; None: none lacks it."""
 

@@ -184,6 +184,11 @@ class PostgresDDL(DDL):
     name_type = sa.Text(collation="C")
     body_type = JSONB()
     has_table = sa.text("SELECT 1 WHERE to_regclass(:reference) IS NOT NULL")
+    # the snapshot is older than the lock, unless the transaction created the table: no rename changes a system column
+    misses_rows = sa.text(
+        "SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass(:reference) AND attname = 'ctid' "
+        "AND age(xmin) > 0 AND current_setting('transaction_isolation') <> 'read committed'"
+    )
 
     def reference(self, table: sa.Table) -> str:
         return table_name(table)

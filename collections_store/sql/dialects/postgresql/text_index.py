@@ -56,17 +56,19 @@ class PostgresTextIndexes(TextIndexes):
         )
         # the index may be newer than the snapshot of the transaction: a row that it does not see is then a conflict
         unseen = (
-            f"INSERT INTO {named.table} VALUES (NEW.seq, r.words, r.level) "
+            f"INSERT INTO {named.table} VALUES ({{row}}) "
             "ON CONFLICT (seq) DO UPDATE SET words = excluded.words, level = excluded.level;"
         )
+        removed, delete = "OLD.seq, '', 2", f"DELETE FROM {named.table} WHERE seq = OLD.seq;"
         body = (
             "DECLARE r RECORD; BEGIN "
-            f"IF TG_OP = 'DELETE' THEN DELETE FROM {named.table} WHERE seq = OLD.seq; "
+            f"IF TG_OP = 'DELETE' THEN {delete} "
+            f"IF NOT FOUND THEN {unseen.format(row=removed)} {delete} END IF; "
             f"ELSIF TG_OP = 'INSERT' THEN r := {named.of('row')}(NEW.body); "
             f"INSERT INTO {named.table} VALUES (NEW.seq, r.words, r.level); "
             f"ELSIF ROW({old}) IS DISTINCT FROM ROW({new}) THEN r := {named.of('row')}(NEW.body); "
             f"UPDATE {named.table} SET words = r.words, level = r.level WHERE seq = OLD.seq; "
-            f"IF NOT FOUND THEN {unseen} END IF; "
+            f"IF NOT FOUND THEN {unseen.format(row='NEW.seq, r.words, r.level')} END IF; "
             "END IF; RETURN NULL; END"
         )
         keep = (

@@ -250,6 +250,9 @@ class SqliteErrors(Errors):
             return DatabaseBusy(
                 f"{cause}: another process kept the SQLite file locked for longer than busy_timeout"
             )
+        if code == sqlite3.SQLITE_SCHEMA:
+            # SQLite compiles a statement only twice; 3.40 compares the schema also where it opens a table of FTS5
+            return TransactionConflict("another connection changed the schema meanwhile")
         if code == sqlite3.SQLITE_INTERRUPT:
             return TransactionConflict("interrupted")
         advice = _ADVICE.get(extended) or _ADVICE.get(code)
