@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ..aggregation.pipeline import Pipeline
+from ..aggregation.pipeline import Leading, Pipeline
 from ..errors import CollectionsStoreError, InvalidPipeline
 from ..expressions.values import is_number
-from ..operations.survey import CollectionSurvey, Scans
+from ..operations.survey import CollectionSurvey, Scans, Survey
+from ..query.filter import Filter
 from ..query.sort import NATURAL
 from .cells import cell, columns_of, row
 from .collection import MANY, surveyed
@@ -55,11 +56,12 @@ def show_aggregation(call: Call) -> Response:
     """Run the pipeline of the URL."""
     survey = surveyed(call)
     text, view = call.query("pipeline"), call.query("view")
-    results, problem, bad, scans = list[Any](), "", None, False
+    results, problem, bad, scanned = list[Any](), "", None, list[CollectionSurvey]()
     try:
         pipeline = _pipeline(text)
-        scans = pipeline is not None and not call.query("scan") and _scans(call, survey, pipeline)
-        if pipeline is not None and not scans:
+        if pipeline is not None and not call.query("scan"):
+            scanned = _scanned(call, survey, pipeline)
+        if pipeline is not None and not scanned:
             results = call.collection.aggregate([*pipeline, {"$limit": MOST + 1}])
     except BadEntry as error:
         bad = error
@@ -83,7 +85,7 @@ def show_aggregation(call: Call) -> Response:
         is_cut=len(results) > MOST,
         problem=problem,
         bad=bad,
-        scans=scans,
+        scanned=scanned,
         width=WIDTH,
         height=HEIGHT,
     )
@@ -105,13 +107,24 @@ def _pipeline(text: str) -> list[Any] | None:
     return [*stages]
 
 
-def _scans(call: Call, survey: CollectionSurvey, stages: list[Any]) -> bool:
-    """Return whether a pipeline would read all documents of a large collection."""
-    leading = Pipeline.parse(stages).leading()
-    if survey.count <= MANY or (leading.limit is not None and leading.sort is None):
+def _scanned(call: Call, survey: CollectionSurvey, stages: list[Any]) -> list[CollectionSurvey]:
+    """Return the large collections of which a pipeline may read all documents."""
+    pipeline = Pipeline.parse(stages)
+    others = {*pipeline.collections()}
+    surveys = [call.store.run(Survey(name, 10)) for name in sorted(others - {call.name})]
+    if call.name in others or _scans(call, survey, pipeline.leading()):
+        surveys.append(survey)
+    return [each for each in surveys if each is not None and each.count > MANY]
+
+
+def _scans(call: Call, survey: CollectionSurvey, leading: Leading) -> bool:
+    if survey.count <= MANY:
         return False
-    if leading.filter == type(leading.filter)() and leading.limit is None:
-        return True
+    if leading.filter == Filter():
+        if leading.limit is None or leading.skip + leading.limit > MANY:
+            return True
+        if leading.sort is None:
+            return False
     return call.store.run(Scans(call.name, leading.filter, leading.sort or NATURAL))
 
 

@@ -139,6 +139,36 @@ def test_a_pipeline_over_a_large_collection_asks_first(
     assert "person 0" in client.get(at("/c/people/aggregation", pipeline=limited)).text
 
 
+GROUPED = {"$group": {"_id": None, "n": {"$sum": 1}}}
+JOIN = {"from": "people", "as": "found"}
+GRAPH = {"startWith": "$a", "connectFromField": "city", "connectToField": "age"}
+
+
+@pytest.mark.parametrize(
+    ("name", "pipeline"),
+    [
+        ("people", [{"$match": {"age": -1}}, {"$limit": 3}]),
+        ("people", [{"$limit": 20}, GROUPED]),
+        ("people", [{"$skip": 20}, {"$limit": 3}]),
+        ("people", [{"$sort": {"$id": 1}}, GROUPED]),
+        ("few", [{"$unionWith": {"coll": "people", "pipeline": [GROUPED]}}]),
+        ("few", [{"$facet": {"all": [{"$unionWith": "people"}]}}]),
+        ("few", [{"$lookup": {**JOIN, "pipeline": [GROUPED]}}]),
+        ("few", [{"$graphLookup": {**JOIN, **GRAPH}}]),
+    ],
+)
+def test_every_way_to_read_a_large_collection_asks_first(
+    store: Any, people: Any, monkeypatch: pytest.MonkeyPatch, name: str, pipeline: list[Any]
+) -> None:
+    monkeypatch.setattr(aggregation, "MANY", 10)
+    store["few"].put("1", {"a": 1})
+    client = browser(store)
+    page = client.get(at(f"/c/{name}/aggregation", pipeline=pipeline))
+    assert "may read all 30 documents of people" in page.text
+    page = client.get(at(f"/c/{name}/aggregation", pipeline=pipeline, scan="1"))
+    assert (page.status_code, "may read all" in page.text) == (200, False)
+
+
 def test_a_schema(store: Any) -> None:
     store["things"].put_many(
         {

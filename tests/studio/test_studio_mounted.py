@@ -127,7 +127,7 @@ def test_streams_of_changes_leave_the_pages_their_threads(monkeypatch: pytest.Mo
                 is_begun = asyncio.Event()
                 events = request(pages, "/c/things/live/events", [], is_begun)
                 tasks.append(asyncio.ensure_future(events))
-                await is_begun.wait()
+                await asyncio.wait_for(is_begun.wait(), 30)
             sent: list[Any] = []
             await asyncio.wait_for(request(pages, "/c/things", sent, asyncio.Event()), 30)
             assert sent[0]["status"] == 200
