@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from ..aggregation.pipeline import Leading, Pipeline
@@ -155,22 +156,23 @@ def plot_of(results: list[Any], view: str) -> Plot | None:
 
 def binned(numbers: list[float], count: int) -> list[tuple[str, float]]:
     """Return how many numbers are in each of `count` ranges between the least and the greatest."""
-    low, high = min(numbers), max(numbers)
-    step = (high - low) / count or 1
+    low, high = min(numbers) / 2, max(numbers) / 2  # the difference itself may be infinite
+    step = (high - low) / count or 0.5
     counts = [0] * count
     for each in numbers:
-        counts[min(count - 1, int((each - low) / step))] += 1
-    return [
-        (f"{low + n * step:.4g} to {low + (n + 1) * step:.4g}", c) for n, c in enumerate(counts)
-    ]
+        counts[min(count - 1, int((each / 2 - low) / step))] += 1
+    edges = [2 * (low + n * step) for n in range(count + 1)]
+    labels = [f"{start:.4g} to {end:.4g}" for start, end in pairwise(edges)]
+    return [*zip(labels, counts, strict=True)]
 
 
 def _points(pairs: list[tuple[str, float]]) -> list[tuple[float, float]]:
     numbers = [number for _, number in pairs]
     low, high = min(numbers), max(numbers)
-    step, scale = WIDTH / max(1, len(pairs) - 1), HEIGHT / (high - low or 1)
+    step, half = WIDTH / max(1, len(pairs) - 1), high / 2 - low / 2 or 1
     return [
-        (round(n * step, 2), round(HEIGHT - (y - low) * scale, 2)) for n, y in enumerate(numbers)
+        (round(n * step, 2), round(HEIGHT - (y / 2 - low / 2) / half * HEIGHT, 2))
+        for n, y in enumerate(numbers)
     ]
 
 

@@ -108,6 +108,17 @@ def test_numbers_of_plots() -> None:
     assert aggregation.binned([7], 2) == [("7 to 8", 1), ("8 to 9", 0)]
 
 
+@pytest.mark.parametrize("view", ["bar", "line", "histogram"])
+def test_the_widest_range_of_numbers_is_plotted(store: Any, view: str) -> None:
+    store["wide"].put_many({f"{n}": {"n": n * 1.7e308} for n in (-1, 0, 1)})
+    client = browser(store)
+    plotted = client.get(at("/c/wide/aggregation", pipeline=[{"$sort": {"n": 1}}], view=view))
+    assert plotted.status_code == 200
+    assert not re.search(r"\b(nan|inf)\b", plotted.text)
+    assert [count for _, count in aggregation.binned([-1.7e308, 0, 1.7e308], 3)] == [1, 1, 1]
+    assert client.get("/c/wide/schema").status_code == 200
+
+
 @pytest.mark.parametrize("stage", [{"$merge": "copy"}, {"$out": "copy"}])
 def test_a_page_never_runs_a_pipeline_that_writes(store: Any, people: Any, stage: Any) -> None:
     page = browser(store, write=True).get(at("/c/people/aggregation", pipeline=[stage]))
