@@ -13,10 +13,10 @@ _RANKS = ("error", "warning", "info")
 
 
 @click.command()
-@click.argument("url", required=False)
+@click.argument("database", metavar="[URL]", required=False)
 @json_option
 @on_database
-def doctor(target: Target, url: str | None, *, as_json: bool) -> None:
+def doctor(target: Target, database: str | None, *, as_json: bool) -> None:
     """Look for problems of the database at URL, by default the URL of --url.
 
     Problems are damage, missing and unknown tables, missing, unused and invalid indexes, expired documents on disk,
@@ -31,7 +31,7 @@ def doctor(target: Target, url: str | None, *, as_json: bool) -> None:
     from ..engine.health import diagnose
     from ..options import Options
 
-    target.url = url or target.url
+    target.url = database or target.url
     target.to_read().close()
     found = diagnose(target.driver_url(), Options(**target.names()))
     found.sort(key=lambda each: _RANKS.index(each.severity))

@@ -18,7 +18,7 @@ _CLOSING: Final = 0.5
 
 
 @click.command()
-@click.argument("url", required=False)
+@click.argument("database", metavar="[URL]", required=False)
 @click.option("--write", is_flag=True, help="Allow changes; without it the pages only read.")
 @click.option(
     "--host",
@@ -51,7 +51,7 @@ _CLOSING: Final = 0.5
 @on_database
 def studio(
     target: Target,
-    url: str | None,
+    database: str | None,
     *,
     write: bool,
     host: str,
@@ -80,7 +80,7 @@ def studio(
         if not no_browser:
             webbrowser.open(link)
 
-    target.url = url or target.url
+    target.url = database or target.url
     declared = None if using is None else imported(using)
     store = target.to_read(**({} if write else target.read_only()))
     try:

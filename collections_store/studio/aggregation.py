@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from ..aggregation.pipeline import Pipeline
+from ..aggregation.pipeline import Leading, Pipeline
 from ..errors import CollectionsStoreError, InvalidPipeline
 from ..expressions.values import is_number
-from ..operations.survey import CollectionSurvey, Scans
+from ..operations.survey import CollectionSurvey, Scans, Survey
+from ..query.filter import Filter
 from ..query.sort import NATURAL
 from .cells import cell, columns_of, row
 from .collection import MANY, surveyed
@@ -55,11 +57,12 @@ def show_aggregation(call: Call) -> Response:
     """Run the pipeline of the URL."""
     survey = surveyed(call)
     text, view = call.query("pipeline"), call.query("view")
-    results, problem, bad, scans = list[Any](), "", None, False
+    results, problem, bad, scanned = list[Any](), "", None, list[CollectionSurvey]()
     try:
         pipeline = _pipeline(text)
-        scans = pipeline is not None and not call.query("scan") and _scans(call, survey, pipeline)
-        if pipeline is not None and not scans:
+        if pipeline is not None and not call.query("scan"):
+            scanned = _scanned(call, survey, pipeline)
+        if pipeline is not None and not scanned:
             results = call.collection.aggregate([*pipeline, {"$limit": MOST + 1}])
     except BadEntry as error:
         bad = error
@@ -83,7 +86,7 @@ def show_aggregation(call: Call) -> Response:
         is_cut=len(results) > MOST,
         problem=problem,
         bad=bad,
-        scans=scans,
+        scanned=scanned,
         width=WIDTH,
         height=HEIGHT,
     )
@@ -105,13 +108,24 @@ def _pipeline(text: str) -> list[Any] | None:
     return [*stages]
 
 
-def _scans(call: Call, survey: CollectionSurvey, stages: list[Any]) -> bool:
-    """Return whether a pipeline would read all documents of a large collection."""
-    leading = Pipeline.parse(stages).leading()
-    if survey.count <= MANY or (leading.limit is not None and leading.sort is None):
+def _scanned(call: Call, survey: CollectionSurvey, stages: list[Any]) -> list[CollectionSurvey]:
+    """Return the large collections of which a pipeline may read all documents."""
+    pipeline = Pipeline.parse(stages)
+    others = {*pipeline.collections()}
+    surveys = [call.store.run(Survey(name, 10)) for name in sorted(others - {call.name})]
+    if call.name in others or _scans(call, survey, pipeline.leading()):
+        surveys.append(survey)
+    return [each for each in surveys if each is not None and each.count > MANY]
+
+
+def _scans(call: Call, survey: CollectionSurvey, leading: Leading) -> bool:
+    if survey.count <= MANY:
         return False
-    if leading.filter == type(leading.filter)() and leading.limit is None:
-        return True
+    if leading.filter == Filter():
+        if leading.limit is None or leading.skip + leading.limit > MANY:
+            return True
+        if leading.sort is None:
+            return False
     return call.store.run(Scans(call.name, leading.filter, leading.sort or NATURAL))
 
 
@@ -142,22 +156,23 @@ def plot_of(results: list[Any], view: str) -> Plot | None:
 
 def binned(numbers: list[float], count: int) -> list[tuple[str, float]]:
     """Return how many numbers are in each of `count` ranges between the least and the greatest."""
-    low, high = min(numbers), max(numbers)
-    step = (high - low) / count or 1
+    low, high = min(numbers) / 2, max(numbers) / 2  # the difference itself may be infinite
+    step = (high - low) / count or 0.5
     counts = [0] * count
     for each in numbers:
-        counts[min(count - 1, int((each - low) / step))] += 1
-    return [
-        (f"{low + n * step:.4g} to {low + (n + 1) * step:.4g}", c) for n, c in enumerate(counts)
-    ]
+        counts[min(count - 1, int((each / 2 - low) / step))] += 1
+    edges = [2 * (low + n * step) for n in range(count + 1)]
+    labels = [f"{start:.4g} to {end:.4g}" for start, end in pairwise(edges)]
+    return [*zip(labels, counts, strict=True)]
 
 
 def _points(pairs: list[tuple[str, float]]) -> list[tuple[float, float]]:
     numbers = [number for _, number in pairs]
     low, high = min(numbers), max(numbers)
-    step, scale = WIDTH / max(1, len(pairs) - 1), HEIGHT / (high - low or 1)
+    step, half = WIDTH / max(1, len(pairs) - 1), high / 2 - low / 2 or 1
     return [
-        (round(n * step, 2), round(HEIGHT - (y - low) * scale, 2)) for n, y in enumerate(numbers)
+        (round(n * step, 2), round(HEIGHT - (y / 2 - low / 2) / half * HEIGHT, 2))
+        for n, y in enumerate(numbers)
     ]
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from inspect import isawaitable
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import parse_qsl
 
+from anyio import CapacityLimiter, to_thread
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -44,6 +45,19 @@ class Admission:
             admitted = self.authorize(request)
             return (await admitted if isawaitable(admitted) else admitted) is True
         return self.tokens is not None and self.tokens.has_session(session)
+
+
+class EventStream(StreamingResponse):
+    """Events as they come. Each stream waits in a thread of its own: any number of streams leaves the pages their threads."""
+
+    def __init__(self, events: Iterator[str]) -> None:
+        super().__init__(_in_own_thread(events), media_type="text/event-stream")
+
+
+async def _in_own_thread(events: Iterator[str]) -> AsyncIterator[str]:
+    own = CapacityLimiter(1)
+    while (event := await to_thread.run_sync(next, events, None, limiter=own)) is not None:
+        yield event
 
 
 def application(

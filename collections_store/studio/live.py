@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.responses import StreamingResponse
-
 from ..errors import (
     ChangesLost,
     CollectionsStoreError,
@@ -17,6 +15,7 @@ from ..errors import (
     StoreClosed,
 )
 from ..query.change import ChangeKind
+from .aio import EventStream
 from .cells import cell
 from .collection import surveyed
 from .entries import BadEntry, read_filter
@@ -71,7 +70,7 @@ def stream_changes(call: Call) -> Response:
         return call.fail(HTTPStatus.BAD_REQUEST, error.problem)
     after = call.request.headers.get("last-event-id") or call.query("after") or None
     kinds = KINDS.get(call.query("kinds"))
-    return StreamingResponse(_events(call, filter, kinds, after), media_type="text/event-stream")
+    return EventStream(_events(call, filter, kinds, after))
 
 
 def _events(

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 FOLDER: Final = Path(__file__).parent
 _INVISIBLE: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\u115f\u1160\u3164\uffa0\U000e0000-\U000e0fff]"
 )
 _LOG: Final = logging.getLogger(__name__)
 _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
@@ -255,4 +256,9 @@ def visible(text: str) -> str:
     >>> visible("a\\u202eb")
     'a\\\\u202eb'
     """
-    return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _INVISIBLE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """Return the escape of a character in JSON: two escapes beyond U+FFFF."""
+    return re.sub("....", r"\\u\g<0>", found[0].encode("utf-16-be").hex())

@@ -110,6 +110,17 @@ def test_numbers_of_plots() -> None:
     assert aggregation.binned([7], 2) == [("7 to 8", 1), ("8 to 9", 0)]
 
 
+@pytest.mark.parametrize("view", ["bar", "line", "histogram"])
+def test_the_widest_range_of_numbers_is_plotted(store: Any, view: str) -> None:
+    store["wide"].put_many({f"{n}": {"n": n * 1.7e308} for n in (-1, 0, 1)})
+    client = browser(store)
+    plotted = client.get(at("/c/wide/aggregation", pipeline=[{"$sort": {"n": 1}}], view=view))
+    assert plotted.status_code == 200
+    assert not re.search(r"\b(nan|inf)\b", plotted.text)
+    assert [count for _, count in aggregation.binned([-1.7e308, 0, 1.7e308], 3)] == [1, 1, 1]
+    assert client.get("/c/wide/schema").status_code == 200
+
+
 @pytest.mark.parametrize("stage", [{"$merge": "copy"}, {"$out": "copy"}])
 def test_a_page_never_runs_a_pipeline_that_writes(store: Any, people: Any, stage: Any) -> None:
     page = browser(store, write=True).get(at("/c/people/aggregation", pipeline=[stage]))
@@ -139,6 +150,36 @@ def test_a_pipeline_over_a_large_collection_asks_first(
     assert "Oslo" in client.get(at("/c/people/aggregation", pipeline=pipeline, scan="1")).text
     limited = [{"$limit": 5}, {"$project": {"name": 1}}]
     assert "person 0" in client.get(at("/c/people/aggregation", pipeline=limited)).text
+
+
+GROUPED = {"$group": {"_id": None, "n": {"$sum": 1}}}
+JOIN = {"from": "people", "as": "found"}
+GRAPH = {"startWith": "$a", "connectFromField": "city", "connectToField": "age"}
+
+
+@pytest.mark.parametrize(
+    ("name", "pipeline"),
+    [
+        ("people", [{"$match": {"age": -1}}, {"$limit": 3}]),
+        ("people", [{"$limit": 20}, GROUPED]),
+        ("people", [{"$skip": 20}, {"$limit": 3}]),
+        ("people", [{"$sort": {"$id": 1}}, GROUPED]),
+        ("few", [{"$unionWith": {"coll": "people", "pipeline": [GROUPED]}}]),
+        ("few", [{"$facet": {"all": [{"$unionWith": "people"}]}}]),
+        ("few", [{"$lookup": {**JOIN, "pipeline": [GROUPED]}}]),
+        ("few", [{"$graphLookup": {**JOIN, **GRAPH}}]),
+    ],
+)
+def test_every_way_to_read_a_large_collection_asks_first(
+    store: Any, people: Any, monkeypatch: pytest.MonkeyPatch, name: str, pipeline: list[Any]
+) -> None:
+    monkeypatch.setattr(aggregation, "MANY", 10)
+    store["few"].put("1", {"a": 1})
+    client = browser(store)
+    page = client.get(at(f"/c/{name}/aggregation", pipeline=pipeline))
+    assert "may read all 30 documents of people" in page.text
+    page = client.get(at(f"/c/{name}/aggregation", pipeline=pipeline, scan="1"))
+    assert (page.status_code, "may read all" in page.text) == (200, False)
 
 
 def test_a_schema(store: Any) -> None:

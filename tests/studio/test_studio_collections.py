@@ -1,6 +1,7 @@
 """The overview, and the pages of a collection, over each backend, sync and async."""
 
 import html
+import json
 import re
 import shlex
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 from cli.cli_process import Cli
-from studio.browsing import browser
+from studio.browsing import browser, form_token
 
 from collections_store import Store
 from collections_store.studio import collection, overview
@@ -241,6 +242,26 @@ def test_hostile_documents_are_text(store: Any) -> None:
         assert "<img src=x" not in page.text
         assert not re.search("[\u202e\u200b\u2066]", page.text)
     assert "\\u202e" in pages[0].text
+
+
+def test_no_page_has_an_invisible_character(store: Any) -> None:
+    """Tag characters (U+E0041) and fillers (U+3164) hide text from a person, not from a language model."""
+    odd = "x\u202e\u3164\U000e0041"
+    things = store.create_collection("things", changes="both")
+    things.create_index(odd, name="odd")
+    things.put(odd, {odd: odd})
+    client = browser(store, write=True)
+    paths = ("/c/things/document", "/c/things/history")
+    pages = [client.get(path, params={"id": odd}).text for path in paths]
+    pages += [
+        client.get(path).text for path in ("/", "/c/things", "/c/things/plan", "/c/things/schema")
+    ]
+    token = form_token(client, "/c/things/new")
+    form = {"form_token": token, "version": "1"}
+    pages.append(client.post("/c/things/delete", params={"id": odd}, data=form).text)
+    assert [*filter(re.compile("[\u202e\u3164\U000e0041]").search, pages)] == []
+    [body] = re.findall('name="body" value="([^"]*)"', pages[-1])
+    assert json.loads(html.unescape(body)) == {odd: odd}
 
 
 def test_large_documents_make_short_pages(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:

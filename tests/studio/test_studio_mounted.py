@@ -6,12 +6,13 @@ import re
 from typing import Any
 
 import pytest
+from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from collections_store import AsyncStore
-from collections_store.studio import studio
+from collections_store.studio import live, studio
 
 HOST = "https://intranet.example"
 
@@ -95,6 +96,46 @@ def test_the_head_shows_the_database_and_the_danger(store: Any) -> None:
         assert password is None or f":{password}@" not in page
 
 
+async def request(pages: Any, path: str, sent: list[Any], is_begun: asyncio.Event) -> None:
+    """Get a page, as a browser that stays connected; append the messages of the response."""
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        if message.get("body"):
+            is_begun.set()
+
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
+        "path": path, "raw_path": path.encode(), "root_path": "", "query_string": b"", "headers": [],
+    }  # fmt: skip
+    await pages(scope, receive, send)
+
+
+def test_streams_of_changes_leave_the_pages_their_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "QUIET", 60.0)
+
+    async def main() -> None:
+        async with AsyncStore("sqlite://") as store:
+            await store.create_collection("things", changes=True)
+            pages = studio(store, authorize=lambda _: True)
+            to_thread.current_default_thread_limiter().total_tokens = 1
+            tasks = []
+            for _ in range(3):
+                is_begun = asyncio.Event()
+                events = request(pages, "/c/things/live/events", [], is_begun)
+                tasks.append(asyncio.ensure_future(events))
+                await asyncio.wait_for(is_begun.wait(), 30)
+            sent: list[Any] = []
+            await asyncio.wait_for(request(pages, "/c/things", sent, asyncio.Event()), 30)
+            assert sent[0]["status"] == 200
+        await asyncio.gather(*tasks)
+
+    asyncio.run(main())
+
+
 def test_an_asynchronous_program_goes_on_during_a_page() -> None:
     """A page runs in a thread: the event loop runs other tasks, and the store's own methods, meanwhile."""
 
@@ -103,18 +144,7 @@ def test_an_asynchronous_program_goes_on_during_a_page() -> None:
             await store["things"].put("x", {"a": 1})
             pages = studio(store, authorize=lambda _: True)
             sent: list[Any] = []
-
-            async def receive() -> Any:
-                await asyncio.Event().wait()
-
-            async def send(message: Any) -> None:
-                sent.append(message)
-
-            scope = {
-                "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "scheme": "http",
-                "path": "/c/things", "raw_path": b"/c/things", "root_path": "", "query_string": b"", "headers": [],
-            }  # fmt: skip
-            page = asyncio.ensure_future(pages(scope, receive, send))
+            page = asyncio.ensure_future(request(pages, "/c/things", sent, asyncio.Event()))
             while not page.done():
                 await store["things"].get("x")
             await page
