@@ -870,10 +870,10 @@ class Collection(OperationBuilder, Generic[Body]):
         `language` None finds words as they are, without case and diacritics, the same on every database. "english"
         also finds other forms of a word ("running", "run"); PostgreSQL has more languages.
 
-        `substring` creates the index of substrings instead, "substring" by default: a collection can have one beside that
-        of words. The index serves `F(field).has(text)` and `F(field).starts_with(text)` for texts of 3 characters or more,
-        unless `ignore_case`. It has no weights and no language. PostgreSQL needs the extension pg_trgm, which is installed
-        if the role may do so.
+        `substring` creates the index of substrings instead, with the default `name` "substring": a collection has at most one,
+        beside the index of words. The index serves `F(field).has(text)` and `F(field).starts_with(text)` for texts of 3 to
+        1,000 characters, unless `ignore_case`. Weights and a language are rejected. PostgreSQL needs the extension pg_trgm,
+        which the call installs if the role may do so.
 
         Every write maintains the index in its transaction. Writers wait while the index is created, readers do not.
         Raise `InvalidIndex`, and `IndexExists` if the collection has another index of the same kind.
