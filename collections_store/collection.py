@@ -856,25 +856,38 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._run(ListUnindexed(self.name, check_integer("limit", limit)))
 
     def create_text_index(
-        self, fields: TextFields, *, language: str | None = None, name: str | None = None
+        self,
+        fields: TextFields,
+        *,
+        language: str | None = None,
+        substring: bool = False,
+        name: str | None = None,
     ) -> str:
         """Create the index of the words in fields of the body, unless the index exists; return the name.
 
-        A collection has at most one text index. `fields` maps up to 4 fields to their weights, numbers above 0; a list
+        A collection has at most one index of words. `fields` maps up to 4 fields to their weights, numbers above 0; a list
         of fields, or a single field, has the weight 1. A field is a string, an array of strings, or in objects of an
         array; "$body" is a body that is itself one of these. The default `name` is "text".
 
         `language` None finds words as they are, without case and diacritics, the same on every database. "english"
         also finds other forms of a word ("running", "run"); PostgreSQL has more languages.
 
+        `substring` creates the index of substrings instead, with the default `name` "substring": a collection has at most one,
+        beside the index of words. The index serves `F(field).has(text)` and `F(field).starts_with(text)` for texts of 3 to
+        1,000 characters, unless `ignore_case`. Weights and a language are rejected. PostgreSQL needs the extension pg_trgm,
+        which the call installs if the role may do so.
+
         Every write maintains the index in its transaction. Writers wait while the index is created, readers do not.
         Raise `InvalidIndex`, on PostgreSQL also in a transaction that has not created the collection, and `IndexExists`
-        if the collection has another text index.
+        if the collection has another index of the same kind.
 
         >>> store["notes"].create_text_index({"title": 3, "body": 1})
         'text'
+        >>> store["notes"].create_text_index(["title", "body"], substring=True)
+        'substring'
         """
-        return self._run(self._create_text_index(fields, language, name))
+        options: dict[str, Any] = {"language": language, "substring": substring, "name": name}
+        return self._run(self._create_text_index(fields, **options))
 
     def drop_index(self, name: str) -> bool:
         """Drop an index; return False for an unknown name. Raise `InvalidIndex` unless the name is a string.

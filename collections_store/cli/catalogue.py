@@ -225,6 +225,7 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 @click.option("--arrays", is_flag=True, help="Index the elements of arrays, at one FIELD.")
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
+@click.option("--substring", is_flag=True, help="With --text: index substrings, for find.")
 @click.option("--vector", is_flag=True, help="Index the vectors of the fields, for search --like.")
 @click.option(
     "--dimensions",
@@ -275,7 +276,11 @@ def create_index(
         emit(store.collection(collection).create_index(order, where=limit, **own))
 
 
-_OWN: Final = {"text": ("language",), "vector": ("dimensions", "metric"), "": ("unique", "arrays")}
+_OWN: Final = {
+    "text": ("language", "substring"),
+    "vector": ("dimensions", "metric"),
+    "": ("unique", "arrays"),
+}
 """The options of each kind of index."""
 
 
@@ -318,7 +323,7 @@ def drop_index(target: Target, collection: str, name: str) -> None:
 
 def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
     if isinstance(index, TextIndex):
-        return ["text", *filter(None, [index.language])]
+        return ["text", *filter(None, ["substring" * index.substring, index.language])]
     if isinstance(index, VectorIndex):
         return ["vector", index.metric, index.method, *filter(None, [index.model])]
     return [word for word in ("unique", "arrays") if getattr(index, word)]

@@ -142,7 +142,8 @@ def read_weights(fields: Sequence[str]) -> dict[str | Path, float]:
 def text_index_as_json(index: TextIndex) -> dict[str, Any]:
     """Return the definition of a text index; a field is the list of its keys, with its weight."""
     fields = [[list(path.keys), weight] for path, weight in index.weights]
-    return {"name": index.name, "text": fields, "language": index.language}
+    definition = {"name": index.name, "text": fields, "language": index.language}
+    return {**definition, "substring": True} if index.substring else definition
 
 
 def read_text_index(value: dict[str, Any]) -> TextIndex:
@@ -150,4 +151,5 @@ def read_text_index(value: dict[str, Any]) -> TextIndex:
     from .. import TextIndex
 
     weights = {Path(*keys): weight for keys, weight in value["text"]}
-    return TextIndex.parse(weights, language=value.get("language"), name=value.get("name"))
+    options = {key: value[key] for key in ("language", "name", "substring") if key in value}
+    return TextIndex.parse(weights, **options)

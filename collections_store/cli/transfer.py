@@ -127,7 +127,8 @@ class Import:
         options: dict[str, Any] = {"name": index.name}
         if isinstance(index, TextIndex):
             fields = dict(index.weights)
-            self.collection.create_text_index(fields, language=index.language, **options)
+            options |= {"language": index.language, "substring": index.substring}
+            self.collection.create_text_index(fields, **options)
         elif isinstance(index, VectorIndex):
             options |= {"dimensions": index.dimensions, "metric": index.metric}
             options |= {"model": index.model, "method": index.method}

@@ -74,7 +74,8 @@ class VectorCollection(PairedCollection):
         if dimensions is not None and not self._has_vectors(existing.get(EMBEDDING), dimensions):
             options: dict[str, Any] = {"dimensions": dimensions, "metric": self.metric}
             await self.aio.create_vector_index(EMBEDDING, name=EMBEDDING, **options)
-        if words and not any(isinstance(each, TextIndex) for each in existing.values()):
+        texts = (each for each in existing.values() if isinstance(each, TextIndex))
+        if words and all(each.substring for each in texts):
             await self.aio.create_text_index(self._text)
         self._prepared.add((dimensions, words))
         return self.aio

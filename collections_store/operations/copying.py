@@ -266,7 +266,12 @@ class BeginCopy(Copies):
 
 
 def _create_copy(session: Session, name: str, entry: StoredCollection) -> None:
-    none: dict[str, Any] = {"indexes": (), "text": None, "vector_indexes": ()}
+    none: dict[str, Any] = {
+        "indexes": (),
+        "text": None,
+        "substrings": None,
+        "vector_indexes": (),
+    }
     options = replace(entry.parsed(), **none, copy_of=entry.source)
     if not session.store.can_distribute:
         options = replace(options, distributed=False)

@@ -166,10 +166,10 @@ def _of_tables(
             continue
         known.update(each.physical for each in options.every_index)
         known.update(journal_of(each.physical) for each in options.vector_indexes)
-        if options.text is not None:
-            known.update(session.database.text.tables(options.text.physical))
-            if {table, options.text.physical} <= there.keys():
-                indexed.append((name, table, options.text))
+        for each in options.text_indexes:
+            known.update(session.database.text.tables(each.physical))
+        if options.text is not None and {table, options.text.physical} <= there.keys():
+            indexed.append((name, table, options.text))
         if options.feed is not None:
             known.add(options.feed.physical)
             collections[options.feed.physical] = name
@@ -218,9 +218,11 @@ def _of_indexes(
         if not {each.physical, journal_of(each.physical)} <= there:
             problem = f"a table of the index {each.name!r} ({each.physical}) does not exist"
             yield Finding("error", "indexes", name, problem, _ANEW.format(name, each.name))
-    if options.text is not None and options.text.physical not in there:
-        problem = f"the text index {options.text.name!r} ({options.text.physical}) does not exist: searches fail"
-        yield Finding("error", "indexes", name, problem, _ANEW.format(name, options.text.name))
+    for text in options.text_indexes:
+        if text.physical not in there:
+            harm = "queries scan or fail" if text.substring else "searches fail"
+            problem = f"the text index {text.name!r} ({text.physical}) does not exist: {harm}"
+            yield Finding("error", "indexes", name, problem, _ANEW.format(name, text.name))
 
 
 def _of_words(session: Session, name: str, table: str, index: TextIndex) -> Iterator[Finding]:

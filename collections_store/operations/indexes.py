@@ -21,6 +21,7 @@ from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
 from ..sql.clauses import can_index
 from ..sql.dialects.protocols import Database
+from ..sql.dialects.text_search import Extension
 from .catalogue import check_readable
 from .collections import Entry, existing, lock_entry, read_entry, set_options
 from .find import Find
@@ -79,7 +80,8 @@ class CreateIndex(Operation[str]):
         for other in options.every_index:
             if other == self.index:
                 return True
-            is_second = isinstance(other, TextIndex) and isinstance(self.index, TextIndex)
+            mine = isinstance(self.index, TextIndex) and self.index.kind
+            is_second = isinstance(other, TextIndex) and other.kind == mine
             renamed: Any = replace(other, name=self.index.name)
             if is_second or other.name == self.index.name or renamed == self.index:
                 raise IndexExists(self.index.name, str(other))
@@ -296,14 +298,22 @@ class _Indexes:
 
     def add_text(self, index: TextIndex) -> None:
         """Create a text index."""
+        extension, trigrams = "", self._connection.database.text.trigrams
+        if index.substring and trigrams is not None:
+            extension = _extension(self._connection, trigrams, "substring", "True", "")
         added = replace(index, physical=self._next())
-        for statement in self._statements.create_text(added):
+        for statement in self._statements.create_text(added, extension):
             self._connection.changed(statement)
-        self._set_options(text=added)
+        self._set_options(**{added.kind: added})
 
     def add_vectors(self, index: VectorIndex) -> None:
         """Create a vector index."""
-        extension = "" if index.method == "exact" else _extension(self._connection)
+        extension = ""
+        if index.method != "exact":
+            approximate = self._connection.database.approximate
+            assert approximate is not None
+            otherwise = ", or use method='exact'"
+            extension = _extension(self._connection, approximate, "method", "'hnsw'", otherwise)
         added = replace(index, physical=self._next(), extension=extension)
         for statement in self._statements.create_vectors(added):
             self._connection.changed(statement)
@@ -314,7 +324,7 @@ class _Indexes:
         if isinstance(index, TextIndex):
             for statement in self._statements.drop(index):
                 self._connection.changed(statement)
-            self._set_options(text=None)
+            self._set_options(**{index.kind: None})
             return
         if isinstance(index, VectorIndex):
             for statement in self._statements.drop(index):
@@ -381,25 +391,25 @@ def _check_snapshot(session: Session, table: str) -> None:
     raise InvalidIndex("", problem)
 
 
-def _extension(session: Session) -> str:
-    """Return the schema of the extension for approximate indexes, and install the extension; raises `InvalidIndex`."""
-    approximate = session.database.approximate
-    assert approximate is not None
-    [(schema, is_recent, is_there)] = session.rows(approximate.probe)
+def _extension(
+    session: Session, extension: Extension, option: str, value: str, otherwise: str
+) -> str:
+    """Return the schema of the extension that a value of an option needs, and install the extension; raises `InvalidIndex`."""
+    [(schema, is_recent, is_there)] = session.rows(extension.probe)
     if schema is None and is_there:
         try:
             with session.savepoint():
-                session.changed(approximate.install)
+                session.changed(extension.install)
         except session.database.errors.types() as error:
             found = session.database.errors.translate(error)
             if type(found) is not DatabaseError:
                 raise  # another connection installs it: the operation is tried again
-            problem = f"'hnsw' needs {approximate.advice}, which this role cannot install ({found}): have a superuser execute CREATE EXTENSION vector, or use method='exact'"
-            raise InvalidIndex("method", problem) from None
-        [(schema, is_recent, _)] = session.rows(approximate.probe)
+            problem = f"{value} needs {extension.advice}, which this role cannot install ({found}): have {extension.installer} execute CREATE EXTENSION {extension.name}{otherwise}"
+            raise InvalidIndex(option, problem) from None
+        [(schema, is_recent, _)] = session.rows(extension.probe)
     if not is_recent:
-        problem = f"'hnsw' needs {approximate.advice}, which the server does not have: install it, or use method='exact'"
-        raise InvalidIndex("method", problem)
+        problem = f"{value} needs {extension.advice}, which the server does not have: install it{otherwise}"
+        raise InvalidIndex(option, problem)
     return str(schema)
 
 

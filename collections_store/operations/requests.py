@@ -460,8 +460,8 @@ class OperationBuilder:
         limits = most, parsed, min_score
         return find_nearest(self.name, query, name, *limits, self._codec.decode_body, store=store)
 
-    def _create_text_index(self, fields: Any, language: Any, name: Any) -> CreateIndex:
-        index = TextIndex.parse(fields, language=language, name=name)
+    def _create_text_index(self, fields: Any, **options: Any) -> CreateIndex:
+        index = TextIndex.parse(fields, **options)
         for path, _ in index.weights:
             self._codec.check_fields(path, "index")
         return CreateIndex(self.name, index)

@@ -17,9 +17,9 @@ from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies in a recorded change: none, the new body, or the new and the old body."""
-FORMAT: Final = 4
-"""The newest format of a stored entry, for collections with a text index or vector indexes, whose tables older versions would
-leave behind. Format 2 is that of distributed collections, and format 1 of all others.
+FORMAT: Final = 5
+"""The newest format of a stored entry, for collections with an index of substrings, which older versions would leave behind.
+Formats 3 and 4 are those of collections with a text index or vector indexes. Format 2 is that of distributed collections, and format 1 of all others.
 """
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
@@ -27,15 +27,18 @@ _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
 _KEYS: Final = (
     "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
-    "versions", "distributed", "text", "vector_indexes",
+    "versions", "distributed", "text", "substrings", "vector_indexes",
 )  # fmt: skip
 """The stored keys besides `format`: the fields of `CollectionOptions`, by `_NAMES`."""
 _NAMES: Final = {**{key: key for key in _KEYS}, "ways": "array_guards"}
-_OMITTED: Final = frozenset({"copy_of", "versions", "distributed", "text", "vector_indexes"})
+_OMITTED: Final = frozenset(
+    {"copy_of", "versions", "distributed", "text", "substrings", "vector_indexes"}
+)
 """Keys that are not stored with their default, so that older versions know all stored keys."""
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
 """Keys that a copy of the collection does not take over; for a feed and an index see `_LOCAL_NAMES`."""
 _LOCAL_NAMES: Final = ("physical", "key")
+_TEXT_KINDS: Final = ("text", "substrings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class CollectionOptions:
     `sliding`. `feed`: how changes are recorded; None: changes are not recorded. `jsonb`: SQLite stores bodies as JSONB.
     `copy_of` identifies the source of an incomplete copy. `versions` are the declared schema versions, each with the
     name of the index of the documents that have a different version. `distributed`: the documents are on several
-    servers. `text`: the text index. `vector_indexes`: the indexes of vectors.
+    servers. `text`: the index of words. `substrings`: the index of substrings. `vector_indexes`: the indexes of vectors.
 
     The JSON has a format; JSON of older versions without the key has format 1. `unknown` are the preserved keys of a
     newer version. A change that older versions must not ignore takes a higher format.
@@ -89,6 +92,7 @@ class CollectionOptions:
     versions: tuple[tuple[int, str], ...] = ()
     distributed: bool = False
     text: TextIndex | None = None
+    substrings: TextIndex | None = None
     vector_indexes: tuple[VectorIndex, ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
@@ -99,16 +103,18 @@ class CollectionOptions:
         stored["cursor_key"] = self.cursor_key or secrets.token_hex(16)
         stored["indexes"] = [index.to_json() for index in self.indexes]
         stored["feed"] = None if self.feed is None else self.feed.to_json()
-        if self.text is not None:
-            stored["text"] = self.text.to_json()
+        for index in self.text_indexes:
+            stored[index.kind] = index.to_json()
         if self.vector_indexes:
             stored["vector_indexes"] = [index.to_json() for index in self.vector_indexes]
         return _CODEC.encode(_lists({**self.unknown, "format": self._format, **stored}))
 
     @property
     def _format(self) -> int:
-        if any(index.method != "exact" for index in self.vector_indexes):
+        if self.substrings is not None:
             return FORMAT
+        if any(index.method != "exact" for index in self.vector_indexes):
+            return 4
         return 3 if self.text is not None or self.vector_indexes else 2 if self.distributed else 1
 
     @classmethod
@@ -122,8 +128,9 @@ class CollectionOptions:
         read["array_guards"] = tuple((tuple(keys), name) for keys, name in stored.get("ways", ()))
         read["feed"] = Feed.from_json(stored["feed"]) if stored.get("feed") else None
         read["versions"] = tuple((version, name) for version, name in stored.get("versions", ()))
-        if stored.get("text"):
-            read["text"] = TextIndex.from_json(stored["text"])
+        for kind in _TEXT_KINDS:
+            if stored.get(kind):
+                read[kind] = TextIndex.from_json(stored[kind])
         vectors = stored.get("vector_indexes", ())
         read["vector_indexes"] = tuple(map(VectorIndex.from_json, vectors))
         return cls(**read, unknown=unknown_keys(stored, ("format", *_KEYS)))
@@ -135,8 +142,8 @@ class CollectionOptions:
         for kind in ("indexes", "vector_indexes"):
             if kind in portable:
                 portable[kind] = [unknown_keys(each, _LOCAL_NAMES) for each in portable[kind]]
-        if self.text is not None:
-            portable["text"] = unknown_keys(stored["text"], _LOCAL_NAMES)
+        for index in self.text_indexes:
+            portable[index.kind] = unknown_keys(stored[index.kind], _LOCAL_NAMES)
         portable["feed"] = stored["feed"] and unknown_keys(stored["feed"], _LOCAL_NAMES)
         return portable
 
@@ -149,16 +156,21 @@ class CollectionOptions:
         _check_portable(portable)
         stored = unknown_keys(portable, _LOCAL)
         stored["indexes"] = [{**each, "physical": ""} for each in portable.get("indexes", ())]
-        if portable.get("text"):
-            stored["text"] = unknown_keys(portable["text"], _LOCAL_NAMES)
+        for kind in _TEXT_KINDS:
+            if portable.get(kind):
+                stored[kind] = unknown_keys(portable[kind], _LOCAL_NAMES)
         stored["feed"] = portable.get("feed") and unknown_keys(portable["feed"], _LOCAL_NAMES)
         return cls.from_text(_CODEC.encode(stored))
 
     @property
     def every_index(self) -> tuple[Index | TextIndex | VectorIndex, ...]:
-        """The indexes, then the text index, then those of vectors."""
-        text = () if self.text is None else (self.text,)
-        return (*self.indexes, *text, *self.vector_indexes)
+        """The indexes, then the text indexes, then those of vectors."""
+        return (*self.indexes, *self.text_indexes, *self.vector_indexes)
+
+    @property
+    def text_indexes(self) -> tuple[TextIndex, ...]:
+        """The index of words and the index of substrings, each if it exists."""
+        return tuple(each for each in (self.text, self.substrings) if each is not None)
 
     def find(self, name: str) -> Index | TextIndex | VectorIndex | None:
         """Return the index of this name."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from math import isfinite
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from ..errors import InvalidIndex, shortened
 from ..expressions.path import FieldLike, Path, field_name, path_or_text
 from ..search.matching import Texts
 from ..search.query import SearchQuery, parsed
 from ..search.words import WORDS_VERSION
-from .index import Index, can_open, read_own_name, unknown_keys
+from .conditions import Condition, Field, Matches, values_of
+from .index import Index, can_open, every_conjunct, read_own_name, unknown_keys
 from .matcher import distinct_values
 
 NO_TEXT_INDEX: Final = 'the collection has no text index: create one, for example create_text_index({"title": 3, "body": 1})'
@@ -25,12 +27,18 @@ MAX_WEIGHT: Final = 1000
 BODY: Final = "$body"
 """The name of a body that is a string, or an array of strings."""
 _LANGUAGE: Final = re.compile("[a-z][a-z0-9_]{0,62}")
-_KEYS: Final = ("name", "fields", "language", "words", "physical")
+_KEYS: Final = ("name", "fields", "language", "words", "physical", "substring")
+MIN_SUBSTRING: Final = 3
+"""Characters of the shortest text that an index of substrings finds."""
+_MAX_SUBSTRINGS: Final = 10
+"""Conditions of a filter that an index of substrings serves."""
+_LITERAL: Final = frozenset({"plain regex", "prefix regex"})
 
 
 @dataclass(frozen=True, slots=True)
 class TextIndex:
-    """The text index of a collection: its fields with their weights, and the language of its words.
+    """A text index of a collection: its fields with their weights, and the language of its words. `substring`: the index is
+    one of substrings, without weights and language.
 
     >>> with Store("sqlite://") as store:
     ...     name = store["notes"].create_text_index({"title": 3, "body": 1})
@@ -42,6 +50,7 @@ class TextIndex:
     weights: tuple[tuple[Path, float], ...]
     language: str | None = None
     words: int = WORDS_VERSION
+    substring: bool = False
     physical: str = field(default="", compare=False, repr=False)
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a newer version of the library stores besides."""
@@ -54,8 +63,15 @@ class TextIndex:
         object.__setattr__(self, "fields", fields)  # each search reads them
         object.__setattr__(self, "_names", frozenset(name for name, _ in fields))
 
+    @property
+    def kind(self) -> Literal["text", "substrings"]:
+        """The option of a collection that has the index."""
+        return "substrings" if self.substring else "text"
+
     @classmethod
-    def parse(cls, fields: Any, *, language: Any = None, name: Any = None) -> Self:
+    def parse(
+        cls, fields: Any, *, language: Any = None, name: Any = None, substring: Any = False
+    ) -> Self:
         """Read the arguments of a caller; raises `InvalidIndex`."""
         weights = tuple(_weights(fields))
         if not weights:
@@ -68,15 +84,28 @@ class TextIndex:
         ):
             problem = f"must be None or a language such as 'english', got {shortened(language)}"
             raise InvalidIndex("language", problem)
-        return cls("text" if name is None else read_own_name(name), weights, language)
+        if not isinstance(substring, bool):
+            problem = f"must be True or False, got {shortened(substring)}"
+            raise InvalidIndex("substring", problem)
+        if substring and language is not None:
+            raise InvalidIndex("language", f"must be None with substring=True, got {language!r}")
+        for path, weight in weights:
+            if substring and weight != 1:
+                problem = f"must have no weight with substring=True, got {weight}"
+                raise InvalidIndex(_name(path), problem)
+        default = "substring" if substring else "text"
+        own = default if name is None else read_own_name(name)
+        return cls(own, weights, language, substring=substring)
 
     def check(self) -> None:
         """Raise `InvalidIndex` for an index that only `from_json` returns, never `parse`."""
-        TextIndex.parse(dict(self.weights), language=self.language, name=self.name)
+        options = {"language": self.language, "substring": self.substring}
+        TextIndex.parse(dict(self.weights), name=self.name, **options)
 
     def __str__(self) -> str:
         language = "" if self.language is None else f", language {self.language}"
-        return f"{self.name}: {dict(self.fields)}{language}"
+        substring = ", substring" if self.substring else ""
+        return f"{self.name}: {dict(self.fields)}{language}{substring}"
 
     def parsed(self, query: str) -> SearchQuery:
         """Parse a query over the fields; raises `InvalidSearch`."""
@@ -91,6 +120,27 @@ class TextIndex:
             for path, _ in self.weights
         }
 
+    def substrings(self, condition: Condition) -> Iterator[tuple[int, int, Field]]:
+        """Yield the conditions that all matches pass and that are about a substring of a field, each with its number among
+        the conjuncts, and the number of the field.
+        """
+        numbers = {path.keys: number for number, (path, _) in enumerate(self.weights)}
+        for position, each in enumerate(every_conjunct(condition)):
+            match each:
+                case Field(path, Matches(pattern)) if path.keys in numbers:
+                    if pattern.kind in _LITERAL:
+                        yield position, numbers[path.keys], each
+
+    def served(self, condition: Condition) -> tuple[int, ...]:
+        """Return the numbers of the `substrings` that the index finds: those with texts that are long enough."""
+        found = (
+            position
+            for position, _, each in self.substrings(condition)
+            for value in values_of(each)
+            if len(value.value.characters.text) >= MIN_SUBSTRING
+        )
+        return tuple(islice(found, _MAX_SUBSTRINGS))
+
     def to_json(self) -> dict[str, Any]:
         """Return the entry of the catalogue."""
         fields = [[*path.keys, weight] for path, weight in self.weights]
@@ -100,6 +150,7 @@ class TextIndex:
             "language": self.language,
             "words": self.words,
             "physical": self.physical,
+            **({"substring": True} if self.substring else {}),
             **self.unknown,
         }
 
@@ -107,8 +158,15 @@ class TextIndex:
     def from_json(cls, entry: Mapping[str, Any]) -> Self:
         """Read an entry of the catalogue."""
         weights = tuple((Path(*keys), weight) for *keys, weight in entry["fields"])
-        parts = entry["name"], weights, entry["language"], entry["words"], entry.get("physical", "")
-        return cls(*parts, unknown_keys(entry, _KEYS))
+        return cls(
+            entry["name"],
+            weights,
+            entry["language"],
+            entry["words"],
+            entry.get("substring", False),
+            entry.get("physical", ""),
+            unknown_keys(entry, _KEYS),
+        )
 
 
 def _weights(fields: Any) -> Iterable[tuple[Path, float]]:

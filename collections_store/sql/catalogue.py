@@ -276,9 +276,12 @@ class IndexStatements:
         name = self._names.expiry_index(self._name)
         return self._create(name, expires, only=expires.is_not(None))
 
-    def create_text(self, index: TextIndex) -> Sequence[str]:
-        """Create a text index under its physical name."""
-        return self._database.text.create(self._table, index)
+    def create_text(self, index: TextIndex, extension: str) -> Sequence[str]:
+        """Create a text index under its physical name; `extension`: the schema of the extension that it needs."""
+        text = self._database.text
+        if index.substring:
+            return text.create_substrings(self._table, index, extension)
+        return text.create(self._table, index)
 
     def differing_text(self, index: TextIndex) -> str:
         """Select the ids of documents whose words differ from a text index, `:rows` at most."""
@@ -291,7 +294,7 @@ class IndexStatements:
     def drop(self, index: Index | TextIndex | VectorIndex) -> Sequence[str]:
         """Drop an index."""
         if isinstance(index, TextIndex):
-            return self._database.text.drop(self._table, index.physical)
+            return self._database.text.drop(self._table, index)
         if isinstance(index, VectorIndex):
             return VectorStatements(self._table, self._database, index.physical, index).drop()
         if index.arrays:

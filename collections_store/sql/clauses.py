@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -127,8 +128,10 @@ class Conditions:
         database: Database,
         arrays: Mapping[Keys, str],
         text: TextIndex | None = None,
+        substrings: TextIndex | None = None,
     ) -> None:
-        """Take the names of the indexes of arrays by field, and the text index."""
+        """Take the names of the indexes of arrays by field, and the text indexes."""
+        self._substrings = substrings
         self._text, self._text_indexes = text, database.text
         self._table, self._compiler = table, database.compiler
         self._filters, self._form = database.filters, database.indexed_form
@@ -302,6 +305,23 @@ class Conditions:
 
         clause = self._table.c.seq.in_(rows)
         return Rendered(clause, (Binding(names, _positions(condition), convert),))
+
+    def substrings(self, shape: Condition, served: Collection[int]) -> Rendered:
+        """Render the test of the index of substrings, of the conditions that the index has `served`."""
+        index, indexes = self._substrings, self._text_indexes
+        assert index is not None
+        every = [each for each in index.substrings(_numbered(shape)) if each[0] in served]
+        names = [f"contains_{position}" for position, _, _ in every]
+
+        def convert(field: int, values: list[Value]) -> Sequence[Any]:
+            return [indexes.pattern(field, values[0].value.characters.text)]
+
+        bindings = (
+            Binding((name,), _positions(condition), partial(convert, field))
+            for name, (_, field, condition) in zip(names, every, strict=True)
+        )
+        clause = indexes.contains(self._table, index, [field for _, field, _ in every], names)
+        return Rendered(clause, tuple(bindings))
 
     def _metadata(self, condition: Metadata, name: str) -> Rendered | None:
         """Render a test of a column; a column has a single type."""

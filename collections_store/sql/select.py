@@ -56,8 +56,10 @@ from .versions import VersionStatements
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Implied: TypeAlias = tuple[str, ...]
-"""The names of the partial indexes whose condition a filter implies."""
+Implied: TypeAlias = tuple[str | int, ...]
+"""The names of the partial indexes whose condition a filter implies, and the numbers of the conditions that an index of
+substrings serves.
+"""
 
 SHAPES_CACHED: Final = 256
 DIRECTIONS: Final = 3
@@ -132,7 +134,7 @@ class PerShape(Generic[P, R]):
         cached: Any = lru_cache(maxsize=SHAPES_CACHED)(self._of(statements))
 
         def compiled_for(filter: Filter, /, *args: P.args, **kwargs: P.kwargs) -> R:
-            implied = statements.implied(filter, *args) if statements.partial else ()
+            implied = statements.implied(filter, *args) if statements.reads_values else ()
             query: R = cached(filter.shape, implied, *args, **kwargs)
             return query
 
@@ -165,7 +167,7 @@ class Statements:
     ) -> None:
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
-        has_own_sql = options.text is not None or any(
+        has_own_sql = bool(options.text_indexes) or any(
             e.arrays or e.where is not None for e in options.indexes
         )
         if table.name != TEMPLATE and not has_own_sql:
@@ -173,8 +175,11 @@ class Statements:
         template = None if self.shared is None else self.shared.by_id
         self.by_id: IdStatements = IdStatements(table, options, database, template)
         arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
-        self._conditions = Conditions(table, database, arrays, options.text)
+        indexes = options.text, options.substrings
+        self._conditions = Conditions(table, database, arrays, *indexes)
         self.partial = [index for index in options.indexes if index.where is not None]
+        self.reads_values = bool(self.partial) or options.substrings is not None
+        """Statements depend on values of filters, see `implied`."""
         self.has_unique = any(index.unique for index in options.indexes)
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
@@ -443,7 +448,7 @@ class Statements:
         """Return the order of the index that serves a filter, or without such an index natural order, and the query
         that is `exact` in this order.
         """
-        return self._planned(filter.shape, self.implied(filter) if self.partial else ())
+        return self._planned(filter.shape, self.implied(filter) if self.reads_values else ())
 
     def _plan(self, shape: Condition, implied: Implied) -> tuple[Sort, Query | None]:
         order = plan_order(shape, self._usable(implied)) or NATURAL
@@ -461,18 +466,21 @@ class Statements:
 
     def implied(self, filter: Filter, sort: Any = NATURAL, *_: object) -> Implied:
         """Return the partial indexes whose condition a filter implies and whose first field the filter or the sort
-        uses.
+        uses, and the numbers of the conditions that the index of substrings serves.
         """
+        index = self.options.substrings
+        served = () if index is None else index.served(filter.condition)
         conditions = list(every_conjunct(filter.condition))
         used: set[Target | str] = {each.path for each in conditions if isinstance(each, Field)}
         used |= {each.field for each in conditions if isinstance(each, Metadata)}
         used |= {each.target for each in sort.fields[:1]} if isinstance(sort, Sort) else set()
-        return tuple(
+        names = (
             index.name
             for index in self.partial
             if index.sort.fields[0].target in used
             and all(each in conditions for each in partial_conditions(index.where))
         )
+        return (*names, *served)
 
     def _usable(self, implied: Implied) -> list[Index]:
         """Return the indexes that hold all matches of a filter."""
@@ -510,7 +518,17 @@ class Statements:
         if any(each.unique for each in limiting):  # these do not hold documents with arrays there
             limited = [part.path for each in limiting for part in partial_conditions(each.where)]
             prefixes = {prefix for path in limited for prefix in path_prefixes(path.keys)}
-        return replace(where, tests=(*where.tests, *limits), prefixes=where.prefixes | prefixes)
+        bindings: tuple[Binding, ...] = ()
+        served = [each for each in implied if isinstance(each, int)]
+        if served:
+            clause, bindings = self._conditions.substrings(shape, served)
+            limits.append(clause)
+        return replace(
+            where,
+            tests=(*where.tests, *limits),
+            bindings=where.bindings + bindings,
+            prefixes=where.prefixes | prefixes,
+        )
 
     def _in_order(self, where: Where, order: Order, level: int | None) -> sa.Select[Any]:
         rows: sa.Select[Any] = sa.select(self.table.c.seq, *document_columns(self.table))

@@ -119,7 +119,7 @@ def show_documents(call: Call) -> Response:
         scans=scans,
         limits=LIMITS,
         copies=copies,
-        has_words=any(isinstance(each, TextIndex) for each in indexes),
+        has_words=any(isinstance(each, TextIndex) and not each.substring for each in indexes),
         has_meaning=any(isinstance(each, VectorIndex) for each in indexes),
     )
 

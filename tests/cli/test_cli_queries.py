@@ -128,7 +128,7 @@ def test_invalid_queries(cli: Cli) -> None:
         "$nowhere": ("--sort", "$nowhere"),
         "--projection is not JSON: ": ("--projection", "name"),
         "projection: must be a document or a list of fields, got 5": ("--projection", "5"),
-        "projection, at 'a': ": ("--projection", '{"a": "x"}'),
+        "projection, at 'a': ": ("--projection", '{"a": "$$x"}'),
         "projection, at 'name.$'": ("--projection", '{"name.$": 1}'),
         "must be an integer from 0 on": ("--skip", "9223372036854775808", "--limit", "1"),
     }

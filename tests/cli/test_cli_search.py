@@ -50,9 +50,23 @@ def test_a_text_index_is_listed_exported_imported_and_dropped(cli: Cli) -> None:
     assert "create_text_index" in error_line(cli("search", "notes", "tea").stderr)
 
 
+def test_an_index_of_substrings_is_listed_exported_imported_and_dropped(cli: Cli) -> None:
+    made = cli.done("index", "create", "notes", "title", "body", "--text", "--substring")
+    assert made == "substring\n"
+    [index] = map(json.loads, cli.done("index", "list", "notes").splitlines())
+    definition = {"name": "substring", "text": [[["title"], 1], [["body"], 1]], "language": None}
+    assert index == {**definition, "substring": True}
+    assert "text, substring" in cli.done("index", "list", "notes", "--output", "table")
+    cli.done("import", "other", input=cli.done("export", "notes"))
+    assert json.loads(cli.done("index", "list", "other")) == index
+    cli.done("index", "drop", "notes", "substring")
+    assert cli.done("index", "list", "notes") == ""
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (("index", "create", "notes", "a", "--substring"), "--substring goes with --text"),
         (("search", "notes", "--", "-tea"), "must have a word that documents have"),
         (("index", "create", "notes", "a", "--language", "english"), "--language goes with --text"),
         (

@@ -227,7 +227,7 @@ def test_a_collection_of_a_newer_format_is_rejected(shared_backend: Backend) -> 
     with Store(shared_backend.url, **shared_backend.options) as store:
         for call in (lambda: store["things"].get("a"), lambda: store["things"].put("a", 2)):
             with pytest.raises(
-                SchemaTooNew, match="catalogue's entry of a collection is in format 5"
+                SchemaTooNew, match="catalogue's entry of a collection is in format 6"
             ):
                 call()
     assert changed_entry(shared_backend) == before
@@ -246,6 +246,21 @@ def test_a_vector_index_has_a_format_that_older_versions_refuse(shared_backend: 
     entry = changed_entry(shared_backend)
     assert entry["format"] == 1
     assert "vector_indexes" not in entry
+
+
+def test_an_index_of_substrings_has_a_format_that_older_versions_refuse(
+    shared_backend: Backend,
+) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        store["things"].create_text_index(["a.b"], substring=True)
+        entry = changed_entry(shared_backend)
+        assert entry["format"] == 5
+        index = {"name": "substring", "fields": [["a", "b", 1]], "substring": True}
+        assert {key: entry["substrings"][key] for key in index} == index
+        store["things"].drop_index("substring")
+    entry = changed_entry(shared_backend)
+    assert entry["format"] == 1
+    assert "substrings" not in entry
 
 
 def test_a_text_index_has_a_format_that_older_versions_refuse(shared_backend: Backend) -> None:

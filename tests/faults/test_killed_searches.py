@@ -21,6 +21,7 @@ from selection import sampled
 from collections_store import (
     Collection,
     Document,
+    F,
     IndexExists,
     InvalidFilter,
     InvalidSearch,
@@ -41,6 +42,7 @@ def body_of(chance: random.Random) -> dict[str, Any]:
 
 def create_indexes(things: Collection) -> None:
     things.create_text_index("words")
+    things.create_text_index("words", substring=True)
     things.create_vector_index("at", **VECTORS)
 
 
@@ -55,6 +57,7 @@ def write(url: str, options: dict[str, Any], seed: str) -> None:
             things.put_many({id: body_of(chance) for id in ids}, atomic=bool(number % 2))
             with suppress(InvalidFilter):  # while there is no text index
                 things.update_many({"$text": {"$search": "tea -sun"}}, {"$set": body_of(chance)})
+            things.update_many(F("words").has("rai"), {"$set": body_of(chance)})
             things.delete_many({"$id": ids[1]})
             with suppress(TransactionConflict), store.transaction() as tx:
                 tx["things"].remove(ids[2])
@@ -71,7 +74,7 @@ def build(url: str, options: dict[str, Any], seed: str) -> None:
     with Store(url, **{**options, "busy_timeout": 60.0}) as store:
         things = store["things"]
         for number in count():
-            things.drop_index(chance.choice(["text", "at_vector"]))
+            things.drop_index(chance.choice(["text", "substring", "at_vector"]))
             create_indexes(things)
             things.reindex("at", **{**VECTORS, "model": chance.choice(["numbers", "others"])})
             things.reindex("at", **VECTORS)
@@ -84,6 +87,7 @@ def check_found(things: Collection, chance: random.Random) -> None:
     word, (x, y) = chance.choice(WORDS), (chance.randrange(40), chance.randrange(40))
     by_words = things.search(word, limit=50, highlight=True)
     assert all(word in each.body["words"] and each.snippets for each in by_words)
+    assert all(word in each.body["words"] for each in things.find(F("words").has(word)))
     for each in things.nearest([x, y], 50):
         assert each.score == -math.dist(numbers_in([each.body["at"]])[0], [x, y])
     fused = things.search(word, meaning=[x, y], limit=20)
@@ -100,10 +104,12 @@ def check_indexes(store: Store, things: Collection) -> None:
     while documents != (documents := {each.id: each for each in things.stream()}):
         assert things.store_vectors() == 0
         by_words = {word: ids(things.search(word, limit=1000)) for word in WORDS}
+        by_parts = {word: ids(things.find(F("words").has(word))) for word in WORDS}
         near = {each.id: each.score for each in things.nearest([0, 0], 1000)}
         fused = ids(things.search("tea", meaning=[0, 0], limit=500))
         # documents may still expire, and a server may commit what a killed writer sent: then again
     bodies = {id: each.body for id, each in documents.items()}
+    assert by_words == by_parts
     assert by_words == {
         word: {id for id, body in bodies.items() if word in body["words"]} for word in WORDS
     }

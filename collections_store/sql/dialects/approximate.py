@@ -8,19 +8,12 @@ from typing import Any, Protocol
 import sqlalchemy as sa
 
 from ...query.vector_index import VectorIndex
+from .text_search import Extension
 
 
-class ApproximateIndexes(Protocol):
+class ApproximateIndexes(Extension, Protocol):
     """Approximate vector indexes, of an extension of the database."""
 
-    advice: str
-    """What a database without the extension needs."""
-    probe: str
-    """The query for the schema of the extension, null if it is not installed; whether it is recent enough; and whether the
-    server has its files.
-    """
-    install: str
-    """The statement that installs the extension."""
     prepare: str
     """The query that sets how thoroughly `nearest` searches in this transaction: it considers `:candidates` first."""
 

@@ -11,6 +11,22 @@ from ...query.text_index import TextIndex
 from ...search.query import SearchQuery
 
 
+class Extension(Protocol):
+    """An extension of the database."""
+
+    name: str
+    advice: str
+    """What a database without the extension needs."""
+    installer: str
+    """Who can install the extension."""
+    probe: str
+    """The query for the schema of the extension, null if it is not installed; whether it is recent enough; and whether the
+    server has its files.
+    """
+    install: str
+    """The statement that installs the extension."""
+
+
 class TextIndexes(Protocol):
     """Text indexes: tables beside a collection's table, maintained by triggers, for the user's own SQL writes bodies too."""
 
@@ -24,7 +40,23 @@ class TextIndexes(Protocol):
     def create(self, table: sa.Table, index: TextIndex) -> Sequence[str]:
         """Return the statements that create an index, fill it, and create its triggers."""
 
-    def drop(self, table: sa.Table, physical: str) -> Sequence[str]:
+    trigrams: Extension | None
+    """The extension that indexes of substrings need."""
+
+    def create_substrings(self, table: sa.Table, index: TextIndex, extension: str) -> Sequence[str]:
+        """Return the statements that create an index of substrings and fill it; the extension is in the schema `extension`."""
+
+    def contains(
+        self, table: sa.Table, index: TextIndex, fields: Sequence[int], names: Sequence[str]
+    ) -> sa.ColumnElement[bool]:
+        """Return a test of the index of substrings: the row's strings of each field contain the parameter of the same
+        position, a `pattern`. More rows may pass.
+        """
+
+    def pattern(self, field: int, text: str) -> str:
+        """Return the parameter of `contains` for a text of at least `MIN_SUBSTRING` characters."""
+
+    def drop(self, table: sa.Table, index: TextIndex) -> Sequence[str]:
         """Return the statements that drop an index."""
 
     def tables(self, physical: str) -> Sequence[str]:

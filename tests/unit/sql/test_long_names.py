@@ -78,7 +78,7 @@ PROJECTIONS: list[Any] = [
     LONG,
     {f"${LONG}": 1},
     {f"a.$.{LONG}": 1},
-    {LONG: LONG},
+    {LONG: f"$${LONG}"},
     {LONG: {f"${LONG}": 1}},
     {LONG: 1, f"{LONG}.x": 1},
     {LONG: {"$slice": LONG}},

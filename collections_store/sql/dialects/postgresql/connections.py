@@ -50,6 +50,8 @@ _TOO_MANY: Final = re.compile(
     "|no connection of the server free"
 )
 """The text of a refused connection, for which the driver has no state, or of PgBouncer, with the state `_PROTOCOL`, or `NO_SERVER`."""
+_INDEX_FUNCTION: Final = re.compile(r"\$i\d+_strings\(")
+"""The function of an index of substrings: a missing one was dropped with the index."""
 _PROTOCOL: Final = "08P01"
 _ONLY_STANDBYS: Final = re.compile("session is read-only|server is in hot standby mode")
 """The text of libpq, where `target_session_attrs` of the URL asks for a server that can write."""
@@ -342,7 +344,7 @@ class PostgresErrors(Errors):
         diagnosis = getattr(cause, "diag", None)
         # the rest of its text holds SQL and values
         message = getattr(diagnosis, "message_primary", None) or str(cause).strip()
-        if state == "42P01":
+        if state == "42P01" or (state == "42883" and _INDEX_FUNCTION.search(message)):
             return TableVanished(message)
         if state == "23505" and (index := _index_of(cause.diag.constraint_name, message)):
             return UniqueViolated(index)

@@ -40,7 +40,9 @@ class _VectorType(sa.types.UserDefinedType[Any]):
 class PgvectorIndexes(ApproximateIndexes):
     """HNSW indexes."""
 
+    name = "vector"
     advice = "the extension pgvector 0.8 or newer"
+    installer = "a superuser"
     probe = (
         "SELECT n.nspname, CAST(string_to_array(e.extversion, '.') AS INTEGER[]) >= ARRAY[0, 8], "
         "EXISTS (SELECT FROM pg_available_extensions AS a WHERE a.name = 'vector') "

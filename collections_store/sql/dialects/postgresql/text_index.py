@@ -12,6 +12,7 @@ A `tsvector` has limits: 1 MB, 16,383 positions, 255 positions of a word. So eac
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
@@ -23,8 +24,8 @@ from ....query.text_index import TextIndex
 from ....search.query import SearchQuery, Term
 from ....search.words import BOUNDARY, MAX_WORD, folded, marks, separators
 from ...elements import Keys
-from ..text_search import TextIndexes
-from .compiler import table_name
+from ..text_search import Extension, TextIndexes
+from .compiler import quoted, table_name
 from .filters import path_literal
 from .ordering import literal, value_at
 
@@ -36,8 +37,27 @@ SHORT: Final = 500
 """Characters of a text that has fewer words than a `tsvector` has positions of a word."""
 MEDIUM: Final = 32_000
 """Characters of a text that has fewer words than a `tsvector` has positions."""
+_SPECIAL: Final = re.compile(r"[\\%_]")
+_ESCAPED: Final = r"\\\g<0>"
+"""LIKE takes the characters of `_SPECIAL` as they are behind a backslash."""
 FOLDED_AT_ONCE: Final = 130
 """Characters that `translate` replaces: it compares each character of a word with all of them."""
+
+
+class Trigrams(Extension):
+    """The extension of indexes of substrings."""
+
+    name = "pg_trgm"
+    advice = "the extension pg_trgm"
+    installer = "a superuser or the owner of the database"
+    probe = (
+        "SELECT n.nspname, e.oid IS NOT NULL, "
+        "EXISTS (SELECT FROM pg_available_extensions AS a WHERE a.name = 'pg_trgm') "
+        "FROM (SELECT 1) AS one LEFT JOIN pg_extension AS e ON e.extname = 'pg_trgm' "
+        "LEFT JOIN pg_namespace AS n ON n.oid = e.extnamespace"
+    )
+    # the schema of a store may be dropped, with the extension and the indexes of all other stores
+    install = "CREATE EXTENSION IF NOT EXISTS pg_trgm SCHEMA public"
 
 
 class PostgresTextIndexes(TextIndexes):
@@ -47,6 +67,7 @@ class PostgresTextIndexes(TextIndexes):
     language_probe = "SELECT 1 FROM pg_ts_config WHERE cfgname = %(language)s"
     probe = "SELECT 1"
     names = ("text", "loose", "has_phrases", "rank", "terms")
+    trigrams = Trigrams()
 
     def create(self, table: sa.Table, index: TextIndex) -> Sequence[str]:
         named, documents = _Named(table, index.physical), table_name(table)
@@ -89,8 +110,38 @@ class PostgresTextIndexes(TextIndexes):
             trigger,
         ]
 
-    def drop(self, table: sa.Table, physical: str) -> Sequence[str]:
-        named = _Named(table, physical)
+    def create_substrings(self, table: sa.Table, index: TextIndex, extension: str) -> Sequence[str]:
+        named, operators = _Named(table, index.physical), f"{quoted(extension)}.gin_trgm_ops"
+        texts = (_text(named, "body", path.keys) for path, _ in index.weights)
+        columns = ", ".join(f"({text}) {operators}" for text in texts)
+        name = table_name(sa.Table(index.physical, sa.MetaData()))
+        return [
+            _strings_function(named),
+            f"CREATE INDEX {name} ON {table_name(table)} USING gin ({columns})",
+        ]
+
+    def contains(
+        self, table: sa.Table, index: TextIndex, fields: Sequence[int], names: Sequence[str]
+    ) -> sa.ColumnElement[bool]:
+        named, body = _Named(table, index.physical), f"{table_name(table)}.body"
+        texts = (_text(named, body, index.weights[field][0].keys) for field in fields)
+        return sa.and_(
+            *(
+                sa.literal_column(text).like(sa.bindparam(name, type_=sa.types.NULLTYPE))
+                for text, name in zip(texts, names, strict=True)
+            )
+        )
+
+    def pattern(self, field: int, text: str) -> str:
+        return f"%{_SPECIAL.sub(_ESCAPED, text)}%"
+
+    def drop(self, table: sa.Table, index: TextIndex) -> Sequence[str]:
+        named = _Named(table, index.physical)
+        if index.substring:
+            return [
+                f"DROP INDEX IF EXISTS {named.table}",
+                f"DROP FUNCTION IF EXISTS {named.of('strings')}",
+            ]
         functions = ("keep", "has", "row", "strings", "vector", "words", "fold")
         return [
             f"DROP TRIGGER IF EXISTS {named.trigger} ON {table_name(table)}",
@@ -177,23 +228,27 @@ class _Named:
 def _functions(named: _Named, index: TextIndex) -> Iterator[str]:
     """Yield the statements that create the functions, each before the functions that call it."""
     row = "body JSONB, OUT words tsvector, OUT level SMALLINT"
+    yield _strings_function(named)
     for name, arguments, result, body in (
         ("fold", "w TEXT", "TEXT", _fold()),
         ("words", "t TEXT", "TEXT[]", _words(named)),
         ("vector", "t TEXT", "tsvector", _vector(named)),
-        (
-            "strings",
-            "body JSONB, path JSONPATH",
-            "TEXT",
-            f"BEGIN RETURN coalesce(({_STRINGS}), ''); END",
-        ),
         ("row", row, "RECORD", _row(named, index)),
         ("has", "body JSONB, query JSONB", "BOOLEAN", _has(named, index)),
     ):
-        yield (
-            f"CREATE FUNCTION {named.of(name)}({arguments}) RETURNS {result} "
-            f"LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS {literal(body)}"
-        )
+        yield _function(named, name, arguments, result, body)
+
+
+def _function(named: _Named, name: str, arguments: str, result: str, body: str) -> str:
+    return (
+        f"CREATE FUNCTION {named.of(name)}({arguments}) RETURNS {result} "
+        f"LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS {literal(body)}"
+    )
+
+
+def _strings_function(named: _Named) -> str:
+    body = f"BEGIN RETURN coalesce(({_STRINGS}), ''); END"
+    return _function(named, "strings", "body JSONB, path JSONPATH", "TEXT", body)
 
 
 _STRINGS: Final = (

@@ -34,13 +34,26 @@ class SqliteTextIndexes(TextIndexes):
     language_probe = ""
     names = ("text",)
     probe = "SELECT 1 FROM pragma_module_list WHERE name = 'fts5'"
+    trigrams = None
 
     def create(self, table: sa.Table, index: TextIndex) -> Sequence[str]:
+        return self._create(
+            table, index, TOKENIZER if index.language is None else f"porter {TOKENIZER}"
+        )
+
+    def create_substrings(
+        self,
+        table: sa.Table,
+        index: TextIndex,
+        extension: str,
+    ) -> Sequence[str]:
+        return self._create(table, index, "trigram case_sensitive 1")
+
+    def _create(self, table: sa.Table, index: TextIndex, tokenizer: str) -> Sequence[str]:
         name, physical = str(table.name), index.physical
         keys = [path.keys for path, _ in index.weights]
         columns = ", ".join(_columns(index))
         new, old = _texts("NEW.body", keys), _texts("OLD.body", keys)
-        tokenizer = TOKENIZER if index.language is None else f"porter {TOKENIZER}"
         added = f"INSERT INTO {physical}(rowid, {columns}) VALUES (NEW.seq, {new});"
         command = f"INSERT INTO {physical}({physical}, rowid, {columns})"
         removed = f"{command} VALUES ('delete', OLD.seq, {old});"
@@ -62,9 +75,25 @@ class SqliteTextIndexes(TextIndexes):
             ),
         ]
 
-    def drop(self, table: sa.Table, physical: str) -> Sequence[str]:
-        triggers = (f"DROP TRIGGER IF EXISTS {physical}_{event}" for event in _EVENTS)
-        return [*triggers, f"DROP TABLE IF EXISTS {physical}"]
+    def contains(
+        self,
+        table: sa.Table,
+        index: TextIndex,
+        fields: Sequence[int],
+        names: Sequence[str],
+    ) -> sa.ColumnElement[bool]:
+        physical, query = index.physical, " || ".join(f":{name}" for name in names)
+        rows = sa.text(f"SELECT rowid AS seq FROM {physical} WHERE {physical} MATCH ({query})")
+        return table.c.seq.in_(rows.columns(seq=sa.BigInteger))
+
+    def pattern(self, field: int, text: str) -> str:
+        """The next pattern follows the space, which means AND."""
+        quoted = text.replace('"', '""')
+        return f'f{field} : "{quoted}" '
+
+    def drop(self, table: sa.Table, index: TextIndex) -> Sequence[str]:
+        triggers = (f"DROP TRIGGER IF EXISTS {index.physical}_{event}" for event in _EVENTS)
+        return [*triggers, f"DROP TABLE IF EXISTS {index.physical}"]
 
     def tables(self, physical: str) -> Sequence[str]:
         return [physical, *(f"{physical}_{each}" for each in ("data", "idx", "docsize", "config"))]
