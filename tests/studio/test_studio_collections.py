@@ -112,7 +112,7 @@ def test_a_column_with_an_odd_name_sorts_too(store: Any) -> None:
         ({"filter": "[1]"}, "must be a JSON object", "[1]"),
         ({"filter": '{"a.b": {"$in": 5}}'}, "must be a list, got 5", '"$in"'),
         ({"sort": "age,-age"}, "sorts twice", "age"),
-        ({"fields": '{"a": 1, "b": 0}'}, "all fields must be 1, or all 0", '"b"'),
+        ({"fields": '{"a": 1, "b": 0}'}, "all fields must be 1 or computed, or all 0", '"b"'),
     ],
 )
 def test_an_error_is_at_its_place(
