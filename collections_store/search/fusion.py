@@ -23,7 +23,7 @@ def reciprocal_rank(
     """Return the keys of rankings with their scores, the best first, equal ones in the order of their first ranking.
 
     A key scores 1 / (constant + rank) in each ranking with the key, with ranks from 1 on. The scores of the rankings
-    cannot be compared, and do not count. The first `tier` of each ranking are fused, then the next, and so on: whoever
+    cannot be compared, and do not count. The first `tier` of each ranking are fused, then the next, and so on: a caller that
     reads `n` tiers of each ranking has the first `n * tier` results, however long the rankings are.
 
     >>> [key for key, _ in reciprocal_rank([["a", "b"], ["b", "c"]])]
