@@ -409,8 +409,8 @@ class Collection(OperationBuilder, Generic[Body]):
 
         Each batch of up to 500 requests is a transaction. `ordered` stops at the first refused request; otherwise
         all further requests run. Then raise `BulkWriteError`, whose `result` has the counts and the refused
-        requests by position. `atomic` runs all requests in a single transaction: the first refusal is raised, and
-        nothing is written. Further exceptions end the call as in `put_many`.
+        requests by position. `atomic` reads all requests into memory, then runs them in a single transaction: the
+        first refusal is raised, and nothing is written. Further exceptions end the call as in `put_many`.
 
         >>> requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
         >>> result = store["things"].bulk_write(requests)
