@@ -190,7 +190,7 @@ def now() -> int:
 
 def moment(microseconds: int) -> datetime:
     """Return the UTC time of microseconds since 1970."""
-    return EPOCH + timedelta(0, 0, microseconds)  # keywords take as long again
+    return EPOCH + timedelta(0, 0, microseconds)  # keywords take half as long again
 
 
 def microseconds(time: datetime) -> int:
