@@ -717,6 +717,9 @@ class Collection(OperationBuilder, Generic[Body]):
         serves filters with the same conditions. `arrays` indexes the elements of arrays on SQLite; PostgreSQL's
         index over whole bodies already covers elements.
 
+        `unique` with `arrays` rejects documents that share an element. A compound index of `arrays` refuses documents
+        with arrays in two of its fields (`InvalidBody`), unless the fields share the array.
+
         Writers wait while the index is created, readers do not. Raise `InvalidIndex`, `IndexExists`, and
         `DuplicateKey` if existing documents are duplicates.
 

@@ -128,8 +128,8 @@ class InvalidId(CollectionsStoreError, ValueError):
 
 
 class InvalidBody(CollectionsStoreError, ValueError, TypeError):
-    """A body has a value that JSON or its model cannot hold, at `path`, or is too large: change the value, or set the
-    store's `default`. For a stored body, `collection` and `id` name the document.
+    """A body has a value that JSON, its model or an index cannot hold, at `path`, or is too large: change the value, or set
+    the store's `default`. For a stored body, `collection` and `id` name the document.
     """
 
     def __init__(

@@ -222,7 +222,7 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 )
 @click.option("--unique", is_flag=True, help="Forbid two documents with equal values.")
 @click.option("--where", metavar="JSON", help="Index only documents that match this filter.")
-@click.option("--arrays", is_flag=True, help="Index the elements of arrays, at one FIELD.")
+@click.option("--arrays", is_flag=True, help="Index the elements of arrays.")
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
 @click.option("--substring", is_flag=True, help="With --text: index substrings, for find.")

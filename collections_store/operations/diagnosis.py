@@ -208,7 +208,7 @@ def _of_indexes(
     name: str, options: CollectionOptions, there: Set[str], database: Database
 ) -> Iterator[Finding]:
     for index in options.indexes:
-        is_stored = not index.arrays or database.indexes_arrays
+        is_stored = not index.arrays or index.has_entries or database.indexes_arrays
         if is_stored and index.physical not in there:
             severity: Severity = "error" if index.unique else "warning"
             harm = "duplicates are not refused" if index.unique else "queries scan"

@@ -6,6 +6,7 @@ all ids are sorted first, and the documents are read as needed: the sort keys ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import field
 from functools import partial
@@ -594,10 +595,6 @@ def _names(plan: Plan, options: CollectionOptions) -> tuple[str, ...]:
     """Return the names that users know, without the indexes of array guards."""
     guards = {physical for _, physical in options.array_guards}
     named = {index.physical: index.name for index in options.every_index}
-    names = (
-        each.removesuffix("_words").removesuffix("_rest")
-        for each in plan.indexes
-        if each not in guards
-    )
+    names = (re.sub("_(words|rest|keys)$", "", each) for each in plan.indexes if each not in guards)
     known = (named.get(each, each) for each in names)
     return tuple(dict.fromkeys(known))

@@ -273,12 +273,12 @@ class Writing:
         return in_order(_total(parts))
 
     def _write_batch(self, batch: PutBatch, parts: list[PutManyResult]) -> Steps[None]:
-        """Write a batch without the documents that a unique index refuses; append each partial result."""
+        """Write a batch without the documents that an index refuses; append each partial result."""
         for _ in range(MAX_EXCLUDED):
             try:
                 parts.append((yield batch))
                 return
-            except DuplicateKey as error:
+            except (DuplicateKey, InvalidBody) as error:
                 refused = [each for each in batch.given if each.id == error.id]
                 if self.atomic or not refused:
                     raise
@@ -287,7 +287,7 @@ class Writing:
         for one in batch.one_by_one():
             try:
                 parts.append((yield one))
-            except DuplicateKey as error:
+            except (DuplicateKey, InvalidBody) as error:
                 parts.append(_refusal(one.given[0], error))
 
     def _operation(self, batch: Batch) -> PutBatch:

@@ -53,7 +53,7 @@ class Writer:
         """Whether a single statement can write many documents: no feed, and no unique index checks each in turn."""
         database = self._connection.database
         is_one_table = database.takes_lists and not database.is_remote
-        return is_one_table and self._feed is None and not self.statements.has_unique
+        return is_one_table and self._feed is None and not self.statements.can_refuse
 
     def atomically(self, work: Callable[[], T], *, always: bool = False) -> T:
         """Do work that writes by a single statement: in a transaction if changes are recorded, or `always`."""

@@ -97,8 +97,6 @@ class Index:
             if not isinstance(value, bool):
                 raise InvalidIndex(option, f"must be True or False, got {shortened(value)}")
         _check_fields(sort, arrays=arrays, unique=unique)
-        if unique and arrays:
-            raise InvalidIndex("unique", "elements of arrays cannot be unique")
         if arrays and where is not None:
             raise InvalidIndex("where", "an index of arrays covers all documents")
         partial = None if where is None else _partial(Filter.parse(where))
@@ -123,6 +121,16 @@ class Index:
     def paths(self) -> tuple[Path, ...]:
         """The paths of the fields of the body."""
         return tuple(each.target for each in self.sort.fields if isinstance(each.target, Path))
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether a table of entries holds the keys, see `query.multikey`: of a unique or a compound index through arrays."""
+        return self.arrays and (self.unique or len(self.sort.fields) > 1)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the index can refuse a document: a duplicate, or two arrays side by side."""
+        return self.unique or self.has_entries
 
     def __str__(self) -> str:
         more = [word for word in ("unique", "arrays") if getattr(self, word)]
@@ -248,10 +256,9 @@ def _check_names(keys: Any) -> None:
 def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
     if not sort.fields:
         raise InvalidIndex("", "must have at least one field")
-    most = 1 if arrays else MAX_FIELDS
-    if len(sort.fields) > most:
-        problem = f"must have at most {most} field{'s' * (most > 1)}, got {len(sort.fields)}"
-        raise InvalidIndex(sort.fields[most].name, problem)
+    if len(sort.fields) > MAX_FIELDS:
+        problem = f"must have at most {MAX_FIELDS} fields, got {len(sort.fields)}"
+        raise InvalidIndex(sort.fields[MAX_FIELDS].name, problem)
     for each in sort.fields:
         problem = ""
         if isinstance(each.target, str):
@@ -271,10 +278,12 @@ def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
 
 
 def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
-    if name is None and arrays:
-        return f"{sort.fields[0].name}_arrays"[:MAX_NAME]
-    pairs = ((each.name, -1 if each.descending else 1) for each in sort.fields)
-    default = "_".join(f"{field}_{direction}" for field, direction in pairs)[:MAX_NAME]
+    if arrays and len(sort.fields) == 1:
+        default = sort.fields[0].name
+    else:
+        pairs = ((each.name, -1 if each.descending else 1) for each in sort.fields)
+        default = "_".join(f"{field}_{direction}" for field, direction in pairs)
+    default = f"{default}{'_arrays' if arrays else ''}"[:MAX_NAME]
     if name is None or (isinstance(name, str) and name == default):
         return default
     return read_own_name(name)

@@ -240,8 +240,7 @@ class IndexStatements:
     def create(self, index: Index) -> Sequence[str]:
         """Create an index under its physical name."""
         if index.arrays:
-            [path] = index.paths
-            return self._database.ddl.create_array_index(self._table, path.keys, index.physical)
+            return self._database.ddl.create_array_index(self._table, index)
         names = self._database.ordering.index_parts(unique=index.unique)
         columns: list[sa.ColumnElement[Any]] = []
         for field in index.sort.fields:
@@ -298,7 +297,7 @@ class IndexStatements:
         if isinstance(index, VectorIndex):
             return VectorStatements(self._table, self._database, index.physical, index).drop()
         if index.arrays:
-            return self._database.ddl.drop_array_index(index.physical)
+            return self._database.ddl.drop_array_index(self._table, index.physical)
         return [self.drop_index(index.physical)]
 
     def drop_index(self, physical: str) -> str:

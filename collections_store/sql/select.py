@@ -180,7 +180,7 @@ class Statements:
         self.partial = [index for index in options.indexes if index.where is not None]
         self.reads_values = bool(self.partial) or options.substrings is not None
         """Statements depend on values of filters, see `implied`."""
-        self.has_unique = any(index.unique for index in options.indexes)
+        self.can_refuse = any(index.refuses for index in options.indexes)
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
         self._planned = lru_cache(maxsize=SHAPES_CACHED)(self._plan)

@@ -76,7 +76,7 @@ def test_invalid_indexes(cli: Cli) -> None:
         "--where is not JSON: ": ("x", "--where", "{"),
         "filter, at 'x.$near'": ("x", "--where", '{"x": {"$near": 1}}'),
         "index, at 'where'": ("x", "--where", '{"x": {"$ne": 1}}'),
-        "cannot be unique": ("x", "--unique", "--arrays"),
+        "which the unique index 'x_arrays' forbids": ("x", "--unique", "--arrays"),
         "'name': must be a printable string": ("x", "--name", "\x07"),
         "the same {'x': 1} as another, which the unique index 'x_1' forbids": ("x", "--unique"),
         "index 'y_1' would be another": ("x", "--name", "y_1"),

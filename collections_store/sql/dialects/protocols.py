@@ -31,7 +31,7 @@ from ...query.conditions import (
     Test,
     Value,
 )
-from ...query.index import Plan
+from ...query.index import Index, Plan
 from ..elements import (
     ArrayAt,
     IndexedTest,
@@ -411,13 +411,13 @@ class DDL(Protocol):
         """Return the statements that create an index over whole bodies, if the database supports such an index."""
         return ()
 
-    def create_array_index(self, table: sa.Table, keys: Keys, physical: str) -> Sequence[str]:
-        """Return the statements that create an index of the values in arrays, if `indexes_arrays`."""
-        return ()
+    def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
+        """Return the statements that create an index through arrays: if it `has_entries`, the table of the entries (see
+        `sql.entries`), with triggers; if not, an index of the values in arrays, if `indexes_arrays`.
+        """
 
-    def drop_array_index(self, physical: str) -> Sequence[str]:
+    def drop_array_index(self, table: sa.Table, physical: str) -> Sequence[str]:
         """Return the statements that drop an index of `create_array_index`."""
-        return ()
 
     def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:
         """Return the statements that create triggers: each change of a row of `table` inserts the row's `seq` into

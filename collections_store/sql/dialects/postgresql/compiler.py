@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from ....query.index import Plan
+from ....query.index import Index, Plan
 from ...elements import (
     Addend,
     AnyInteger,
@@ -32,6 +32,7 @@ from ...elements import (
     ValueText,
 )
 from ..protocols import DDL, Placement, StatementCompiler
+from .entries import declarations, entries, entry_columns
 from .filters import rendered
 from .ordering import literal, value_at
 
@@ -210,6 +211,46 @@ class PostgresDDL(DDL):
         options = {f"postgresql_{name}": value for name, value in gin.items()}
         index = sa.Index(physical, table.c.body, **options)
         return [str(sa.schema.CreateIndex(index).compile(dialect=_DIALECT))]
+
+    def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
+        if not index.has_entries:
+            return ()
+        physical, documents = index.physical, table_name(table)
+        stored, function = self._entries(table, physical), self._entries(table, f"{physical}_keep")
+        keys, rest, trigger = (quoted(f"{physical}_{each}") for each in ("keys", "rest", "keep"))
+        columns = ", ".join(each for field in entry_columns(index) for each in field)
+        firsts = [path.keys[:1] for path in index.paths]
+        new, old = (", ".join(value_at(f"{row}.body", k) for k in firsts) for row in ("NEW", "OLD"))
+        # the index may be newer than the snapshot of the transaction, which then sees no entry to delete
+        unseen = "RAISE EXCEPTION 'the index is newer than the transaction' USING ERRCODE = '40001'"
+        body = (
+            f"BEGIN IF TG_OP = 'UPDATE' AND ROW({old}) IS NOT DISTINCT FROM ROW({new}) THEN RETURN NULL; END IF; "
+            f"IF TG_OP <> 'INSERT' THEN DELETE FROM {stored} WHERE seq = OLD.seq; "
+            f"IF NOT FOUND THEN {unseen}; END IF; END IF; "
+            f"IF TG_OP <> 'DELETE' THEN INSERT INTO {stored} {entries('NEW.body', 'NEW.seq', index)}; END IF; "
+            "RETURN NULL; END"
+        )
+        creating = f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql"
+        event = f"AFTER INSERT OR DELETE OR UPDATE OF body ON {documents}"
+        return [
+            f"CREATE TABLE {stored} (seq BIGINT NOT NULL, {', '.join(declarations(index))})",
+            f"INSERT INTO {stored} {entries('d.body', 'd.seq', index, f'{documents} AS d')}",
+            f"CREATE {'UNIQUE ' * index.unique}INDEX {keys} ON {stored} ({columns})",
+            f"CREATE INDEX {rest} ON {stored} (seq)",
+            f"{creating} SET search_path FROM CURRENT AS {literal(body)}",
+            f"CREATE TRIGGER {trigger} {event} FOR EACH ROW EXECUTE FUNCTION {function}()",
+        ]
+
+    def drop_array_index(self, table: sa.Table, physical: str) -> Sequence[str]:
+        """CASCADE drops the trigger."""
+        function = self._entries(table, f"{physical}_keep")
+        return [
+            f"DROP FUNCTION IF EXISTS {function}() CASCADE",
+            f"DROP TABLE IF EXISTS {self._entries(table, physical)}",
+        ]
+
+    def _entries(self, table: sa.Table, name: str) -> str:
+        return table_name(sa.Table(name, sa.MetaData(schema=table.schema)))
 
     def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:
         schema = table.schema

@@ -10,7 +10,7 @@ reaches, through any arrays. Triggers maintain the table, because the user's own
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from .... import codec
-from ....query.index import Plan
+from ....query.index import Index, Plan
 from ...elements import (
     Addend,
     AnyInteger,
@@ -41,6 +41,7 @@ from ...elements import (
     ValueText,
 )
 from ..protocols import DDL, Placement, StatementCompiler
+from .entries import entries, entry_columns
 from .filters import path_literal, rendered
 from .ordering import SqliteIndexedForm
 
@@ -177,9 +178,12 @@ class SqliteDDL(DDL):
             return None
         return f"SQLite {version} has no JSONB: it takes 3.45 or newer"
 
-    def create_array_index(self, table: sa.Table, keys: Keys, physical: str) -> Sequence[str]:
+    def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
         """Create the table `physical`, fill it, and create its triggers."""
-        name = self.reference(table)
+        name, physical = self.reference(table), index.physical
+        if index.has_entries:
+            return self._create_entries(name, index)
+        keys = index.paths[0].keys
         filled = _values(f"{name}.body", f"{name}.seq", keys, (name,))
         added = f"INSERT OR IGNORE INTO {physical} {_values('NEW.body', 'NEW.seq', keys)};"
         gone = _values("OLD.body", "OLD.seq", keys)
@@ -198,10 +202,7 @@ class SqliteDDL(DDL):
         return [
             f"CREATE TABLE {physical} ({columns}, PRIMARY KEY (rank, value, seq)) WITHOUT ROWID",
             f"INSERT OR IGNORE INTO {physical} {filled}",
-            *(
-                f"CREATE TRIGGER {physical}_{event} {when} BEGIN {then} END"
-                for event, (when, then) in triggers.items()
-            ),
+            *_triggers(physical, triggers),
         ]
 
     def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:
@@ -224,10 +225,36 @@ class SqliteDDL(DDL):
     def drop_journal(self, table: sa.Table, journal: str) -> Sequence[str]:
         return [f'DROP TRIGGER IF EXISTS "{journal}_{event}"' for event in _EVENTS]
 
-    def drop_array_index(self, physical: str) -> Sequence[str]:
-        events = ("insert", "update", "delete")
-        triggers = (f"DROP TRIGGER IF EXISTS {physical}_{event}" for event in events)
+    def drop_array_index(self, table: sa.Table, physical: str) -> Sequence[str]:
+        triggers = (f"DROP TRIGGER IF EXISTS {physical}_{event}" for event in _EVENTS)
         return [*triggers, f"DROP TABLE IF EXISTS {physical}"]
+
+    def _create_entries(self, name: str, index: Index) -> Sequence[str]:
+        physical, unique = index.physical, "UNIQUE " * index.unique
+        names = [each for field in entry_columns(index) for each in field]
+        declared, columns = ", ".join(f"{each} NOT NULL" for each in names), ", ".join(names)
+        added = f"INSERT INTO {physical} {entries('NEW.body', 'NEW.seq', index)};"
+        removed = f"DELETE FROM {physical} WHERE seq = OLD.seq;"
+        firsts = dict.fromkeys(path_literal(path.keys[:1]) for path in index.paths)
+        differ = " OR ".join(f"(OLD.body -> {p}) IS NOT (NEW.body -> {p})" for p in firsts)
+        triggers = {
+            "insert": (f"AFTER INSERT ON {name}", added),
+            "update": (f"AFTER UPDATE OF body ON {name} WHEN {differ}", f"{removed} {added}"),
+            "delete": (f"AFTER DELETE ON {name}", removed),
+        }
+        key = f"seq INTEGER NOT NULL, {declared}, PRIMARY KEY (seq, {columns})"
+        return [
+            f"CREATE TABLE {physical} ({key}) WITHOUT ROWID",
+            f"INSERT INTO {physical} {entries(f'{name}.body', f'{name}.seq', index, name)}",
+            f"CREATE {unique}INDEX {physical}_keys ON {physical} ({columns})",
+            *_triggers(physical, triggers),
+        ]
+
+
+def _triggers(physical: str, triggers: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """Yield the statements that create triggers, of the event and the statements of each."""
+    for event, (when, then) in triggers.items():
+        yield f"CREATE TRIGGER {physical}_{event} {when} BEGIN {then} END"
 
 
 _SCALAR_TYPES = "('integer', 'real', 'text', 'true', 'false')"
