@@ -704,6 +704,7 @@ class Collection(OperationBuilder, Generic[Body]):
         unique: bool = False,
         where: Any = None,
         arrays: bool = False,
+        sparse: bool = False,
         name: str | None = None,
     ) -> str:
         """Create an index on fields of the body, unless the index exists; return the name.
@@ -717,6 +718,9 @@ class Collection(OperationBuilder, Generic[Body]):
         serves filters with the same conditions. `arrays` indexes the elements of arrays on SQLite; PostgreSQL's
         index over whole bodies already covers elements.
 
+        `sparse` limits the index to documents with at least one of the fields, null included; the index serves filters
+        that imply this, and several documents may lack the fields of a unique index.
+
         `unique` with `arrays` rejects documents that share an element. A compound index of `arrays` refuses documents
         with arrays in two of its fields (`InvalidBody`), unless the fields share the array.
 
@@ -726,7 +730,13 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].create_index([("country", 1), ("people", -1)])
         'country_1_people_-1'
         """
-        options = {"unique": unique, "where": where, "arrays": arrays, "name": name}
+        options = {
+            "unique": unique,
+            "where": where,
+            "arrays": arrays,
+            "sparse": sparse,
+            "name": name,
+        }
         return self._run(self._create_index(keys, options))
 
     def create_vector_index(

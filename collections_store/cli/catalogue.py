@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .. import Index
 
 _VECTOR_KEYS = ("name", "fields", "dimensions", "metric", "model", "method")
-_INDEX_KEYS = ("name", "fields", "unique", "where", "arrays")
+_INDEX_KEYS = ("name", "fields", "unique", "where", "arrays", "sparse")
 
 
 @click.command()
@@ -223,6 +223,7 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 @click.option("--unique", is_flag=True, help="Forbid two documents with equal values.")
 @click.option("--where", metavar="JSON", help="Index only documents that match this filter.")
 @click.option("--arrays", is_flag=True, help="Index the elements of arrays.")
+@click.option("--sparse", is_flag=True, help="Index only documents with one of the FIELDs.")
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
 @click.option("--substring", is_flag=True, help="With --text: index substrings, for find.")
@@ -279,7 +280,7 @@ def create_index(
 _OWN: Final = {
     "text": ("language", "substring"),
     "vector": ("dimensions", "metric"),
-    "": ("unique", "arrays"),
+    "": ("unique", "arrays", "sparse"),
 }
 """The options of each kind of index."""
 
@@ -326,7 +327,7 @@ def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
         return ["text", *filter(None, ["substring" * index.substring, index.language])]
     if isinstance(index, VectorIndex):
         return ["vector", index.metric, index.method, *filter(None, [index.model])]
-    return [word for word in ("unique", "arrays") if getattr(index, word)]
+    return [word for word in ("unique", "arrays", "sparse") if getattr(index, word)]
 
 
 def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:
@@ -336,7 +337,7 @@ def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:
     definition = index.to_json()
     if isinstance(index, VectorIndex):
         return {key: definition[key] for key in _VECTOR_KEYS if key in definition}
-    return {key: definition[key] for key in _INDEX_KEYS}
+    return {key: definition[key] for key in _INDEX_KEYS if key in definition}
 
 
 def index_lines(indexes: Sequence[Index | TextIndex | VectorIndex]) -> list[str]:

@@ -135,6 +135,7 @@ class Import:
             self.collection.create_vector_index(index.paths, **options)
         else:
             options |= {"where": index.where, "arrays": index.arrays, "unique": index.unique}
+            options |= {"sparse": index.sparse}
             self.collection.create_index(index.sort, **options)
 
     def _create(self, index: Index | TextIndex | VectorIndex) -> None:

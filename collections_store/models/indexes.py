@@ -29,6 +29,7 @@ class Indexed:
     descending: bool = False
     where: Any = None
     arrays: bool = False
+    sparse: bool = False
     name: str | None = None
 
 
@@ -40,6 +41,7 @@ def declared_indexes(model: Any) -> list[Index]:
             unique=each.unique,
             where=each.where,
             arrays=each.arrays,
+            sparse=each.sparse,
             name=each.name,
         )
         for path, metadata in _annotated(model, (), ())

@@ -11,11 +11,12 @@ from ..document import Document
 from ..errors import DatabaseError, DuplicateKey, IndexExists, InvalidBody, InvalidIndex
 from ..expressions.classes import value_class
 from ..expressions.path import Path, path_prefixes
+from ..expressions.values import MISSING
 from ..options import CollectionOptions, Settings
 from ..query.conditions import And, Condition, Equals, Field, HasType, Or, Value
 from ..query.filter import Filter
-from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
-from ..query.matcher import matches, value_at
+from ..query.index import MAX_INDEXES, Index, limits_of, prefixes_of
+from ..query.matcher import found_at, matches, value_at
 from ..query.multikey import EMPTY, ParallelArrays, index_keys
 from ..query.sort import key_of
 from ..query.text_index import TextIndex
@@ -227,7 +228,7 @@ class FindDuplicate(Operation[DuplicateKey | InvalidBody | None]):
         if not index.arrays:
             return [_key(document, index)] if _is_in(index, document) else []
         try:
-            return list(index_keys(document.body, index.paths))
+            return list(index_keys(document.body, index.paths, sparse=index.sparse))
         except ParallelArrays as parallel:
             first, second = (index.paths[each] for each in (parallel.first, parallel.second))
             problem = (
@@ -450,11 +451,11 @@ def _lock(session: Session, collection: str, *, readers: bool) -> Entry:
 
 
 def _is_in(index: Index, document: Document) -> bool:
-    """Return whether a unique index counts a document: `where` does not look into arrays."""
-    if index.where is None:
-        return True
-    fields = partial_conditions(index.where)
-    return matches(index.where, document) and not any(
+    """Return whether a unique index counts a document: `where` and `sparse` do not look into arrays."""
+    if index.sparse:
+        return any(found_at(document.body, path.keys) is not MISSING for path in index.paths)
+    fields = (field for limit in limits_of(index) for field in limit)
+    return (index.where is None or matches(index.where, document)) and not any(
         _has_array(document, each.path.keys) for each in fields
     )
 

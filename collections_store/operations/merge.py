@@ -81,6 +81,7 @@ class Merge(Operation[list[Any]]):
             if (
                 each.unique
                 and each.where is None
+                and not each.sparse
                 and {f.target for f in each.sort.fields} == wanted
             ):
                 return

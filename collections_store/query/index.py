@@ -27,6 +27,7 @@ from .conditions import (
     Or,
     Target,
     scalars_of,
+    takes_missing,
 )
 from .filter import Filter
 from .parser import FilterParser
@@ -49,7 +50,7 @@ MAX_INDEXES: Final = 64
 Fields: TypeAlias = tuple[SortField, ...]
 _BY_ID: Final[Fields] = (SortField("id"),)
 _CODEC: Final = codec.Codec()
-_KEYS: Final = ("name", "fields", "unique", "where", "arrays", "physical")
+_KEYS: Final = ("name", "fields", "unique", "where", "arrays", "sparse", "physical")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ class Index:
     unique: bool = False
     where: Filter | None = None
     arrays: bool = False
+    sparse: bool = False
     physical: str = field(default="", compare=False, repr=False)
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a newer version of the library stores besides."""
@@ -85,6 +87,7 @@ class Index:
         unique: bool = False,
         where: Any = None,
         arrays: bool = False,
+        sparse: bool = False,
         name: Any = None,
     ) -> Self:
         """Read the arguments of a caller; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
@@ -93,14 +96,18 @@ class Index:
             sort = Sort.parse(keys)
         except InvalidSort as error:
             raise InvalidIndex(error.field, error.problem) from None
-        for option, value in (("unique", unique), ("arrays", arrays)):
+        for option, value in (("unique", unique), ("arrays", arrays), ("sparse", sparse)):
             if not isinstance(value, bool):
                 raise InvalidIndex(option, f"must be True or False, got {shortened(value)}")
-        _check_fields(sort, arrays=arrays, unique=unique)
+        _check_fields(sort, arrays=arrays, unique=unique, sparse=sparse)
         if arrays and where is not None:
             raise InvalidIndex("where", "an index of arrays covers all documents")
+        if sparse and where is not None:
+            raise InvalidIndex(
+                "where", "a sparse index has the documents with its fields, no others"
+            )
         partial = None if where is None else _partial(Filter.parse(where))
-        index = cls(_name(name, sort, arrays=arrays), sort, unique, partial, arrays)
+        index = cls(_name(name, sort, arrays=arrays), sort, unique, partial, arrays, sparse)
         if (positions := len(prefixes_of(index))) > MAX_POSITIONS:
             problem = f"must have at most {MAX_POSITIONS} keys in all, with those of where, got {positions}"
             raise InvalidIndex(sort.fields[0].name, problem)
@@ -109,7 +116,7 @@ class Index:
     def check(self) -> None:
         """Raise `InvalidIndex` or `InvalidFilter` for an index that only `from_json` returns, never `parse`."""
         options: Any = {"unique": self.unique, "where": self.where, "arrays": self.arrays}
-        if Index.parse(self.sort, **options, name=self.name) != self:
+        if Index.parse(self.sort, **options, sparse=self.sparse, name=self.name) != self:
             raise InvalidIndex("where", "must have conditions, or be null")
 
     @property
@@ -128,12 +135,19 @@ class Index:
         return self.arrays and (self.unique or len(self.sort.fields) > 1)
 
     @property
+    def is_partial(self) -> bool:
+        """Whether the index may lack documents that match a condition on its first field. An index through arrays serves
+        only conditions on scalars in it.
+        """
+        return self.where is not None or (self.sparse and not self.arrays)
+
+    @property
     def refuses(self) -> bool:
         """Whether the index can refuse a document: a duplicate, or two arrays side by side."""
         return self.unique or self.has_entries
 
     def __str__(self) -> str:
-        more = [word for word in ("unique", "arrays") if getattr(self, word)]
+        more = [word for word in ("unique", "arrays", "sparse") if getattr(self, word)]
         if self.where is not None:
             more.append(f"where {self.where}")
         return f"{self.name}: {', '.join([str(dict(self.fields)), *more])}"
@@ -149,6 +163,7 @@ class Index:
             "unique": self.unique,
             "where": None if self.where is None else _as_stored(self.where.to_json()),
             "arrays": self.arrays,
+            **({"sparse": True} if self.sparse else {}),
             "physical": self.physical,
             **self.unknown,
         }
@@ -162,8 +177,9 @@ class Index:
         ]
         sort = Sort.parse(pairs)
         where = None if entry["where"] is None else _stored_filter(entry["where"])
-        parts = entry["name"], sort, entry["unique"], where, entry["arrays"], entry["physical"]
-        return cls(*parts, unknown_keys(entry, _KEYS))
+        parts = entry["name"], sort, entry["unique"], where, entry["arrays"]
+        sparse = entry.get("sparse", False)
+        return cls(*parts, sparse, entry["physical"], unknown_keys(entry, _KEYS))
 
 
 def unknown_keys(entry: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
@@ -175,15 +191,28 @@ def prefixes_of(index: Index) -> tuple[tuple[str, ...], ...]:
     """Return the path prefixes of the fields of an index, the paths included."""
     if index.arrays:
         return ()
-    paths = [*index.paths, *(field.path for field in partial_conditions(index.where))]
+    paths = [*index.paths, *(field.path for limit in limits_of(index) for field in limit)]
     return tuple(dict.fromkeys(each for path in paths for each in path_prefixes(path.keys)))
 
 
-def partial_conditions(where: Filter | None) -> tuple[Field, ...]:
-    """Return the conditions of a partial index, all of which must hold; none if the index is not partial."""
-    if where is None:
-        return ()
-    return tuple(each for each in every_conjunct(where.condition) if isinstance(each, Field))
+def limits_of(index: Index) -> tuple[tuple[Field, ...], ...]:
+    """Return the conditions of a partial index: of each inner tuple at least one must hold. A sparse index has the
+    documents with at least one of its fields.
+    """
+    if index.sparse:
+        return (tuple(Field(path, Exists()) for path in index.paths),)
+    every = () if index.where is None else every_conjunct(index.where.condition)
+    return tuple((each,) for each in every if isinstance(each, Field))
+
+
+def implies(condition: Condition, limit: Field) -> bool:
+    """Return whether all documents that match a condition match a condition of a partial index."""
+    if condition == limit:
+        return True
+    match condition, limit:
+        case Field(path, test), Field(limited, Exists()):
+            return path == limited and not takes_missing(test)
+    return False
 
 
 def every_conjunct(condition: Condition) -> Iterator[Condition]:
@@ -253,7 +282,7 @@ def _check_names(keys: Any) -> None:
             raise InvalidIndex(name, f"a part of the path begins with $. {key}")
 
 
-def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
+def _check_fields(sort: Sort, *, arrays: bool, unique: bool, sparse: bool) -> None:
     if not sort.fields:
         raise InvalidIndex("", "must have at least one field")
     if len(sort.fields) > MAX_FIELDS:
@@ -267,8 +296,8 @@ def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
             elif each.target not in TIMES:
                 times = "$created_at, $updated_at, $expires_at"
                 problem = f"must be a field of the body or a time: {times}"
-            elif arrays or unique:
-                problem = "times cannot be in a unique index, or in one of arrays"
+            elif arrays or unique or sparse:
+                problem = "times cannot be in a unique or sparse index, or in one of arrays"
         elif not each.target.keys:
             problem = "must name a field within the body"
         elif arrays and not can_open(each.target.keys):
@@ -466,7 +495,7 @@ def missing_index(
     chosen = tuple(dict.fromkeys(unique[each.target] for each in wanted))[:MAX_FIELDS]
     backwards = tuple(replace(each, descending=not each.descending) for each in chosen)
     serving = (
-        each.where is None
+        not each.is_partial
         and each.arrays == arrays
         and each.sort.fields[: len(chosen)] in {chosen, backwards}
         for each in existing

@@ -211,11 +211,17 @@ def _opened(array: list[Any], start: int, keys: tuple[str, ...], leaf: bool) -> 
 
 def value_at(body: Any, keys: tuple[str, ...]) -> Any:
     """Return the value at a path through objects only, or null."""
+    found = found_at(body, keys)
+    return None if found is MISSING else found
+
+
+def found_at(body: Any, keys: tuple[str, ...]) -> Any:
+    """Return the value at a path through objects only, or MISSING."""
     value = body
     for key in keys:
-        if not isinstance(value, dict) or key not in value:
-            return None
-        value = value[key]
+        if not isinstance(value, dict):
+            return MISSING
+        value = value.get(key, MISSING)
     return value
 
 

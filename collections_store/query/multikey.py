@@ -24,12 +24,16 @@ class ParallelArrays(Exception):
         self.first, self.second = first, second
 
 
-def index_keys(body: Any, paths: Sequence[Path]) -> Iterator[tuple[Any, ...]]:
-    """Yield the keys of a document, a value for each path: null where a field is missing. A key may come again. Raise
-    `ParallelArrays`.
+def index_keys(
+    body: Any, paths: Sequence[Path], *, sparse: bool = False
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the keys of a document, a value for each path: null where a field is missing. A key may come again.
+    `sparse`: a key has at least one of the fields. Raise `ParallelArrays`.
     """
     rest: list[tuple[str, ...] | None] = [path.keys for path in paths]
-    yield from _expanded(body, rest, [None] * len(paths))
+    for key in _expanded(body, rest, [MISSING] * len(paths)):
+        if not sparse or any(value is not MISSING for value in key):
+            yield tuple(None if value is MISSING else value for value in key)
 
 
 def _expanded(
@@ -43,7 +47,7 @@ def _expanded(
             continue
         found, left = walk(body, keys) if isinstance(body, dict) else (MISSING, ())
         if not isinstance(found, list):
-            values[number], rest[number] = None if found is MISSING else found, None
+            values[number], rest[number] = found, None
         elif array is MISSING or found is array:
             array, rest[number] = found, left
             through.append(number)

@@ -252,7 +252,7 @@ class IndexStatements:
             columns.extend(part.desc() if field.descending else part for part in parts)
         if not index.unique and not self._database.index_ends_in_seq:
             columns.append(self._table.c.seq)
-        only = None if index.where is None else partial_condition(self._table, index)
+        only = None if not index.is_partial else partial_condition(self._table, index)
         return [self._create(index.physical, *columns, only=only, unique=index.unique)]
 
     def create_prefix_index(self, prefix: Keys, physical: str) -> str:

@@ -49,7 +49,7 @@ from ..query.index import (
     implied_by,
     is_in_arrays,
     is_indexable,
-    partial_conditions,
+    limits_of,
     prefixes_of,
 )
 from ..query.sort import NULL, Key, Sort
@@ -501,15 +501,17 @@ def partial_condition(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
     whatever the array holds; a unique index never holds such documents.
     """
     body, limits = table.c.body, []
-    for field in partial_conditions(index.where):
-        fields = [field]
-        if isinstance(field.test, OneOf):  # the condition of an index has no subquery
-            values = [Value.of(each) for given in field.test.lists for each in scalars_of(given)]
-            fields = [Field(field.path, Equals(value)) for value in values]
-        tests: list[sa.ColumnElement[bool]] = [PartialTest(body, each) for each in fields]
-        if not index.unique:
-            prefixes = path_prefixes(field.path.keys)
-            tests += [ArrayAt(body, prefix, null_safe=True) for prefix in prefixes]
+    for alternatives in limits_of(index):
+        tests: list[sa.ColumnElement[bool]] = []
+        for field in alternatives:
+            fields = [field]
+            if isinstance(field.test, OneOf):  # the condition of an index has no subquery
+                values = [Value.of(each) for one in field.test.lists for each in scalars_of(one)]
+                fields = [Field(field.path, Equals(value)) for value in values]
+            tests += [PartialTest(body, each) for each in fields]
+            if not index.unique:
+                prefixes = path_prefixes(field.path.keys)
+                tests += [ArrayAt(body, prefix, null_safe=True) for prefix in prefixes]
         limits.append(sa.or_(*tests))
     return sa.and_(*limits)
 

@@ -30,7 +30,8 @@ from ..query.index import (
     equal_targets,
     every_conjunct,
     free_fields,
-    partial_conditions,
+    implies,
+    limits_of,
     plan_order,
 )
 from ..query.sort import NATURAL, Sort
@@ -168,7 +169,7 @@ class Statements:
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
         has_own_sql = bool(options.text_indexes) or any(
-            e.arrays or e.where is not None for e in options.indexes
+            e.arrays or e.is_partial for e in options.indexes
         )
         if table.name != TEMPLATE and not has_own_sql:
             self.shared = _template(_sql_options(options), database)
@@ -177,7 +178,7 @@ class Statements:
         arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
         indexes = options.text, options.substrings
         self._conditions = Conditions(table, database, arrays, *indexes)
-        self.partial = [index for index in options.indexes if index.where is not None]
+        self.partial = [index for index in options.indexes if index.is_partial]
         self.reads_values = bool(self.partial) or options.substrings is not None
         """Statements depend on values of filters, see `implied`."""
         self.can_refuse = any(index.refuses for index in options.indexes)
@@ -478,13 +479,13 @@ class Statements:
             index.name
             for index in self.partial
             if index.sort.fields[0].target in used
-            and all(each in conditions for each in partial_conditions(index.where))
+            and all(_is_implied(limit, conditions) for limit in limits_of(index))
         )
         return (*names, *served)
 
     def _usable(self, implied: Implied) -> list[Index]:
         """Return the indexes that hold all matches of a filter."""
-        return [e for e in self.options.indexes if e.where is None or e.name in implied]
+        return [e for e in self.options.indexes if not e.is_partial or e.name in implied]
 
     def on_table(self, query: Query | None) -> Query | None:
         """Return a query of the template over this table."""
@@ -512,11 +513,11 @@ class Statements:
         where = self._conditions.where(shape, fields, indexed=indexed, is_excluded=is_excluded)
         if len(where.prefixes) * len(conjuncts(shape)) > MAX_TESTS:
             where = self._conditions.where(shape)
-        limiting = [e for e in usable if e.where is not None and (indexed or not e.unique)]
+        limiting = [e for e in usable if e.is_partial and (indexed or not e.unique)]
         limits = [partial_condition(self.table, each) for each in limiting]
         prefixes: set[Keys] = set()
         if any(each.unique for each in limiting):  # these do not hold documents with arrays there
-            limited = [part.path for each in limiting for part in partial_conditions(each.where)]
+            limited = [part.path for e in limiting for limit in limits_of(e) for part in limit]
             prefixes = {prefix for path in limited for prefix in path_prefixes(path.keys)}
         bindings: tuple[Binding, ...] = ()
         served = [each for each in implied if isinstance(each, int)]
@@ -625,6 +626,10 @@ class Statements:
 
     def _sql(self, statement: sa.Executable) -> str:
         return compiled(statement, self.database)
+
+
+def _is_implied(limit: Iterable[Field], conditions: Iterable[Condition]) -> bool:
+    return any(implies(each, part) for part in limit for each in conditions)
 
 
 def _sql_options(options: CollectionOptions) -> CollectionOptions:

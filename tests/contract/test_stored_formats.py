@@ -249,15 +249,20 @@ def test_a_vector_index_has_a_format_that_older_versions_refuse(shared_backend: 
 
 
 @pytest.mark.parametrize(
-    ("keys", "options"), [("a", {"unique": True}), (["a", "b"], {"unique": False})]
+    ("keys", "options"),
+    [
+        ("a", {"unique": True, "arrays": True}),
+        (["a", "b"], {"arrays": True}),
+        ("a", {"sparse": True}),
+    ],
 )
-def test_a_table_of_keys_has_a_format_that_older_versions_refuse(
+def test_a_sparse_index_or_one_of_keys_has_a_format_that_older_versions_refuse(
     shared_backend: Backend, keys: Any, options: Any
 ) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].create_index("a", arrays=True)
         assert changed_entry(shared_backend)["format"] == 1
-        name = store["things"].create_index(keys, **options, arrays=True, name="keys")
+        name = store["things"].create_index(keys, **options, name="keys")
         entry = changed_entry(shared_backend)
         assert entry["format"] == 6
         store["things"].drop_index(name)

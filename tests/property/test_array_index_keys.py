@@ -49,26 +49,26 @@ def comparable(value: Any) -> Any:
     return "empty" if value is EMPTY else (rank, repr(inner) if nested else inner)
 
 
-def keys(body: Any, paths: list[Path]) -> set[Any] | None:
+def keys(body: Any, paths: list[Path], sparse: bool) -> set[Any] | None:
     """Return the comparable keys; None: two arrays are side by side."""
     try:
-        return {tuple(map(comparable, key)) for key in index_keys(body, paths)}
+        return {tuple(map(comparable, key)) for key in index_keys(body, paths, sparse=sparse)}
     except ParallelArrays:
         return None
 
 
 def check(store: Store, data: st.DataObject) -> None:
     things, fields = store["things"], data.draw(FIELDS)
-    unique = data.draw(st.booleans())
+    unique, sparse = data.draw(st.booleans()), data.draw(st.booleans())
     things.delete_many({})
     for index in things.indexes():
         things.drop_index(index.name)
-    things.create_index(fields, unique=unique, arrays=True)
+    things.create_index(fields, unique=unique, arrays=True, sparse=sparse)
     has_entries = unique or len(fields) > 1
     paths, held = [Path(*each.split(".")) for each in fields], dict[str, set[Any]]()
     bodies: dict[str, Any] = {}
     for body in data.draw(st.lists(BODIES, min_size=2, max_size=8)):
-        id, own = data.draw(st.sampled_from("123456")), keys(body, paths)
+        id, own = data.draw(st.sampled_from("123456")), keys(body, paths, sparse)
         others = set[Any]().union(*(each for other, each in held.items() if other != id))
         if has_entries and own is None:
             with pytest.raises(InvalidBody):

@@ -221,12 +221,13 @@ class PostgresDDL(DDL):
         columns = ", ".join(each for field in entry_columns(index) for each in field)
         firsts = [path.keys[:1] for path in index.paths]
         new, old = (", ".join(value_at(f"{row}.body", k) for k in firsts) for row in ("NEW", "OLD"))
+        had = f" AND EXISTS ({entries('OLD.body', 'OLD.seq', index)})" if index.sparse else ""
         # the index may be newer than the snapshot of the transaction, which then sees no entry to delete
         unseen = "RAISE EXCEPTION 'the index is newer than the transaction' USING ERRCODE = '40001'"
         body = (
             f"BEGIN IF TG_OP = 'UPDATE' AND ROW({old}) IS NOT DISTINCT FROM ROW({new}) THEN RETURN NULL; END IF; "
             f"IF TG_OP <> 'INSERT' THEN DELETE FROM {stored} WHERE seq = OLD.seq; "
-            f"IF NOT FOUND THEN {unseen}; END IF; END IF; "
+            f"IF NOT FOUND{had} THEN {unseen}; END IF; END IF; "
             f"IF TG_OP <> 'DELETE' THEN INSERT INTO {stored} {entries('NEW.body', 'NEW.seq', index)}; END IF; "
             "RETURN NULL; END"
         )

@@ -51,7 +51,9 @@ def entries(body: str, seq: str, index: Index, table: str = "(SELECT 1) AS one")
     columns = [each for end in ends for each in _columns(values[end], f"e{end}.value")]
     if parallel := _side_by_side(chains_of(index, steps), values):
         columns[0] = f"CASE WHEN {parallel} THEN NULL ELSE {columns[0]} END"
-    return f"SELECT DISTINCT {seq}, {', '.join(columns)} FROM {table} {' '.join(opened)}"
+    some = " OR ".join(f"{values[end]} IS NOT NULL" for end in ends)
+    where = f" WHERE {some}" if index.sparse else ""
+    return f"SELECT DISTINCT {seq}, {', '.join(columns)} FROM {table} {' '.join(opened)}{where}"
 
 
 def _columns(value: str, element: str) -> Iterator[str]:

@@ -48,7 +48,9 @@ def entries(body: str, seq: str, index: Index, table: str = "") -> str:
     values = [f"ifnull({each['alias']}.value, '')" for each in fields]
     columns = (each for pair in zip(ranks, values, strict=True) for each in pair)
     tables = [table] * bool(table) + [_OPENED.format(**each) for each in named]
-    return f"SELECT DISTINCT {seq}, {', '.join(columns)} FROM {', '.join(tables)}"
+    some = " OR ".join(f"{each['kind']} IS NOT NULL" for each in fields)
+    where = f" WHERE {some}" if index.sparse else ""
+    return f"SELECT DISTINCT {seq}, {', '.join(columns)} FROM {', '.join(tables)}{where}"
 
 
 def _side_by_side(chains: Sequence[Sequence[int]], kinds: Sequence[str]) -> str:
