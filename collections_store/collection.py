@@ -482,7 +482,8 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._run(by_id.Touch(self.name, check_id(id), read_ttl(ttl)))
 
     def purge_expired(self) -> int:
-        """Delete the rows of expired documents, already invisible; return their number.
+        """Delete the rows of expired documents, already invisible, and the documents that expired by an index with
+        `expire_after_seconds`; return their number.
 
         >>> store["sessions"].purge_expired()
         0
@@ -705,6 +706,7 @@ class Collection(OperationBuilder, Generic[Body]):
         where: Any = None,
         arrays: bool = False,
         sparse: bool = False,
+        expire_after_seconds: int | None = None,
         name: str | None = None,
     ) -> str:
         """Create an index on fields of the body, unless the index exists; return the name.
@@ -724,6 +726,10 @@ class Collection(OperationBuilder, Generic[Body]):
         `unique` with `arrays` rejects documents that share an element. A compound index of `arrays` refuses documents
         with arrays in two of its fields (`InvalidBody`), unless the fields share the array.
 
+        `expire_after_seconds`, an integer from 0 on, lets a document expire this long after the time in the field: a string
+        such as "2026-11-22T10:00:00.000000Z", or the earliest such string in an array. `purge_expired` and the sweeper
+        delete such documents; until then every method finds them.
+
         Writers wait while the index is created, readers do not. Raise `InvalidIndex`, `IndexExists`, and
         `DuplicateKey` if existing documents are duplicates.
 
@@ -735,6 +741,7 @@ class Collection(OperationBuilder, Generic[Body]):
             "where": where,
             "arrays": arrays,
             "sparse": sparse,
+            "expire_after_seconds": expire_after_seconds,
             "name": name,
         }
         return self._run(self._create_index(keys, options))

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .. import Index
 
 _VECTOR_KEYS = ("name", "fields", "dimensions", "metric", "model", "method")
-_INDEX_KEYS = ("name", "fields", "unique", "where", "arrays", "sparse")
+_INDEX_KEYS = ("name", "fields", "unique", "where", "arrays", "sparse", "expire_after_seconds")
 
 
 @click.command()
@@ -224,6 +224,12 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 @click.option("--where", metavar="JSON", help="Index only documents that match this filter.")
 @click.option("--arrays", is_flag=True, help="Index the elements of arrays.")
 @click.option("--sparse", is_flag=True, help="Index only documents with one of the FIELDs.")
+@click.option(
+    "--expire-after-seconds",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Expire documents N seconds after the time in the FIELD.",
+)
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
 @click.option("--substring", is_flag=True, help="With --text: index substrings, for find.")
@@ -280,7 +286,7 @@ def create_index(
 _OWN: Final = {
     "text": ("language", "substring"),
     "vector": ("dimensions", "metric"),
-    "": ("unique", "arrays", "sparse"),
+    "": ("unique", "arrays", "sparse", "expire_after_seconds"),
 }
 """The options of each kind of index."""
 
@@ -296,9 +302,9 @@ def _own_options(
         raise click.UsageError(f"--where does not go with --{kind}")
     for other, names in _OWN.items():
         for name in names:
-            if other != kind and options[name]:
+            if other != kind and options[name] is not None and options[name] is not False:
                 needs = f"goes with --{other}" if other else f"does not go with --{kind}"
-                raise click.UsageError(f"--{name} {needs}")
+                raise click.UsageError(f"--{name.replace('_', '-')} {needs}")
     if vector and options["dimensions"] is None:
         raise click.UsageError("--vector needs --dimensions, the numbers of a vector")
     own = {name: options[name] for name in (*_OWN[kind], "name")}
@@ -327,7 +333,9 @@ def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
         return ["text", *filter(None, ["substring" * index.substring, index.language])]
     if isinstance(index, VectorIndex):
         return ["vector", index.metric, index.method, *filter(None, [index.model])]
-    return [word for word in ("unique", "arrays", "sparse") if getattr(index, word)]
+    seconds = index.expire_after_seconds
+    expiry = [] if seconds is None else [f"expires after {seconds} s"]
+    return [*(word for word in ("unique", "arrays", "sparse") if getattr(index, word)), *expiry]
 
 
 def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:

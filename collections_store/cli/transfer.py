@@ -136,6 +136,7 @@ class Import:
         else:
             options |= {"where": index.where, "arrays": index.arrays, "unique": index.unique}
             options |= {"sparse": index.sparse}
+            options |= {"expire_after_seconds": index.expire_after_seconds}
             self.collection.create_index(index.sort, **options)
 
     def _create(self, index: Index | TextIndex | VectorIndex) -> None:

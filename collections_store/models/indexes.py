@@ -30,6 +30,7 @@ class Indexed:
     where: Any = None
     arrays: bool = False
     sparse: bool = False
+    expire_after_seconds: int | None = None
     name: str | None = None
 
 
@@ -42,6 +43,7 @@ def declared_indexes(model: Any) -> list[Index]:
             where=each.where,
             arrays=each.arrays,
             sparse=each.sparse,
+            expire_after_seconds=each.expire_after_seconds,
             name=each.name,
         )
         for path, metadata in _annotated(model, (), ())

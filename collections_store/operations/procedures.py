@@ -56,6 +56,7 @@ from .bulk import MAX_ROWS, BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, written_body
 from .changes import HasPrunable, Prune
 from .collections import AS_IT_IS, Configure
+from .dated import HasDated, PurgeDated
 from .indexes import CreateIndex, DeclareVersion, IsDeclared, ListIndexes
 from .operation import Operation, Steps
 from .size import SMALL, room_left
@@ -480,10 +481,15 @@ def pause_before(attempt: int) -> Pause:
 
 
 def purge(collection: str) -> Steps[int]:
-    """Delete expired documents, a batch at a time, and surplus changes; returns how many documents."""
+    """Delete expired documents, also by a time in a field, a batch at a time, and surplus changes; returns how many
+    documents.
+    """
     total = 0
     while (purged := (yield Purge(collection))) > 0:
         total += purged
+    if (yield HasDated(collection)):
+        while (purged := (yield PurgeDated(collection))) > 0:
+            total += purged
     if (yield HasPrunable(collection)):
         yield Prune(collection)
     return total

@@ -166,6 +166,11 @@ class Writer:
         parameters = {"ids": self._connection.database.compiler.list_parameter(ids), "now": now()}
         return self._delete(self._sql.remove_many, parameters, ids=ids)
 
+    def expire_many(self, ids: Sequence[str]) -> int:
+        """Delete documents as expired; returns how many existed."""
+        parameters = {"ids": self._connection.database.compiler.list_parameter(ids), "now": now()}
+        return self._delete(self._sql.remove_many, parameters, "expire", ids) if ids else 0
+
     def _delete(
         self, sql: str, parameters: dict[str, Any], kind: str = "remove", ids: Sequence[str] = ()
     ) -> int:

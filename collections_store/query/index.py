@@ -45,12 +45,23 @@ MAX_POSITIONS: Final = 40
 """Keys of all fields of an index and of its `where`: each may need a small index of its own."""
 MAX_LISTED: Final = 100
 """Values of an `$in` in the `where` of an index."""
+MAX_EXPIRY: Final = 2**31 - 1
+"""MongoDB's limit of `expire_after_seconds`."""
 MAX_INDEXES: Final = 64
 """MongoDB's limit."""
 Fields: TypeAlias = tuple[SortField, ...]
 _BY_ID: Final[Fields] = (SortField("id"),)
 _CODEC: Final = codec.Codec()
-_KEYS: Final = ("name", "fields", "unique", "where", "arrays", "sparse", "physical")
+_KEYS: Final = (
+    "name",
+    "fields",
+    "unique",
+    "where",
+    "arrays",
+    "sparse",
+    "expire_after_seconds",
+    "physical",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,7 @@ class Index:
     where: Filter | None = None
     arrays: bool = False
     sparse: bool = False
+    expire_after_seconds: int | None = None
     physical: str = field(default="", compare=False, repr=False)
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a newer version of the library stores besides."""
@@ -88,6 +100,7 @@ class Index:
         where: Any = None,
         arrays: bool = False,
         sparse: bool = False,
+        expire_after_seconds: int | None = None,
         name: Any = None,
     ) -> Self:
         """Read the arguments of a caller; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
@@ -107,7 +120,10 @@ class Index:
                 "where", "a sparse index has the documents with its fields, no others"
             )
         partial = None if where is None else _partial(Filter.parse(where))
-        index = cls(_name(name, sort, arrays=arrays), sort, unique, partial, arrays, sparse)
+        if expire_after_seconds is not None:
+            _check_expiry(expire_after_seconds, sort, arrays=arrays)
+        options = unique, partial, arrays, sparse, expire_after_seconds
+        index = cls(_name(name, sort, arrays=arrays), sort, *options)
         if (positions := len(prefixes_of(index))) > MAX_POSITIONS:
             problem = f"must have at most {MAX_POSITIONS} keys in all, with those of where, got {positions}"
             raise InvalidIndex(sort.fields[0].name, problem)
@@ -116,7 +132,8 @@ class Index:
     def check(self) -> None:
         """Raise `InvalidIndex` or `InvalidFilter` for an index that only `from_json` returns, never `parse`."""
         options: Any = {"unique": self.unique, "where": self.where, "arrays": self.arrays}
-        if Index.parse(self.sort, **options, sparse=self.sparse, name=self.name) != self:
+        options |= {"sparse": self.sparse, "expire_after_seconds": self.expire_after_seconds}
+        if Index.parse(self.sort, **options, name=self.name) != self:
             raise InvalidIndex("where", "must have conditions, or be null")
 
     @property
@@ -148,12 +165,15 @@ class Index:
 
     def __str__(self) -> str:
         more = [word for word in ("unique", "arrays", "sparse") if getattr(self, word)]
+        if self.expire_after_seconds is not None:
+            more.append(f"expires after {self.expire_after_seconds} s")
         if self.where is not None:
             more.append(f"where {self.where}")
         return f"{self.name}: {', '.join([str(dict(self.fields)), *more])}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry of the catalogue."""
+        """Return the entry of the catalogue. Newer options are omitted unless they are set."""
+        expiry = self.expire_after_seconds
         return {
             "name": self.name,
             "fields": [
@@ -164,6 +184,7 @@ class Index:
             "where": None if self.where is None else _as_stored(self.where.to_json()),
             "arrays": self.arrays,
             **({"sparse": True} if self.sparse else {}),
+            **({"expire_after_seconds": expiry} if expiry is not None else {}),
             "physical": self.physical,
             **self.unknown,
         }
@@ -178,8 +199,8 @@ class Index:
         sort = Sort.parse(pairs)
         where = None if entry["where"] is None else _stored_filter(entry["where"])
         parts = entry["name"], sort, entry["unique"], where, entry["arrays"]
-        sparse = entry.get("sparse", False)
-        return cls(*parts, sparse, entry["physical"], unknown_keys(entry, _KEYS))
+        newer = entry.get("sparse", False), entry.get("expire_after_seconds")
+        return cls(*parts, *newer, entry["physical"], unknown_keys(entry, _KEYS))
 
 
 def unknown_keys(entry: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
@@ -304,6 +325,18 @@ def _check_fields(sort: Sort, *, arrays: bool, unique: bool, sparse: bool) -> No
             problem = f"must have at most {MAX_OPENED} keys in an index of arrays, and no numbers"
         if problem:
             raise InvalidIndex(each.name, problem)
+
+
+def _check_expiry(seconds: Any, sort: Sort, *, arrays: bool) -> None:
+    option, is_whole = "expire_after_seconds", type(seconds) is int
+    if not is_whole or not 0 <= seconds <= MAX_EXPIRY:
+        problem = f"must be an integer from 0 to {MAX_EXPIRY:,}, got {shortened(seconds)}"
+        raise InvalidIndex(option, problem)
+    if len(sort.fields) != 1 or isinstance(sort.fields[0].target, str):
+        raise InvalidIndex(option, "requires an index on one field of the body")
+    if arrays:
+        problem = "arrays of times expire without arrays=True: create the index without it"
+        raise InvalidIndex(option, problem)
 
 
 def _name(name: Any, sort: Sort, *, arrays: bool) -> str:

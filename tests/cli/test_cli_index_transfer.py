@@ -125,12 +125,14 @@ def test_a_document_is_never_read_as_an_index(cli: Cli) -> None:
 
 BAD: dict[str, Any] = {
     "must be a list, got 5": 5,
-    "index 2 must have fields, and no other keys than arrays, fields, name, sparse, unique, where, got 'x'": [
+    "index 2 must have fields, and no other keys than arrays, expire_after_seconds, fields, name, sparse, unique, where, got 'x'": [
         {"fields": ["x"]},
         "x",
     ],
     "index 1 must have fields, and": [{"name": "x"}],
-    "no other keys than arrays, fields, name, sparse, unique, where": [{"fields": ["x"], "new": 1}],
+    "no other keys than arrays, expire_after_seconds, fields, name, sparse, unique, where": [
+        {"fields": ["x"], "new": 1}
+    ],
     "index 1: index: must have at least one field": [{"fields": []}],
     "index 1: index, at 'x': the direction": [{"fields": [["x", "up"]]}],
     "index 1: index, at 'unique': must be True or False, got None": [

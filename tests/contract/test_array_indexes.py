@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from backends import Backend
 
 from collections_store import (
     BulkWriteError,
@@ -153,10 +154,13 @@ def test_the_index_follows_its_collection(store: Any) -> None:
         assert store.drop("two")
 
 
-def test_a_copy_has_the_index(store: Any) -> None:
-    store["things"].create_index(["t", "u"], unique=True, arrays=True)
-    store["things"].put("1", {"t": [1, 2]})
-    with Store("sqlite://") as target:
+def test_a_copy_has_the_index(shared_backend: Backend) -> None:
+    with (
+        Store(shared_backend.url, **shared_backend.options) as store,
+        Store("sqlite://") as target,
+    ):
+        store["things"].create_index(["t", "u"], unique=True, arrays=True)
+        store["things"].put("1", {"t": [1, 2]})
         store.copy_to(target)
         assert target["things"].indexes() == store["things"].indexes()
         with pytest.raises(DuplicateKey):

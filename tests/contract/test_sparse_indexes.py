@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from backends import Backend
 
 from collections_store import DuplicateKey, Indexed, InvalidIndex, Path, Store
 
@@ -79,11 +80,14 @@ def test_a_sparse_index_through_arrays(things: Any) -> None:
     things.put("5", {"a": {"b": 5}})
 
 
-def test_a_copy_is_sparse(store: Any) -> None:
-    things = store["things"]
-    things.create_index("a", sparse=True)
-    things.create_index(["a", "b"], sparse=True, unique=True, arrays=True)
-    with Store("sqlite://") as target:
+def test_a_copy_is_sparse(shared_backend: Backend) -> None:
+    with (
+        Store(shared_backend.url, **shared_backend.options) as store,
+        Store("sqlite://") as target,
+    ):
+        things = store["things"]
+        things.create_index("a", sparse=True)
+        things.create_index(["a", "b"], sparse=True, unique=True, arrays=True)
         store.copy_to(target)
         assert target["things"].indexes() == things.indexes()
 
