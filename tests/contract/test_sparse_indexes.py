@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from backends import Backend
 
-from collections_store import DuplicateKey, Indexed, InvalidIndex, Path, Store
+from collections_store import DuplicateKey, Indexed, InvalidBody, InvalidIndex, Path, Store
 
 pytestmark = pytest.mark.each_backend
 
@@ -78,6 +78,12 @@ def test_a_sparse_index_through_arrays(things: Any) -> None:
     things.put("1", {"a": [{"b": 5}]})
     things.put("1", {"a": []})
     things.put("5", {"a": {"b": 5}})
+
+
+def test_arrays_side_by_side_are_refused_without_the_fields(things: Any) -> None:
+    things.create_index(["a.b", "d.b"], sparse=True, arrays=True)
+    with pytest.raises(InvalidBody):
+        things.put("1", {"a": [], "d": []})
 
 
 def test_a_copy_is_sparse(shared_backend: Backend) -> None:

@@ -49,10 +49,11 @@ def entries(body: str, seq: str, index: Index, table: str = "(SELECT 1) AS one")
     number = {step.keys: n for n, step in enumerate(steps)}
     ends = [number[path.keys] for path in index.paths]
     columns = [each for end in ends for each in _columns(values[end], f"e{end}.value")]
+    some = [f"{values[end]} IS NOT NULL" for end in ends]
     if parallel := _side_by_side(chains_of(index, steps), values):
         columns[0] = f"CASE WHEN {parallel} THEN NULL ELSE {columns[0]} END"
-    some = " OR ".join(f"{values[end]} IS NOT NULL" for end in ends)
-    where = f" WHERE {some}" if index.sparse else ""
+        some.append(f"({parallel})")
+    where = f" WHERE {' OR '.join(some)}" if index.sparse else ""
     return f"SELECT DISTINCT {seq}, {', '.join(columns)} FROM {table} {' '.join(opened)}{where}"
 
 

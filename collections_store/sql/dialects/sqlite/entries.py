@@ -12,6 +12,7 @@ from typing import Final
 from ....query.index import Index
 from ...entries import chains_of, column_names, steps_of
 from .filters import path_literal
+from .ordering import SqliteOrdering
 
 _RANK: Final = (
     "CASE WHEN {kind} = 'array' AND json_array_length({owner}, {path}) = 0 THEN 0 ELSE "
@@ -28,7 +29,7 @@ _INNER: Final = "(CASE {alias}.type WHEN 'object' THEN {alias}.value ELSE '{{}}'
 
 def entry_columns(index: Index) -> list[list[str]]:
     """Return the names of the columns of each field."""
-    return column_names(("rank", "value"), len(index.paths))
+    return column_names(SqliteOrdering.parts, len(index.paths))
 
 
 def entries(body: str, seq: str, index: Index, table: str = "") -> str:
@@ -43,13 +44,14 @@ def entries(body: str, seq: str, index: Index, table: str = "") -> str:
     found = {step.keys: each for step, each in zip(steps, named, strict=True)}
     fields = [found[path.keys] for path in index.paths]
     ranks = [_RANK.format(**each) for each in fields]
+    some = [f"{each['kind']} IS NOT NULL" for each in fields]
     if parallel := _side_by_side(chains_of(index, steps), [each["kind"] for each in named]):
         ranks[0] = f"CASE WHEN {parallel} THEN NULL ELSE {ranks[0]} END"
+        some.append(f"({parallel})")
     values = [f"ifnull({each['alias']}.value, '')" for each in fields]
     columns = (each for pair in zip(ranks, values, strict=True) for each in pair)
     tables = [table] * bool(table) + [_OPENED.format(**each) for each in named]
-    some = " OR ".join(f"{each['kind']} IS NOT NULL" for each in fields)
-    where = f" WHERE {some}" if index.sparse else ""
+    where = f" WHERE {' OR '.join(some)}" if index.sparse else ""
     return f"SELECT DISTINCT {seq}, {', '.join(columns)} FROM {', '.join(tables)}{where}"
 
 
