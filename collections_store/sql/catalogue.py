@@ -297,7 +297,7 @@ class IndexStatements:
         if isinstance(index, VectorIndex):
             return VectorStatements(self._table, self._database, index.physical, index).drop()
         if index.arrays:
-            return self._database.ddl.drop_array_index(self._table, index.physical)
+            return self._database.ddl.drop_array_index(self._table, index)
         return [self.drop_index(index.physical)]
 
     def drop_index(self, physical: str) -> str:

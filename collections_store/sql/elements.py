@@ -193,9 +193,21 @@ class PartialTest(_FieldTest):
     """A condition of a partial index on a field, in the indexed form with literals."""
 
 
-class ArrayTest(_FieldTest):
-    """A test of the scalars reached by a path; the index of arrays `physical` holds the scalars. Any scalar may pass."""
+class ArrayTest(_Predicate):
+    """A test of scalars reached through arrays: a row of the table `index` passes the tests of all `fields`, the first
+    fields of the index.
+    """
 
-    def __init__(self, seq: Clause, field: Field, parameters: Parameters, physical: str) -> None:
-        super().__init__(seq, field, parameters)
-        self.physical = physical
+    def __init__(
+        self, seq: Clause, fields: Sequence[Field], parameters: Parameters, index: sa.Table
+    ) -> None:
+        super().__init__(seq, *parameters)
+        self.fields, self.index = fields, index
+
+    def tests(self, parameters: Sequence[str], widths: Mapping[Kind, int]) -> list[Test]:
+        """Return the tests with the parameters in the slots, as `_FieldTest.test` does."""
+        sql = iter(parameters)
+        return [
+            with_sql(field.test, lambda slot: tuple(islice(sql, widths.get(slot.kind, 1))))
+            for field in self.fields
+        ]

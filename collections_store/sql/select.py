@@ -177,7 +177,8 @@ class Statements:
         self.by_id: IdStatements = IdStatements(table, options, database, template)
         arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
         indexes = options.text, options.substrings
-        self._conditions = Conditions(table, database, arrays, *indexes)
+        compound = [e for e in options.indexes if e.arrays and len(e.paths) > 1]
+        self._conditions = Conditions(table, database, arrays, *indexes, compound=compound)
         self.partial = [index for index in options.indexes if index.is_partial]
         self.reads_values = bool(self.partial) or options.substrings is not None
         """Statements depend on values of filters, see `implied`."""

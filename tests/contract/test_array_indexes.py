@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import psycopg
 import pytest
 from backends import Backend
 
@@ -178,3 +179,44 @@ def test_an_index_of_arrays_may_be_beside_a_unique_one(things: Any) -> None:
     assert things.count({"t": 2}) == 1
     assert things.drop_index("other")
     assert things.count({"t": 2}) == 1
+
+
+JOINT: list[Any] = [
+    {"tags": "t7", "at": {"$gt": 4900}},
+    {"tags": {"$in": ["t7", "t8"]}, "at": 4007},
+    {"at": {"$gte": 4800, "$lt": 4990}, "tags": "t7", "n": {"$ne": 5}},
+    {"items": {"$elemMatch": {"sku": "s7", "size": {"$lt": 3}}}},
+    {"items": {"$elemMatch": {"size": 4, "sku": {"$regex": "^s399"}}}},
+]
+APART: list[Any] = [
+    {"items.sku": "s7", "items.size": 1},
+    {"tags": "t7", "at": None},
+    {"tags": {"$gte": "t7"}, "$or": [{"at": 7}, {"at": 8}]},
+    {"at": 7},
+]
+
+
+def test_a_compound_index_serves_conditions_on_all_its_fields(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        check_joint(store.create_collection("things", body_index=False), shared_backend.url)
+
+
+def check_joint(things: Any, url: str) -> None:
+    items = [{"sku": f"s{n}", "size": n % 5} for n in range(5003)]
+    things.put_many(
+        (str(n), {"tags": [f"t{n % 100}", f"t{n % 70}", n], "at": n, "items": items[n : n + 3]})
+        for n in range(5000)
+    )
+    before = [[each.id for each in things.find(filter)] for filter in (*JOINT, *APART)]
+    tags = things.create_index([("tags", 1), ("at", -1)], arrays=True)
+    sizes = things.create_index(["items.sku", "items.size"], arrays=True)
+    if not url.startswith("sqlite"):
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ANALYZE")
+    for filter in JOINT:
+        assert things.explain(filter).indexes == (sizes if "items" in filter else tags,), filter
+        assert not things.explain(filter).scans
+    assert [[each.id for each in things.find(filter)] for filter in (*JOINT, *APART)] == before
+    assert [things.count(each) for each in (*JOINT, *APART)] == [len(each) for each in before]
+    assert things.delete_many(JOINT[0]).deleted_count == len(before[0])
+    assert things.count(JOINT[0]) == 0

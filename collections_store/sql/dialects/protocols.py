@@ -416,7 +416,7 @@ class DDL(Protocol):
         `sql.entries`), with triggers; if not, an index of the values in arrays, if `indexes_arrays`.
         """
 
-    def drop_array_index(self, table: sa.Table, physical: str) -> Sequence[str]:
+    def drop_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
         """Return the statements that drop an index of `create_array_index`."""
 
     def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:

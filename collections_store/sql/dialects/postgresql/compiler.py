@@ -17,6 +17,7 @@ from ...elements import (
     Addend,
     AnyInteger,
     AnyOf,
+    ArrayTest,
     BodyFromText,
     BodyMatches,
     BodyText,
@@ -32,9 +33,9 @@ from ...elements import (
     ValueText,
 )
 from ..protocols import DDL, Placement, StatementCompiler
-from .entries import declarations, entries, entry_columns
+from .entries import declarations, entries, entry_columns, scalar_tests
 from .filters import rendered
-from .ordering import literal, value_at
+from .ordering import PostgresIndexedForm, literal, value_at
 
 OLDEST_CITUS: Final = 12
 """The first version that distributes schemas."""
@@ -70,6 +71,12 @@ def _has_integer(element: HasInteger, body: str) -> str:
     return f"(jsonb_typeof({value}) = 'number' AND {digits})"
 
 
+def _array_test(element: ArrayTest, seq: str, *parameters: str) -> str:
+    tests = element.tests(parameters, PostgresIndexedForm.widths)
+    every = (f"({' OR '.join(scalar_tests(n, test))})" for n, test in enumerate(tests))
+    return f"{seq} IN (SELECT seq FROM {table_name(element.index)} WHERE {' AND '.join(every)})"
+
+
 def _is_short(number: str) -> str:
     """Return the test for an integer of fewer than 19 digits: `jsonb` writes no exponent."""
     return f"(length({number}) <= 18 AND strpos({number}, '.') = 0)"
@@ -98,6 +105,7 @@ class PostgresCompiler(StatementCompiler):
         JsonbText: _body_text,
         JsonbFromText: _body_from_text,
         BodyMatches: lambda element, body, parameter: rendered(body, element.condition, parameter),
+        ArrayTest: _array_test,
         AnyOf: lambda _, column, texts: f"{column} = ANY (CAST({texts} AS TEXT[]))",
         AnyInteger: lambda _, column, numbers: f"{column} = ANY (CAST({numbers} AS BIGINT[]))",
         ListOf: _list_of,
@@ -218,7 +226,8 @@ class PostgresDDL(DDL):
         physical, documents = index.physical, table_name(table)
         stored, function = self._entries(table, physical), self._entries(table, f"{physical}_keep")
         keys, rest, trigger = (quoted(f"{physical}_{each}") for each in ("keys", "rest", "keep"))
-        columns = ", ".join(each for field in entry_columns(index) for each in field)
+        parts = (field if index.unique else field[:-1] for field in entry_columns(index))
+        columns = ", ".join(each for field in parts for each in field)
         firsts = [path.keys[:1] for path in index.paths]
         new, old = (", ".join(value_at(f"{row}.body", k) for k in firsts) for row in ("NEW", "OLD"))
         had = f" AND EXISTS ({entries('OLD.body', 'OLD.seq', index)})" if index.sparse else ""
@@ -242,12 +251,14 @@ class PostgresDDL(DDL):
             f"CREATE TRIGGER {trigger} {event} FOR EACH ROW EXECUTE FUNCTION {function}()",
         ]
 
-    def drop_array_index(self, table: sa.Table, physical: str) -> Sequence[str]:
+    def drop_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
         """CASCADE drops the trigger."""
-        function = self._entries(table, f"{physical}_keep")
+        if not index.has_entries:
+            return ()
+        function = self._entries(table, f"{index.physical}_keep")
         return [
             f"DROP FUNCTION IF EXISTS {function}() CASCADE",
-            f"DROP TABLE IF EXISTS {self._entries(table, physical)}",
+            f"DROP TABLE IF EXISTS {self._entries(table, index.physical)}",
         ]
 
     def _entries(self, table: sa.Table, name: str) -> str:

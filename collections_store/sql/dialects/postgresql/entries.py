@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from ....query.conditions import Compare, Equals, Kind, Matches, OneOf, Parameter, Test
 from ....query.index import Index
+from ....query.sort import FALSE, NUMBER, STRING
 from ...entries import chains_of, column_names, steps_of
+from ..indexed_form import SIGNS
 from .ordering import PostgresOrdering, literal
 
 _ORDERING: Final = PostgresOrdering()
@@ -30,6 +33,44 @@ _OPENED: Final = (
 def entry_columns(index: Index) -> list[list[str]]:
     """Return the names of the columns of each field."""
     return column_names(PARTS, len(index.paths))
+
+
+def scalar_tests(number: int, test: Test) -> Iterator[str]:
+    """Yield the alternatives of a test of the columns of a field, each of all columns before the last that it compares, as
+    in `ordering`. The test is necessary, not sufficient: the columns hold only the beginning of a string.
+    """
+    rank, decimal, text, _ = (f"{part}{number or ''}" for part in PARTS)
+    of_string = f"{rank} = {STRING} AND {decimal} = 0 AND {text}"
+    match test:
+        case Equals(Parameter(kind, sql)):
+            yield _compared((rank, decimal, text), "=", kind, sql[0])
+        case Compare(operator, Parameter(kind, sql)):
+            yield _compared((rank, decimal, text), SIGNS[operator], kind, sql[0])
+        case OneOf(lists):
+            for given in lists:
+                assert isinstance(given, Parameter)
+                before, type = {
+                    "booleans": (rank, "INTEGER"),
+                    "numbers": (f"{rank} = {NUMBER} AND {decimal}", "NUMERIC"),
+                    "strings": (of_string, "TEXT"),
+                }[given.kind]
+                yield f"{before} = ANY (CAST({given.sql[0]} AS {type}[]))"
+        case Matches(Parameter(sql=(first, _, past))):
+            yield f"{of_string} >= CAST({first} AS TEXT) AND {text} < CAST({past} AS TEXT)"
+
+
+def _compared(columns: tuple[str, str, str], sign: str, kind: Kind, value: str) -> str:
+    rank, decimal, text = columns
+    if kind == "number":
+        compared = f"{rank} = {NUMBER} AND {decimal} {sign} CAST({value} AS NUMERIC)"
+        return f"{compared} AND {text} = ''" if sign == "=" else compared
+    if kind == "string":
+        near = sign if sign in {"=", ">=", "<="} else f"{sign}="
+        return f"{rank} = {STRING} AND {decimal} = 0 AND {text} {near} CAST({value} AS TEXT)"
+    compared = f"{rank} {sign} CAST({value} AS INTEGER)"
+    if sign == "=":
+        return f"{compared} AND {decimal} = 0 AND {text} = ''"
+    return f"{compared} AND {rank} >= {FALSE}"
 
 
 def declarations(index: Index) -> list[str]:

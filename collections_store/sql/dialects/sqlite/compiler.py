@@ -40,6 +40,7 @@ from ...elements import (
     TextFits,
     ValueText,
 )
+from ...entries import column_names
 from ..protocols import DDL, Placement, StatementCompiler
 from .entries import entries, entry_columns
 from .filters import path_literal, rendered
@@ -66,9 +67,13 @@ _ROW_DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="qmark")
 
 
 def _array_test(element: ArrayTest, seq: str, *parameters: str) -> str:
-    test = element.test(parameters, _INDEXED_FORM.widths)
-    tests = " OR ".join(_INDEXED_FORM.scalar_tests(("rank", "value"), test))
-    return f"{seq} IN (SELECT seq FROM {element.physical} WHERE {tests})"
+    tests = element.tests(parameters, _INDEXED_FORM.widths)
+    names = column_names(_INDEXED_FORM.ordering.parts, len(tests))
+    every = (
+        f"({' OR '.join(_INDEXED_FORM.scalar_tests((rank, value), test))})"
+        for (rank, value), test in zip(names, tests, strict=True)
+    )
+    return f"{seq} IN (SELECT seq FROM {element.index.name} WHERE {' AND '.join(every)})"
 
 
 def _has_integer(element: HasInteger, body: str) -> str:
@@ -225,7 +230,8 @@ class SqliteDDL(DDL):
     def drop_journal(self, table: sa.Table, journal: str) -> Sequence[str]:
         return [f'DROP TRIGGER IF EXISTS "{journal}_{event}"' for event in _EVENTS]
 
-    def drop_array_index(self, table: sa.Table, physical: str) -> Sequence[str]:
+    def drop_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
+        physical = index.physical
         triggers = (f"DROP TRIGGER IF EXISTS {physical}_{event}" for event in _EVENTS)
         return [*triggers, f"DROP TABLE IF EXISTS {physical}"]
 
