@@ -14,6 +14,7 @@ from collections_store import (
     InsertOne,
     InvalidBody,
     Store,
+    TransactionConflict,
     UpdateOne,
 )
 
@@ -220,3 +221,19 @@ def check_joint(things: Any, url: str) -> None:
     assert [things.count(each) for each in (*JOINT, *APART)] == [len(each) for each in before]
     assert things.delete_many(JOINT[0]).deleted_count == len(before[0])
     assert things.count(JOINT[0]) == 0
+
+
+def test_a_transaction_older_than_the_index_conflicts(shared_backend: Backend) -> None:
+    """Its snapshot has none of the keys to delete."""
+    if not shared_backend.is_postgresql:
+        pytest.skip("an SQLite file has one writer at a time")
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        things = store["things"]
+        things.put_many({"1": {"t": [1]}, "2": {"t": [2]}})
+        with pytest.raises(TransactionConflict), store.transaction() as older:
+            assert older["things"].count() == 2
+            things.create_index("t", unique=True, arrays=True)
+            older["things"].put("1", {"t": [3]})
+        things.put("2", {"t": [3]})
+        with pytest.raises(DuplicateKey):
+            things.put("3", {"t": [1]})
