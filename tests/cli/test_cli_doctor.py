@@ -78,6 +78,7 @@ def test_a_database_without_problems(cli: Cli, store: Store) -> None:
     people.create_index("age")
     people.create_index("login", unique=True)
     people.create_index("tags", arrays=True)
+    people.create_index(["tags", "age"], unique=True, arrays=True)
     people.put_many({str(n): {"age": n, "login": n, "tags": ["a"]} for n in range(50)})
     store.collection("old").put("a", 1)
     store.rename("old", "new")
@@ -111,6 +112,20 @@ def test_incomplete_tables(cli: Cli, store: Store, shared_backend: Backend) -> N
         execute("DROP TABLE cs_collections")
     assert problems(cli) == [("error", "schema", "")]
     assert "cs_collections is missing" in findings(cli)[0]["problem"]
+
+
+def test_a_table_of_keys_that_was_dropped_by_hand(
+    cli: Cli, store: Store, shared_backend: Backend
+) -> None:
+    store["people"].create_index("tags", unique=True, arrays=True)
+    [index] = store["people"].indexes()
+    with connected(shared_backend) as execute:
+        execute(f'DROP TABLE "{index.physical}"')
+    assert problems(cli) == [("error", "indexes", "people")]
+    [missing] = [each for each in findings(cli) if each["severity"] == "error"]
+    assert "duplicates are not refused" in missing["problem"]
+    cli.done("index", "drop", "people", index.name)
+    assert problems(cli, 0) == []
 
 
 def test_what_was_dropped_by_hand(cli: Cli, store: Store, shared_backend: Backend) -> None:

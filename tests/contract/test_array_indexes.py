@@ -13,6 +13,7 @@ from collections_store import (
     DuplicateKey,
     InsertOne,
     InvalidBody,
+    Path,
     Store,
     TransactionConflict,
     UpdateOne,
@@ -141,6 +142,18 @@ def test_duplicates_prevent_the_index(things: Any) -> None:
     assert things.indexes() == []
     things.put("2", {"t": [3]})
     things.create_index("t", unique=True, arrays=True)
+
+
+def test_keys_may_hold_any_characters(things: Any) -> None:
+    odd = [Path("a); END %:b", "it's"), Path("é\\n", "$i"), Path("%s")]
+    things.create_index([(each, 1) for each in odd], unique=True, arrays=True)
+    body = {"a); END %:b": [{"it's": "100%"}], "é\\n": {"$i": "%(x)s"}, "%s": "'"}
+    things.put("1", body)
+    with pytest.raises(DuplicateKey) as caught:
+        things.put("2", {**body, "a); END %:b": {"it's": [1, "100%"]}})
+    assert list(caught.value.key.values()) == ["100%", "%(x)s", "'"]
+    things.update("1", {"$set": {"%s": '"'}})
+    things.put("2", body)
 
 
 def test_the_index_follows_its_collection(store: Any) -> None:
