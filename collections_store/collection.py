@@ -730,8 +730,8 @@ class Collection(OperationBuilder, Generic[Body]):
         such as "2026-11-22T10:00:00.000000Z", or the earliest such string in an array. `purge_expired` and the sweeper
         delete such documents; until then every method finds them.
 
-        Writers wait while the index is created, readers do not. Raise `InvalidIndex`, `IndexExists`, and
-        `DuplicateKey` if existing documents are duplicates.
+        Writers wait while the index is created, readers do not. Raise `InvalidIndex`, for a unique or compound index of
+        `arrays` on PostgreSQL also in a transaction that has read before, `IndexExists`, and `DuplicateKey` if existing documents are duplicates.
 
         >>> store["cities"].create_index([("country", 1), ("people", -1)])
         'country_1_people_-1'

@@ -107,3 +107,13 @@ def test_invalid_sparse_indexes(things: Any) -> None:
         things.create_index("$updated_at", sparse=True)
     assert Indexed(sparse=True).sparse
     assert things.create_index(Path("a.b"), sparse=True)
+
+
+def test_a_partial_index_on_existing_fields_serves_the_same_filters(store: Any) -> None:
+    things = store.create_collection("things", body_index=False)
+    things.put_many((str(n), {"a": n} if n % 2 else {}) for n in range(300))
+    name = things.create_index("a", where={"a": {"$exists": True}})
+    for each in SERVED:
+        assert things.explain(each).indexes == (name,), each
+    for each in NOT_SERVED:
+        assert things.explain(each).indexes == (), each
