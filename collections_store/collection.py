@@ -731,7 +731,8 @@ class Collection(OperationBuilder, Generic[Body]):
         delete such documents; until then every method finds them.
 
         Writers wait while the index is created, readers do not. Raise `InvalidIndex`, for a unique or compound index of
-        `arrays` on PostgreSQL also in a transaction that has read before, `IndexExists`, and `DuplicateKey` if existing documents are duplicates.
+        `arrays` on PostgreSQL also in a transaction that has read before, `IndexExists`, and `DuplicateKey` if existing
+        documents are duplicates.
 
         >>> store["cities"].create_index([("country", 1), ("people", -1)])
         'country_1_people_-1'
