@@ -28,6 +28,7 @@ from ..expressions.evaluation import (
 )
 from ..expressions.numbers import Total
 from ..expressions.values import MISSING, is_number
+from ..query.sort import NATURAL
 from .rows import StageMemory
 from .stages import Accumulator
 
@@ -57,7 +58,7 @@ class State:
 
     def add(self, value: Any, times: int) -> None:
         """Add a value that occurs `times` times; raises `OperandError`. The value of an accumulator that sorts is a
-        sort key and a value.
+        pair of the keys of `Sort.keys` and a value.
         """
         if is_number(value):
             self._total.add(value, times)
@@ -226,31 +227,32 @@ class _LastN(State):
 class _Ranked(State):
     """The first `n` values in an order, or the last ones. Values whose keys are equal stay in the order of the rows."""
 
-    __slots__ = ("_count", "_memory", "_ordered", "_values")
+    __slots__ = ("_count", "_memory", "_ordered", "_sort", "_values")
     last: ClassVar = False
 
     def __init__(self, setting: Setting) -> None:
         self._memory, self._ordered, self._count = setting.memory, setting.ordered, setting.most
-        self._values = list[tuple[Any, Any]]()
+        self._sort = setting.accumulator.sort or NATURAL
+        self._values = list[tuple[Any, Any, int]]()
 
     def add(self, value: Any, times: int) -> None:
-        key, found = self._keyed(value)
-        if found is MISSING:
-            return
-        for _ in range(min(times, self._count)):
-            insort(self._values, (key, found), key=itemgetter(0))
-            self._memory.hold(self._memory.measure(found) + NUMBER)
-            if len(self._values) > self._count:
-                _, gone = self._values.pop(0 if self.last else -1)
-                self._memory.release(self._memory.measure(gone) + NUMBER)
+        keys, found = value
+        size = self._memory.measure([key for _, key in keys])
+        self._rank(self._sort.comparable(keys, ordered=self._ordered), found, times, size)
 
-    def _keyed(self, value: Any) -> tuple[Any, Any]:
-        """Return the key and the value; `MISSING` is left out."""
-        key, found = value
-        return key, None if found is MISSING else found
+    def _rank(self, key: Any, value: Any, times: int, size: int = 0) -> None:
+        """Add a value; `size`: the bytes of its key, besides those of the value."""
+        value = None if value is MISSING else value
+        size += self._memory.measure(value) + NUMBER
+        for _ in range(min(times, self._count)):
+            insort(self._values, (key, value, size), key=itemgetter(0))
+            self._memory.hold(size)
+            if len(self._values) > self._count:
+                *_, released = self._values.pop(0 if self.last else -1)
+                self._memory.release(released)
 
     def result(self) -> Any:
-        return [value for _, value in self._values]
+        return [value for _, value, _ in self._values]
 
 
 class _RankedLast(_Ranked):
@@ -275,8 +277,9 @@ class _Bottom(_RankedLast):
 class _LeastN(_Ranked):
     __slots__ = ()
 
-    def _keyed(self, value: Any) -> tuple[Any, Any]:
-        return sort_key(self._ordered)(value), MISSING if value is None else value
+    def add(self, value: Any, times: int) -> None:
+        if not is_null(value):
+            self._rank(sort_key(self._ordered)(value), value, times)
 
 
 class _GreatestN(_LeastN):

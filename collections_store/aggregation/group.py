@@ -94,7 +94,7 @@ def value_of(accumulator: Accumulator, row: Row, scope: Scope) -> Any:
     if accumulator.sort is None:
         return value
     document = row if isinstance(row, Document) else Document("", row.body)
-    return accumulator.sort.key(document, ordered=scope.ordered), value
+    return accumulator.sort.keys(document, ordered=scope.ordered), value
 
 
 class GroupedFields(NamedTuple):

@@ -19,7 +19,7 @@ from ..expressions.fields import NAMED, Keys, Tree, tree_of
 from ..expressions.nodes import Constant, Node, Reference
 from ..expressions.parser import MAX_NESTING, ExpressionParser, check_keys
 from ..expressions.path import Path
-from ..expressions.values import RANKS, compare
+from ..expressions.values import MISSING, RANKS, compare
 from ..query.conditions import holds_text
 from ..query.filter import Filter
 from ..query.parser import FilterParser
@@ -376,10 +376,9 @@ class PipelineParser:
             if "let" in given:
                 raise InvalidPipeline(f"{place}.let", "requires a pipeline as whenMatched")
             return (), ()
-        let = self._plain(given.get("let", {"new": "$$ROOT"}), f"{place}.let")
-        variables = self._expressions.variables(let, f"{place}.let")
+        variables = self._let(given, place)
         place = f"{place}.whenMatched"
-        if "new" not in let:
+        if "new" not in given.get("let", ()):
             variables = (*variables, ("new", Reference("ROOT")))
         steps, _ = self._inner(matched, variables, place)
         for step in steps:
@@ -394,13 +393,12 @@ class PipelineParser:
         required = "from", "startWith", "connectFromField", "connectToField", "as"
         optional = "maxDepth", "depthField", "restrictSearchWithMatch"
         self._expressions.named(operand, place, required, optional)
-        limit = operand.get("maxDepth")
+        limit, field = operand.get("maxDepth", MISSING), operand.get("depthField", MISSING)
         inner = PipelineParser(self._codec, self._variables, self._depth + 1)
         match = inner._match(
             operand.get("restrictSearchWithMatch", {}), f"{place}.restrictSearchWithMatch"
         )
         assert isinstance(match, stages.Match)
-        field = operand.get("depthField")
         start = self._plain(operand["startWith"], f"{place}.startWith")
         return stages.GraphLookup(
             collection_of(operand["from"], f"{place}.from"),
@@ -408,8 +406,8 @@ class PipelineParser:
             self._expressions.parse(start, f"{place}.startWith"),
             side_of(operand["connectFromField"], f"{place}.connectFromField", True),
             side_of(operand["connectToField"], f"{place}.connectToField", True),
-            None if limit is None else integer_of(limit, 0, f"{place}.maxDepth"),
-            None if field is None else path_of(field, f"{place}.depthField"),
+            None if limit is MISSING else integer_of(limit, 0, f"{place}.maxDepth"),
+            None if field is MISSING else path_of(field, f"{place}.depthField"),
             match.filter,
         )
 
@@ -510,14 +508,18 @@ class PipelineParser:
             raise InvalidPipeline(place, problem)
         if "let" in operand and "pipeline" not in operand:
             raise InvalidPipeline(f"{place}.let", "requires pipeline")
-        given = self._plain(operand.get("let", {}), f"{place}.let")
-        variables = self._expressions.variables(given, f"{place}.let")
-        if "CURRENT" in given:
-            raise InvalidPipeline(f"{place}.let.CURRENT", "must not be redefined")
+        variables = self._let(operand, place)
         into = path_of(operand["as"], f"{place}.as")
         steps, _ = self._inner(operand.get("pipeline", []), variables, f"{place}.pipeline")
         collection = source_of(operand, "from", steps, place)
         return stages.Lookup(collection, into, local, foreign, variables, steps)
+
+    def _let(self, operand: Mapping[str, Any], place: str) -> tuple[tuple[str, Node], ...]:
+        """Return the variables of a stage for the pipeline within it."""
+        given = self._plain(operand.get("let", {}), f"{place}.let")
+        if isinstance(given, dict) and "CURRENT" in given:
+            raise InvalidPipeline(f"{place}.let.CURRENT", "must not be redefined")
+        return self._expressions.variables(given, f"{place}.let")
 
     def _inner(
         self, pipeline: Any, variables: tuple[tuple[str, Node], ...], place: str

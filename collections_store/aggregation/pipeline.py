@@ -50,6 +50,8 @@ _PART = 64
 """A row is measured if its expressions hold more than this part of the limit."""
 _SLACK = 100
 """A bounded sort sorts again when it holds twice its limit plus this many rows."""
+WHOLE = Reference("ROOT")
+"""The body of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +115,15 @@ class Pipeline:
 
     def output(self) -> tuple[Pipeline, PlacedStage | None]:
         """Return the pipeline without its last stage if that one writes, and this stage. Its results are documents of `body`,
-        and of `_id`, its field, and `id`, that of its document, which may be missing.
+        of `_id`, its field, and `id`, that of its document, which may be missing, and of `let`, the variables of the stage
+        but those that are `WHOLE`.
         """
         last = self.steps[-1] if self.steps else None
         if last is None or not isinstance(last.stage, stages.Output):
             return self, None
         ids = ("_id", Reference("CURRENT", ("_id",))), ("id", Meta("id"))
-        parts = ObjectOf((*ids, ("body", Reference("ROOT"))))
+        let = tuple([(name, each) for name, each in last.stage.variables if each != WHOLE])
+        parts = ObjectOf((*ids, ("let", ObjectOf(let)), ("body", WHOLE)))
         named = PlacedStage(last.place, stages.ReplaceRoot(parts))
         return replace(self, steps=(*self.steps[:-1], named)), last
 

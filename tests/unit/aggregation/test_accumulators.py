@@ -156,12 +156,16 @@ def test_invalid_syntax(accumulator: Any, message: str) -> None:
         group([], accumulator)
 
 
-@pytest.mark.parametrize("name", ["$topN", "$bottomN", "$minN", "$maxN", "$lastN"])
-def test_only_n_values_are_held(name: str) -> None:
-    bodies = [{"a": f"{n:05}{'x' * 1000}"} for n in range(300)]
-    form = (
-        {"output": "$a", "sortBy": {"a": 1}} if "top" in name or "bot" in name else {"input": "$a"}
-    )
+BY_N: dict[str, Any] = {"output": "$n", "sortBy": {"a": 1}}
+INPUT: dict[str, Any] = {"input": "$a"}
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [("$topN", BY_N), ("$bottomN", BY_N), ("$minN", INPUT), ("$maxN", INPUT), ("$lastN", INPUT)],
+)
+def test_only_n_values_and_their_keys_are_held(name: str, form: Any) -> None:
+    bodies = [{"a": f"{n:05}{'x' * 1000}", "n": n} for n in range(300)]
     options = {"memory_limit": 30_000}
     assert len(group(bodies, {name: {**form, "n": 10}}, **options)) == 10
     with pytest.raises(MemoryLimitExceeded):

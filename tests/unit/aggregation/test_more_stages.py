@@ -330,6 +330,9 @@ REFUSED: list[tuple[Any, str]] = [
     (graph(maxDepth=-1), "maxDepth': must be an integer from 0 on"),
     (graph(restrictSearchWithMatch={"$foo": 1}), "restrictSearchWithMatch.\\$foo"),
     (graph(depthField="$x"), "depthField"),
+    (graph(maxDepth=None), "maxDepth': must be an integer from 0 on"),
+    (graph(depthField=None), "depthField': must be the name of a field"),
+    (graph(restrictSearchWithMatch=None), "restrictSearchWithMatch': .*must be"),
 ]  # fmt: skip
 
 
