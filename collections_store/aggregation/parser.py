@@ -26,6 +26,7 @@ from ..query.parser import FilterParser
 from ..query.sort import BY_SCORE, Sort
 from . import stages
 from .accumulators import ACCUMULATORS
+from .granularity import SERIES
 from .operands import (
     collection_of,
     fields_of,
@@ -37,7 +38,8 @@ from .operands import (
 )
 from .redact import DECISIONS
 from .stages import Accumulator, PlacedStage, Stage
-from .window_parser import WINDOW_FUNCTIONS, WindowParser
+from .window_parser import WindowParser
+from .windows import FUNCTIONS
 
 MAX_STAGES: Final = 200
 """Stages of a pipeline, including those within stages: each takes a call or two for every row."""
@@ -47,7 +49,7 @@ UNSUPPORTED_STAGES: Final = frozenset({
     "$changeStream", "$collStats", "$currentOp", "$geoNear", "$indexStats", "$listSessions",
     "$planCacheStats", "$search", "$searchMeta", "$vectorSearch",
 })  # fmt: skip
-UNSUPPORTED_ACCUMULATORS: Final = frozenset({"$accumulator", "$minMaxScaler"})
+UNSUPPORTED_ACCUMULATORS: Final = frozenset({"$accumulator"})
 _WITH_PIPELINES: Final = frozenset({"$facet", "$graphLookup", "$lookup", "$merge", "$unionWith"})
 """The stages whose filters and pipelines take what JSON does not have, such as a `Filter`."""
 _MAKING_IDS: Final = frozenset({
@@ -259,7 +261,10 @@ class PipelineParser:
         if not isinstance(limits, list) or len(limits) < 2:
             problem = f"must be a list of at least two values, got {shortened(limits)}"
             raise InvalidPipeline(f"{place}.boundaries", problem)
-        limits = [self._constant(each, f"{place}.boundaries.{n}") for n, each in enumerate(limits)]
+        limits = [
+            self._expressions.constant(each, f"{place}.boundaries.{n}").value
+            for n, each in enumerate(limits)
+        ]
         for number, (lower, upper) in enumerate(pairwise(limits), 1):
             if RANKS[type(lower)] != RANKS[type(upper)] or compare(lower, upper) >= 0:
                 problem = "must be of the type of the value before it, and greater"
@@ -275,7 +280,7 @@ class PipelineParser:
         switch: dict[str, Any] = {"branches": branches}
         if "default" in given:
             here = f"{place}.default"
-            default = self._constant(given["default"], here)
+            default = self._expressions.constant(given["default"], here).value
             if RANKS[type(default)] == RANKS[type(limits[0])] and (
                 compare(limits[0], default) <= 0 < compare(limits[-1], default)
             ):
@@ -291,24 +296,19 @@ class PipelineParser:
         given = self._expressions.named(
             operand, place, ("groupBy", "buckets"), ("output", "granularity")
         )
+        granularity = given.get("granularity")
         if "granularity" in given:
-            raise InvalidPipeline(f"{place}.granularity", "this option is not supported")
+            _check_choice(granularity, (*SERIES,), f"{place}.granularity")
         key = self._grouped_by(given["groupBy"], f"{place}.groupBy")
         count = integer_of(given["buckets"], 1, f"{place}.buckets")
         fields = self._accumulators(given.get("output", _COUNT), f"{place}.output")
-        return stages.BucketAuto(key, count, fields)
+        return stages.BucketAuto(key, count, fields, granularity)
 
     def _grouped_by(self, expression: Any, place: str) -> Node:
         is_path = isinstance(expression, str) and expression.startswith("$")
         if not is_path and not isinstance(expression, dict):
             raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
         return self._expressions.parse(expression, place)
-
-    def _constant(self, value: Any, place: str) -> Any:
-        node = self._expressions.parse(value, place)
-        if not isinstance(node, Constant):
-            raise InvalidPipeline(place, f"must be a constant, got {shortened(value)}")
-        return node.value
 
     def _sample(self, operand: Any, place: str) -> Stage:
         given = self._expressions.named(operand, place, ("size",))
@@ -424,7 +424,7 @@ class PipelineParser:
         if declared is None:
             known = name in UNSUPPORTED_ACCUMULATORS
             problem = "this accumulator is not supported" if known else "no such accumulator"
-            if name in WINDOW_FUNCTIONS:
+            if name in FUNCTIONS:
                 problem = "is a function of $setWindowFields"
             raise InvalidPipeline(here, problem)
         if declared.form == "value":

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
 from functools import cached_property
 from itertools import groupby, pairwise
 from sys import getsizeof
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from ..codec.times import iso
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand
 from ..expressions import numbers, times
 from ..expressions.budget import spend
+from ..expressions.classes import value_class
 from ..expressions.evaluation import OperandError, is_null, named, number, result, sort_key
-from ..expressions.nodes import Node, Reference, evaluate
+from ..expressions.nodes import Constant, Node, Reference, evaluate
 from ..expressions.numbers import Total
 from ..expressions.path import Path
 from ..expressions.values import MISSING, is_number
@@ -157,7 +159,7 @@ def _column(field: WindowField, partition: _Partition) -> list[Any]:
     try:
         if isinstance(function, Accumulator):
             return _accumulated(function, field.window, partition)
-        return _FUNCTIONS[function.operator](function, field.window, partition)
+        return FUNCTIONS[function.operator].column(function, field.window, partition)
     except OperandError as error:
         raise InvalidOperand(function.operator, error.problem, error.found) from None
 
@@ -296,16 +298,53 @@ def _covariance(function: WindowFunction, window: Window, partition: _Partition)
     return column
 
 
-_FUNCTIONS: Final[dict[str, Callable[[WindowFunction, Window, _Partition], list[Any]]]] = {
-    "$rank": _numbered,
-    "$denseRank": _numbered,
-    "$documentNumber": _numbered,
-    "$shift": _shifted,
-    "$expMovingAvg": _smoothed,
-    "$locf": _carried,
-    "$linearFill": _interpolated,
-    "$derivative": _sloped,
-    "$integral": _area,
-    "$covariancePop": _covariance,
-    "$covarianceSamp": _covariance,
+def _scaled(function: WindowFunction, window: Window, partition: _Partition) -> list[Any]:
+    """Return each number's place between the least and the greatest of its window, on a scale (`$minMaxScaler`)."""
+    values = [number(each) for each in partition.values(function.operands[0])]
+    low, high = (each.value for each in function.operands[1:] if isinstance(each, Constant))
+    least, greatest = deque[int](), deque[int]()  # positions in ascending and descending order
+    column, behind = list[Any](), 0
+    for value, (begin, end) in zip(values, partition.spans(window), strict=True):  # as above
+        for position in range(behind, end):
+            spend()
+            while least and values[least[-1]] >= values[position]:
+                least.pop()
+            while greatest and values[greatest[-1]] <= values[position]:
+                greatest.pop()
+            least.append(position)
+            greatest.append(position)
+        behind = max(behind, end)
+        for each in (least, greatest):
+            while each[0] < begin:
+                each.popleft()
+        first, length = values[least[0]], result(values[greatest[0]] - values[least[0]])
+        column.append(result((value - first) / length * (high - low) + low) if length else low)
+    return column
+
+
+@value_class
+class DeclaredFunction:
+    """A function that no group has, as it is declared: what returns its column, and how it is written. `sort`: what it
+    requires as `sortBy`: anything, one field, or one field of the body, with whose values it calculates.
+    """
+
+    column: Callable[[WindowFunction, Window, _Partition], list[Any]]
+    form: Literal["empty", "value", "shift", "average", "slope", "pair", "scale"]
+    takes_window: bool = False
+    sort: Literal["", "any", "one", "body"] = "any"
+
+
+FUNCTIONS: Final[dict[str, DeclaredFunction]] = {
+    "$rank": DeclaredFunction(_numbered, "empty", sort="one"),
+    "$denseRank": DeclaredFunction(_numbered, "empty", sort="one"),
+    "$documentNumber": DeclaredFunction(_numbered, "empty"),
+    "$shift": DeclaredFunction(_shifted, "shift"),
+    "$expMovingAvg": DeclaredFunction(_smoothed, "average"),
+    "$locf": DeclaredFunction(_carried, "value"),
+    "$linearFill": DeclaredFunction(_interpolated, "value", sort="body"),
+    "$derivative": DeclaredFunction(_sloped, "slope", takes_window=True, sort="body"),
+    "$integral": DeclaredFunction(_area, "slope", takes_window=True, sort="body"),
+    "$covariancePop": DeclaredFunction(_covariance, "pair", takes_window=True, sort=""),
+    "$covarianceSamp": DeclaredFunction(_covariance, "pair", takes_window=True, sort=""),
+    "$minMaxScaler": DeclaredFunction(_scaled, "scale", takes_window=True, sort=""),
 }

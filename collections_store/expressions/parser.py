@@ -46,6 +46,12 @@ class ExpressionParser:
                 return self._object(what, place)
         return Constant.of(what)
 
+    def constant(self, what: Any, place: str) -> Constant:
+        node = self.parse(what, place)
+        if not isinstance(node, Constant):
+            self._refuse(place, f"must be a constant, got {shortened(what)}")
+        return node
+
     def check_nesting(self, what: Any, place: str) -> None:
         """Raise the error of JSON that is nested too deep."""
         level = [what]
