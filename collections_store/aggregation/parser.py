@@ -16,6 +16,7 @@ from ..errors import (
     shortened,
 )
 from ..expressions.fields import NAMED, Keys, Tree, tree_of
+from ..expressions.language import ABSENT
 from ..expressions.nodes import Constant, Node, Reference
 from ..expressions.parser import MAX_NESTING, ExpressionParser, check_keys
 from ..expressions.path import Path
@@ -45,11 +46,6 @@ MAX_STAGES: Final = 200
 """Stages of a pipeline, including those within stages: each takes a call or two for every row."""
 MAX_LEVELS: Final = 20
 """Levels of pipelines within stages; MongoDB's limit for `$lookup`."""
-UNSUPPORTED_STAGES: Final = frozenset({
-    "$changeStream", "$collStats", "$currentOp", "$geoNear", "$indexStats", "$listSessions",
-    "$planCacheStats", "$search", "$searchMeta", "$vectorSearch",
-})  # fmt: skip
-UNSUPPORTED_ACCUMULATORS: Final = frozenset({"$accumulator"})
 _WITH_PIPELINES: Final = frozenset({"$facet", "$graphLookup", "$lookup", "$merge", "$unionWith"})
 """The stages whose filters and pipelines take what JSON does not have, such as a `Filter`."""
 _MAKING_IDS: Final = frozenset({
@@ -124,11 +120,10 @@ class PipelineParser:
             raise InvalidPipeline(place, problem)
         ((name, operand),) = stage.items()
         here = f"{place}.{name}"
-        if name in UNSUPPORTED_STAGES:
-            raise InvalidPipeline(here, "this stage is not supported")
-        reader = _READERS.get(name)
+        reader = READERS.get(name)
         if reader is None:
-            raise InvalidPipeline(here, "no such stage")
+            known = name in ABSENT["stages"]
+            raise InvalidPipeline(here, "this stage is not supported" if known else "no such stage")
         if name not in _WITH_PIPELINES and name != "$match":
             operand = self._plain(operand, here)
         found = reader(self, operand, here)
@@ -422,7 +417,7 @@ class PipelineParser:
             return Accumulator("$sum", Constant.of(1))
         declared = ACCUMULATORS.get(name)
         if declared is None:
-            known = name in UNSUPPORTED_ACCUMULATORS
+            known = name in ABSENT["accumulators"]
             problem = "this accumulator is not supported" if known else "no such accumulator"
             if name in FUNCTIONS:
                 problem = "is a function of $setWindowFields"
@@ -544,7 +539,7 @@ class PipelineParser:
         return steps
 
 
-_READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[Stage]]]] = {
+READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[Stage]]]] = {
     "$match": PipelineParser._match,
     "$project": PipelineParser._project,
     "$addFields": PipelineParser._add_fields,

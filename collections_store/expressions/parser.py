@@ -10,8 +10,9 @@ from ..document import METADATA, NO_TEXT, TEXT_SCORE
 from ..errors import InvalidFilter, shortened
 from . import nodes
 from .evaluation import OperandError
+from .language import ABSENT
 from .nodes import Constant, Node, OperatorCall, Reference, nodes_of
-from .operators import OPERATORS, UNSUPPORTED, Operator
+from .operators import OPERATORS, Operator
 from .path import MAX_KEYS, Path
 from .strings import regex, type_named
 from .values import is_number
@@ -105,6 +106,8 @@ class ExpressionParser:
         if variable == "NOW" and not keys:
             return nodes.Now()
         if variable not in self._variables | SYSTEM_VARIABLES:
+            if f"$${variable}" in ABSENT["variables"]:
+                self._refuse(place, f"the variable {variable} is not supported")
             self._refuse(place, f"there is no variable {shortened(variable)}")
         return Reference(variable, tuple(keys))
 
@@ -130,7 +133,7 @@ class ExpressionParser:
             return READERS[name](self, name, operand, place)
         operator = OPERATORS.get(name)
         if operator is None:
-            known = name in UNSUPPORTED
+            known = name in ABSENT["expressions"]
             self._refuse(place, "this operator is not supported" if known else "no such operator")
         if operator.names and not (operator.bare and _stands_alone(operand)):
             return self._named_call(name, operand, place)

@@ -18,6 +18,7 @@ from ..document import METADATA, MetadataField
 from ..errors import cut, shortened
 from ..expressions.classes import value_class
 from ..expressions.evaluation import key_of
+from ..expressions.language import ABSENT
 from ..expressions.path import Path, field_name, parsed, path_repr
 from ..expressions.patterns import Pattern
 
@@ -378,11 +379,6 @@ ErrorMaker: TypeAlias = Callable[[str, str], Exception]
 """A function from a position and a problem to an error."""
 
 _KNOWN: Final = ", ".join(f"${name}" for name in sorted((*METADATA, "body")))
-UNSUPPORTED: Final = frozenset({
-    "$box", "$center", "$centerSphere", "$geoIntersects", "$geoNear", "$geoWithin", "$geometry",
-    "$maxDistance", "$minDistance", "$near", "$nearSphere", "$polygon", "$where", "$within",
-})  # fmt: skip
-"""Other operators of MongoDB's filters."""
 
 
 def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Target:
@@ -407,7 +403,7 @@ def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Tar
         return Path(*rest)
     if name in METADATA and not rest:
         return name
-    if key in UNSUPPORTED:
+    if key in ABSENT["filters"]:
         raise error(key if position is None else position, "this operator is not supported")
     raise error(
         key if position is None else position,

@@ -28,7 +28,7 @@ from ..query.sort import MAX_FIELDS
 
 _UNLIMITED: Final = Codec(max_bytes=sys.maxsize)
 _BITS: Final[Mapping[str, Callable[[int, int], int]]] = {"and": and_, "or": or_, "xor": xor}
-_PUSH: Final = ("$each", "$position", "$slice", "$sort")
+MODIFIERS: Final = ("$each", "$position", "$slice", "$sort")
 
 
 @dataclass(slots=True)
@@ -211,13 +211,13 @@ def _field(element: Any, keys: tuple[str, ...]) -> Any:
 
 def _parse_push(operand: Value, position: str) -> Push:
     given = operand.value
-    if not isinstance(given, dict) or not set(given) & set(_PUSH):
+    if not isinstance(given, dict) or not set(given) & set(MODIFIERS):
         return Push((operand,))
     if "$each" not in given:
         raise InvalidUpdate(position, f"{next(iter(given))} goes with $each")
     for name in given:
-        if name not in _PUSH:
-            raise InvalidUpdate(f"{position}.{name}", f"must be one of {', '.join(_PUSH)}")
+        if name not in MODIFIERS:
+            raise InvalidUpdate(f"{position}.{name}", f"must be one of {', '.join(MODIFIERS)}")
     integers = {name: given[name] for name in ("$position", "$slice") if name in given}
     for name, each in integers.items():
         if not is_number(each) or each != each // 1:

@@ -9,8 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from collections_store import Document, InvalidOperand, InvalidPipeline, MemoryLimitExceeded
-from collections_store.aggregation.accumulators import ACCUMULATORS
-from collections_store.aggregation.parser import UNSUPPORTED_ACCUMULATORS
 from collections_store.aggregation.pipeline import Pipeline
 
 
@@ -184,10 +182,6 @@ def test_deviations_do_not_depend_on_the_order(values: list[float]) -> None:
     mean = sum(exact) / len(exact)
     variance = sum((each - mean) ** 2 for each in exact) / len(exact)
     assert math.isclose(found, math.sqrt(variance), rel_tol=1e-15)
-
-
-def test_unsupported_accumulators_are_not_implemented() -> None:
-    assert not UNSUPPORTED_ACCUMULATORS & ACCUMULATORS.keys()
 
 
 def test_merged_objects_are_held_once() -> None:

@@ -9,8 +9,7 @@ from collections_store import Document, InvalidFilter, InvalidOperand
 from collections_store.document import Anonymous
 from collections_store.expressions.evaluation import Scope
 from collections_store.expressions.nodes import evaluate
-from collections_store.expressions.operators import OPERATORS, UNSUPPORTED
-from collections_store.expressions.parser import READERS, ExpressionParser
+from collections_store.expressions.parser import ExpressionParser
 from collections_store.expressions.values import MISSING
 
 BODY: dict[str, Any] = {
@@ -601,10 +600,6 @@ REFUSED: list[tuple[Any, str]] = [
 def test_invalid_expressions_name_the_path(expression: Any, message: str) -> None:
     with pytest.raises(InvalidFilter, match=message):
         give(expression)
-
-
-def test_unsupported_operators_are_not_implemented() -> None:
-    assert not UNSUPPORTED & {*OPERATORS, *READERS}
 
 
 def test_metadata() -> None:
