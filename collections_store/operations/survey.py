@@ -16,6 +16,7 @@ from ..document import Document, documents_of, moment, now
 from ..expressions.classes import value_class
 from ..query.filter import Filter
 from ..query.sort import Sort
+from ..sql.select import Statements
 from ..sql.survey import SurveyStatements
 from .by_id import raise_unless_skipped
 from .collections import STAGED
@@ -154,11 +155,23 @@ class SampleDocuments(Operation[list[Document]]):
     empty = list
 
     def __call__(self, session: Session) -> list[Document]:
-        statements = _statements(session.collection(self.collection).table, session.database)
-        [(first, last, *_)] = session.rows(statements.ends)
-        rows = list(_spread(session, statements.documents, self.size, first, last))
-        found = documents_of(rows, self.decode, self.collection, raise_unless_skipped)
-        return list({each.id: each for each in found}.values())
+        statements = session.collection(self.collection)
+        return sampled(session, statements, self.collection, self.size, self.decode)
+
+
+def sampled(
+    session: Session,
+    documents: Statements,
+    collection: str,
+    size: int,
+    decode: Decode = decode,
+) -> list[Document]:
+    """Return what `SampleDocuments` does, by the statements of the collection."""
+    statements = _statements(documents.table, session.database)
+    [(first, last, *_)] = session.rows(statements.ends)
+    rows = list(_spread(session, statements.documents, size, first, last))
+    found = documents_of(rows, decode, collection, raise_unless_skipped)
+    return list({each.id: each for each in found}.values())
 
 
 def _spread(

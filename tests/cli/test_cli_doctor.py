@@ -1,6 +1,7 @@
 """The command doctor."""
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -85,6 +86,45 @@ def test_a_database_without_problems(cli: Cli, store: Store) -> None:
     result = cli("doctor")
     assert (result.exit_code, "error" in result.stdout) == (0, False)
     assert result.stderr.startswith("found ")
+
+
+def test_fields_that_mix_forms_of_times(cli: Cli, store: Store) -> None:
+    whole, short, offset = (
+        "2026-11-22T10:00:00.123456Z",
+        "2026-11-22T10:00:00.5Z",
+        "2026-11-22T10:00+02:00",
+    )
+    store["clean"].put_many(
+        {"a": {"at": whole, "text": "2026-11-22 x"}, "b": {"at": whole, "text": offset}}
+    )
+    store["people"].put_many(
+        {
+            "a": {"at": whole, "log": [{"my day": short}, {"my day": offset}], "n": short},
+            "b": {"at": short, "n": "2026-11-22"},
+            "c": {"at": whole},
+        }
+    )
+    [found] = [each for each in findings(cli) if each["check"] == "times"]
+    assert (found["severity"], found["where"]) == ("warning", "people")
+    assert found["problem"] == (
+        "times do not sort where a field mixes their forms: "
+        "at (2 as 0000-00-00T00:00:00.000000Z, 1 as 0000-00-00T00:00:00.0Z); "
+        "log.my day (1 as 0000-00-00T00:00:00.0Z, 1 as 0000-00-00T00:00+00:00); 3 documents were read"
+    )
+    command = found["advice"].split("`")[1]
+    assert shlex.split(command) == [
+        "collections-store",
+        "documents",
+        "upgrade",
+        "people",
+        "--times",
+        "at",
+        "--times",
+        "log.my day",
+        "--dry-run",
+    ]
+    cli.done(*shlex.split(command)[1:-1])
+    assert [each for each in findings(cli, 0) if each["check"] == "times"] == []
 
 
 def test_a_database_without_tables(cli: Cli, shared_backend: Backend, tmp_path: Path) -> None:
