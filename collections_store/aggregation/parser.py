@@ -241,6 +241,8 @@ class PipelineParser:
         if not isinstance(fields, dict):
             problem = f"must be a document of accumulators, got {shortened(fields)}"
             raise InvalidPipeline(place, problem)
+        if "_id" in fields:
+            raise InvalidPipeline(f"{place}._id", "must be another field: _id is the bucket")
         return tuple([
             (name_of(name, f"{place}.{name}"), self._accumulator(each, f"{place}.{name}"))
             for name, each in fields.items()
@@ -295,14 +297,13 @@ class PipelineParser:
         if "granularity" in given:
             _check_choice(granularity, (*SERIES,), f"{place}.granularity")
         key = self._grouped_by(given["groupBy"], f"{place}.groupBy")
-        count = integer_of(given["buckets"], 1, f"{place}.buckets")
-        fields = self._accumulators(given.get("output", _COUNT), f"{place}.output")
+        count = integer_of(given["buckets"], 1, f"{place}.buckets", 2**31 - 1)
+        output = given.get("output", _COUNT)
+        fields = self._accumulators(_COUNT if output == {} else output, f"{place}.output")
         return stages.BucketAuto(key, count, fields, granularity)
 
     def _grouped_by(self, expression: Any, place: str) -> Node:
-        is_path = isinstance(expression, str) and expression.startswith("$")
-        if not is_path and not isinstance(expression, dict):
-            raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
+        _check_path_or_operator(expression, place)
         return self._expressions.parse(expression, place)
 
     def _sample(self, operand: Any, place: str) -> Stage:
@@ -355,6 +356,9 @@ class PipelineParser:
         names = given.get("on", "_id")
         names = names if isinstance(names, list | tuple) and names else [names]
         on = () if names == ["_id"] else tuple([path_of(each, f"{place}.on") for each in names])
+        if len(set(on)) < len(on):
+            problem = f"must name each field once, got {shortened(names)}"
+            raise InvalidPipeline(f"{place}.on", problem)
         variables, steps = self._merging(given, matched, place)
         if not steps:
             _check_choice(matched, _MATCHED, f"{place}.whenMatched")
@@ -476,9 +480,7 @@ class PipelineParser:
         return Path.parse(name) if is_field else name
 
     def _sort_by_count(self, operand: Any, place: str) -> list[Stage]:
-        first = next(iter(operand), "") if isinstance(operand, dict) else operand
-        if not isinstance(first, str) or not first.startswith("$"):
-            raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
+        _check_path_or_operator(operand, place)
         fields = (("count", Accumulator("$sum", Constant.of(1))),)
         group = stages.Group(self._expressions.parse(operand, place), fields)
         return [group, stages.SortRows(Sort.parse({"count": -1}))]
@@ -582,6 +584,12 @@ def _makes_id(stage: Mapping[str, Any]) -> bool:
         made = [each for key, each in operand.items() if key.split(".")[0] == "_id"]
         return any(name != "$project" or not isinstance(each, int | float) for each in made)
     return name in _MAKING_IDS
+
+
+def _check_path_or_operator(expression: Any, place: str) -> None:
+    first = next(iter(expression), "") if isinstance(expression, dict) else expression
+    if not isinstance(first, str) or not first.startswith("$"):
+        raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
 
 
 def _check_choice(value: Any, choices: tuple[str, ...], place: str) -> None:

@@ -104,7 +104,11 @@ class WindowParser:
 
     def _partition(self, given: Mapping[str, Any], place: str) -> Node:
         if "partitionByFields" not in given:
-            return self.expressions.parse(given.get("partitionBy"), f"{place}.partitionBy")
+            by = given.get("partitionBy")
+            if not isinstance(by, str | dict | None):
+                problem = f"must be an expression, got {shortened(by)}"
+                raise InvalidPipeline(f"{place}.partitionBy", problem)
+            return self.expressions.parse(by, f"{place}.partitionBy")
         names, here = given["partitionByFields"], f"{place}.partitionByFields"
         if "partitionBy" in given or not isinstance(names, list):
             raise InvalidPipeline(here, "must be a list of fields, without partitionBy beside it")
@@ -132,8 +136,9 @@ class WindowParser:
         if declared is None:
             return WindowField(keys, self.accumulator(rest, place), window)
         _check_sort(declared, sort, here)
-        if "window" in given and not declared.takes_window:
-            raise InvalidPipeline(f"{place}.window", f"{operator} takes no window")
+        if declared.window == ("none" if "window" in given else "required"):
+            takes = "takes no" if "window" in given else "requires a"
+            raise InvalidPipeline(f"{place}.window", f"{operator} {takes} window")
         if declared.form == "scale" and not (window.lower or 0) <= 0 <= (window.upper or 0):
             raise InvalidPipeline(f"{place}.window", f"{operator} requires the document itself")
         return WindowField(keys, self._function(operator, declared.form, operand, here), window)

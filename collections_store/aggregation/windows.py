@@ -330,7 +330,7 @@ class DeclaredFunction:
 
     column: Callable[[WindowFunction, Window, _Partition], list[Any]]
     form: Literal["empty", "value", "shift", "average", "slope", "pair", "scale"]
-    takes_window: bool = False
+    window: Literal["none", "optional", "required"] = "none"
     sort: Literal["", "any", "one", "body"] = "any"
 
 
@@ -342,9 +342,9 @@ FUNCTIONS: Final[dict[str, DeclaredFunction]] = {
     "$expMovingAvg": DeclaredFunction(_smoothed, "average"),
     "$locf": DeclaredFunction(_carried, "value"),
     "$linearFill": DeclaredFunction(_interpolated, "value", sort="body"),
-    "$derivative": DeclaredFunction(_sloped, "slope", takes_window=True, sort="body"),
-    "$integral": DeclaredFunction(_area, "slope", takes_window=True, sort="body"),
-    "$covariancePop": DeclaredFunction(_covariance, "pair", takes_window=True, sort=""),
-    "$covarianceSamp": DeclaredFunction(_covariance, "pair", takes_window=True, sort=""),
-    "$minMaxScaler": DeclaredFunction(_scaled, "scale", takes_window=True, sort=""),
+    "$derivative": DeclaredFunction(_sloped, "slope", "required", "body"),
+    "$integral": DeclaredFunction(_area, "slope", "optional", "body"),
+    "$covariancePop": DeclaredFunction(_covariance, "pair", "optional", ""),
+    "$covarianceSamp": DeclaredFunction(_covariance, "pair", "optional", ""),
+    "$minMaxScaler": DeclaredFunction(_scaled, "scale", "optional", ""),
 }

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from ..document import METADATA, NO_TEXT, TEXT_SCORE
-from ..errors import InvalidFilter, shortened
+from ..errors import shortened
 from . import nodes
 from .evaluation import OperandError
 from .language import ABSENT
 from .nodes import Constant, Node, OperatorCall, Reference, nodes_of
 from .operators import OPERATORS, Operator
-from .path import MAX_KEYS, Path
+from .path import MAX_KEYS
 from .strings import regex, type_named
 from .values import is_number
 
@@ -330,10 +330,7 @@ class ExpressionParser:
             if path.startswith("$"):
                 problem = "an element of an array has no metadata: the path begins with $"
                 self._refuse(f"{place_of_by}.{path}", problem)
-            try:
-                Path.parse(path)
-            except InvalidFilter as error:
-                self._refuse(f"{place_of_by}.{path}", error.problem)
+            check_keys(path.split("."), f"{place_of_by}.{path}", self._error)
         return OperatorCall(name, (self._field(given, "input", place), Constant.of(by)))
 
     def _zip(self, name: str, operand: Any, place: str) -> Node:
@@ -358,7 +355,7 @@ def check_keys(keys: Sequence[str], place: str, error: ErrorMaker) -> None:
     """Raise the error of keys that are no path in a pipeline."""
     for key in keys:
         if not key or key.startswith("$") or "\0" in key:
-            problem = "must be a path without empty keys and keys that begin with $"
+            problem = "must be a path without empty keys, NUL, and keys that begin with $"
             raise error(place, f"{problem}, got {shortened('.'.join(keys))}")
     if len(keys) > MAX_KEYS:
         raise error(place, f"a path has at most {MAX_KEYS} keys")

@@ -242,6 +242,7 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$out": {"db": "a", "coll": "b"}}], "'0.\\$out'"),
     ([{"$merge": {}}], "requires into"),
     ([{"$merge": {"into": "x", "whenMatched": "x"}}], "whenMatched': must be one of"),
+    ([{"$merge": {"into": "x", "on": ["a", "a"]}}], "on': must name each field once"),
     ([{"$merge": {"into": "x", "whenNotMatched": []}}], "whenNotMatched': must be one of"),
     ([{"$merge": {"into": "x", "whenMatched": []}}], "must have a stage"),
     ([{"$merge": {"into": "x", "whenMatched": [{"$limit": 1}]}}], "must be \\$set"),

@@ -99,6 +99,9 @@ def test_bucket_auto() -> None:
         {"_id": {"min": 2, "max": 3}, "all": [2, 3]},
     ]
     assert give([], {"$bucketAuto": {"groupBy": "$n", "buckets": 3}}) == []
+    assert give(same, {"$bucketAuto": {"groupBy": "$n", "buckets": 1, "output": {}}}) == [
+        {"_id": {"min": 1, "max": 3}, "count": 5}
+    ]
 
 
 @given(st.lists(st.integers(0, 9) | st.none() | st.text(max_size=1)), st.integers(1, 7))
@@ -383,7 +386,12 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$bucket": {"groupBy": "$a", "boundaries": [1, 1]}}, "and greater"),
     ({"$bucket": {"groupBy": "$a", "boundaries": ["$a", 1]}}, "must be a constant"),
     ({"$bucket": {"groupBy": "$a", "boundaries": [1, 2], "output": 1}}, "a document of accumulators"),
-    ({"$bucketAuto": {"groupBy": "$a", "buckets": 0}}, "buckets': must be an integer from 1 on"),
+    ({"$bucketAuto": {"groupBy": "$a", "buckets": 0}}, "buckets': must be an integer from 1 to 2147483647"),
+    ({"$bucketAuto": {"groupBy": "$a", "buckets": 2**31}}, "buckets': must be an integer from 1 to 2147483647"),
+    ({"$bucketAuto": {"groupBy": {"x": 1}, "buckets": 1}}, "groupBy': must be a path that begins with \\$, or an operator"),
+    ({"$bucket": {"groupBy": {}, "boundaries": [1, 2]}}, "groupBy': must be a path that begins with \\$, or an operator"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [1, 2], "output": {"_id": {"$sum": 1}}}}, "output._id': must be another field"),
+    ({"$bucketAuto": {"groupBy": "$a", "buckets": 1, "output": {"_id": {"$sum": 1}}}}, "output._id': must be another field"),
     ({"$bucketAuto": {"groupBy": "$a", "buckets": 1, "granularity": "R6"}}, "granularity': must be one of R5, R10"),
     ({"$bucketAuto": {"groupBy": "$a", "buckets": 1, "granularity": None}}, "granularity': must be one of"),
     ({"$sample": 3}, "must be a document of size"),

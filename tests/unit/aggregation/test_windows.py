@@ -126,10 +126,9 @@ def test_derivative_and_integral() -> None:
     power = [{"at": number, "kw": kw} for number, kw in enumerate((2.95, 2.7, 2.6, 2.98))]
     area = column(power, {"$integral": {"input": "$kw"}}, {"documents": ["unbounded", "current"]})
     assert area == pytest.approx([0, 2.825, 5.475, 8.265])
-    assert column([{"at": 1, "kw": 3}, {"at": 1, "kw": 4}], {"$derivative": {"input": "$kw"}}) == [
-        None,
-        None,
-    ]
+    whole = {"documents": ["unbounded", "unbounded"]}
+    same = [{"at": 1, "kw": 3}, {"at": 1, "kw": 4}]
+    assert column(same, {"$derivative": {"input": "$kw"}}, whole) == [None, None]
 
 
 def test_covariance() -> None:
@@ -264,7 +263,9 @@ REFUSED: list[tuple[Any, str]] = [
     (window({"a": {"$sum": 1, "window": {"range": [0, 1], "unit": "age"}}}), "unit'"),
     (window({"a": {"$expMovingAvg": {"input": "$x"}}}), "either N or alpha"),
     (window({"a": {"$expMovingAvg": {"input": "$x", "alpha": 1}}}), "between 0 and 1"),
-    (window({"a": {"$derivative": {"input": "$x", "unit": "month"}}}), "must be one of day"),
+    (window({"a": {"$integral": {"input": "$x", "unit": "month"}}}), "must be one of day"),
+    (window({"a": {"$derivative": {"input": "$x"}}}), "window': \\$derivative requires a window"),
+    ({"$fill": {"partitionBy": 5, "output": {"a": {"value": 1}}}}, "partitionBy': must be an expression, got 5"),
     (window({"a": {"$minMaxScaler": {"input": "$x", "min": 0}}}), "both min and max, or neither"),
     (window({"a": {"$minMaxScaler": {"input": "$x", "min": 1, "max": 1}}}), "min must be a number less"),
     (window({"a": {"$minMaxScaler": {"input": "$x", "min": "$a", "max": 1}}}), "min': must be a constant"),

@@ -550,6 +550,10 @@ REFUSED: list[tuple[Any, str]] = [
     ({"": 1}, "must not be empty, hold a dot"),
     ("$", "must be a path without empty keys"),
     ("$a..b", "must be a path without empty keys"),
+    (
+        {"$sortArray": {"input": [], "sortBy": {"a.": 1}}},
+        r"sortBy\.a\.': must be a path without empty keys",
+    ),
     ("$a.", "must be a path without empty keys"),
     ("$a.$b", "must be a path without empty keys"),
     ("$$x", "no variable 'x'"),
@@ -572,7 +576,10 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$sortArray": {"input": [], "sortBy": 2}}, r"\$sortArray\.sortBy"),
     ({"$sortArray": {"input": [], "sortBy": {}}}, r"\$sortArray\.sortBy"),
     ({"$sortArray": {"input": [], "sortBy": {"$id": 1}}}, r"\$sortArray\.sortBy\.\$id': an elem"),
-    ({"$sortArray": {"input": [], "sortBy": {"a\0": 1}}}, r"a key must not hold a NUL"),
+    (
+        {"$sortArray": {"input": [], "sortBy": {"a\0": 1}}},
+        r"must be a path without empty keys, NUL",
+    ),
     ({"$sortArray": {"input": [], "sortBy": {".".join("a" * 201): 1}}}, "200 keys"),
     (
         {"$sortArray": {"input": [], "sortBy": {f"a{n}": 1 for n in range(33)}}},
