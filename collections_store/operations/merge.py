@@ -199,10 +199,11 @@ class _NewCollection:
     def found(self, id: str | None) -> Document | None:
         return Document(id, decode(self._texts[id])) if id in self._texts else None
 
-    def insert(self, id: str, text: str, ttl: int | None) -> bool:  # noqa: ARG002
-        is_new = id not in self._texts
-        self._texts.setdefault(id, text)
-        return is_new
+    def insert(self, id: str, text: str, _: None) -> bool:
+        if id in self._texts:
+            return False
+        self._texts[id] = text
+        return True
 
     def rewrite(self, document: Document, text: str) -> bool:
         self._texts[document.id] = text

@@ -638,6 +638,7 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$count": "_id"}], r"'0\.\$count': must be a field other than _id"),
     ([{"$sort": {"a.": 1}}], r"'0\.\$sort\.a\.': must be a path without empty keys"),
     ([{"$sort": {"": 1}}], "must be a path without empty keys"),
+    ([{"$sort": {"$natural": 1}}], r"'0\.\$sort\.\$natural': this operator is not supported"),
     ([{"$sort": {"a.$b": 1}}], "keys that begin with"),
     ([{"$unwind": {"path": "$a", "includeArrayIndex": None}}], "includeArrayIndex': must be the name"),
     ([{"$group": {"_id": 1, "n": {"$sum": [1]}}}], r"'0\.\$group\.n\.\$sum': takes one operand"),
