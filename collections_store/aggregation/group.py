@@ -98,15 +98,19 @@ def value_of(accumulator: Accumulator, row: Row, scope: Scope) -> Any:
 
 
 class GroupedFields(NamedTuple):
-    """The fields that a group reads: for their values, and for the sum of their numbers."""
+    """The fields that a group reads: for their values, and for the sum of their numbers. `unwound` is the array whose
+    elements the group reads in its place.
+    """
 
     values: tuple[Keys, ...]
     sums: tuple[Keys, ...]
+    unwound: Keys | None = None
 
 
 @lru_cache(maxsize=_GROUPS)
-def fields_of(stage: Group) -> GroupedFields | None:
-    """Return the fields that a group reads; None: the group reads whole documents, or their order.
+def fields_of(stage: Group, unwound: Keys | None = None) -> GroupedFields | None:
+    """Return the fields that a group reads; None: the group reads whole documents, their order, or more of the object
+    around an unwound array.
 
     A field within a field that is read for its value is left out.
     """
@@ -122,8 +126,24 @@ def fields_of(stage: Group) -> GroupedFields | None:
                     return None
                 case Reference("CURRENT" | "ROOT", keys):
                     found.add(keys)
+    if unwound and any(keys == unwound[: len(keys)] != unwound for keys in found | sums):
+        return None
     inner = {keys for keys in found | sums if any(keys[:n] in found for n in range(len(keys)))}
-    return GroupedFields(tuple(sorted(found - inner)), tuple(sorted(sums - found - inner)))
+    return GroupedFields(tuple(sorted(found - inner)), tuple(sorted(sums - found - inner)), unwound)
+
+
+@lru_cache(maxsize=_GROUPS)
+def counted_field(stage: Group) -> Keys | None:
+    """Return the field whose values a group counts, where equal values may be one row; None: the group reads more, or tells
+    1 and 1.0 apart.
+    """
+    operands = [each.operand for _, each in stage.fields]
+    if fields_of(stage) is None or any(isinstance(n, Reference) for n in nodes_of((*operands,))):
+        return None
+    match stage.key:
+        case Reference("CURRENT" | "ROOT", keys):
+            return keys
+    return None
 
 
 def _added(accumulator: Accumulator) -> Keys:

@@ -98,18 +98,23 @@ class Pipeline:
         return (row.body for row in run(self.steps, rows, context))
 
     def fields(self) -> GroupedFields | None:
-        """Return the fields that a pipeline with a leading `$group` reads. None: no leading `$group`, or the pipeline
-        reads whole documents or their order.
+        """Return the fields that a pipeline with a leading `$group`, or an `$unwind` and a `$group`, reads. None: another
+        pipeline, or the stages read whole documents or their order.
         """
-        stage = self.steps[0].stage if self.steps else None
-        return fields_of(stage) if isinstance(stage, Group) else None
+        match [step.stage for step in self.steps[:2]]:
+            case [Group() as group, *_]:
+                return fields_of(group)
+            case [stages.Unwind(path, None, False), Group() as group]:
+                return fields_of(group, path)
+        return None
 
     def run_counted(self, rows: Iterable[CountedRow], context: Context) -> Iterator[Any]:
-        """Run a pipeline with a leading `$group`."""
-        first, *others = self.steps
+        """Run a pipeline from its first `$group` on."""
+        number = next(n for n, step in enumerate(self.steps) if isinstance(step.stage, Group))
+        first, others = self.steps[number], self.steps[number + 1 :]
         assert isinstance(first.stage, Group)
         groups = grouped(first.stage, rows, context, first.place)
-        return (row.body for row in run(tuple(others), groups, context))
+        return (row.body for row in run(others, groups, context))
 
     def output(self) -> tuple[Pipeline, PlacedStage | None]:
         """Return the pipeline without its last stage if that one writes, and this stage. Its results are documents of `body`,

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from operator import itemgetter
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from ..aggregation.group import NO_TOTALS, CountedRow, GroupedFields, row_of
+from ..aggregation.combined import faceted
+from ..aggregation.dependencies import fields_read
 from ..aggregation.pipeline import Leading, Pipeline, run
 from ..aggregation.rows import Context, Row, StageMemory, placed
+from ..aggregation.stages import Facet, PlacedStage
 from ..codec.times import iso
 from ..document import Anonymous, Document, moment, now
 from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions.classes import value_class
 from ..expressions.evaluation import MEMORY_LIMIT
-from ..expressions.fields import Keys
 from ..query.filter import Filter
 from ..query.sort import NATURAL, Sort
-from ..sql.select import MAX_VALUE
 from .catalogue import CollectionAbsent
-from .connection import Inexact
 from .find import Count, Find
+from .grouping import grouped_rows, parts
 from .operation import Operation
 from .read import matching
 from .scores import best, scored, sorts_by_score
 from .session import Session
 
+Steps: TypeAlias = tuple[PlacedStage, ...]
 MAX_SORTED: Final = 10_000
 """Rows that the database sorts, at most; more are sorted in Python, where their size is limited."""
 FIRST_SORTED: Final = 100
 """Rows of the first read, to learn their size."""
-MAX_VALUES: Final = 50_000
-"""Different values that the database groups, at most."""
 
 
 @value_class
@@ -49,35 +48,60 @@ class Aggregate(Operation[list[Any]]):
     def __call__(self, session: Session) -> list[Any]:
         """Let the database do the first stages if possible, and run the rest."""
         try:
-            grouped = self._grouped(session)
-            if grouped is not None:
-                return grouped
+            if not any(self.pipeline.collections()):  # else all is read at the same moment
+                found = self._by_statement(session, self.pipeline)
+                if found is not None:
+                    return self.limited(found)
             with session.transaction(write=False):
-                return self._result(session)
+                return self.limited(self._bodies(session))
         except CollectionAbsent:
             if not any(self.pipeline.collections()):
                 raise
             with session.transaction(write=False):
-                return self._run(session, self.pipeline, ())
+                return self.limited(self._run(session, self.pipeline, ()))
         except InvalidOperand:
             with placed(self.pipeline.computing()):
                 raise
 
-    def _result(self, session: Session) -> list[Any]:
-        leading = self.pipeline.leading()
-        if leading.count is not None:
-            count = Count(self.collection, leading.filter)(session)
-            rows = [Anonymous({leading.count: count})] if count else []
-            return self._run(session, leading.rest, rows)
-        if (
-            leading.sort is not None
-            and leading.limit is not None
-            and self._can_sort(session, leading)
-        ):
-            found = self._sorted(session, leading, leading.limit)
-            return self._run(session, leading.rest, found)
+    def _bodies(self, session: Session) -> Iterator[Any]:
+        """Return the results: by the database, by a `$facet` of which the database does a part, or else by Python."""
+        found = self._by_database(session, self.pipeline)
+        if found is not None:
+            return found
         filter, rest = self.pipeline.filtered()
-        return self._run(session, rest, self._matching(session, filter))
+        rows = self._rows(session, filter, rest)
+        match rest.steps:
+            case [PlacedStage(place, Facet() as facet), *_] if not self.pipeline.scored:
+                found_of = partial(self._branch, session, self._first(rest))
+                given = facet, rows, self.context(session), place, run
+                rows, rest = faceted(*given, found_of=found_of), Pipeline(rest.steps[1:])
+        return self._run(session, rest, rows)
+
+    def _first(self, rest: Pipeline) -> Steps:
+        return self.pipeline.steps[: len(self.pipeline.steps) - len(rest.steps)]
+
+    def _branch(self, session: Session, first: Steps, steps: Steps) -> Iterator[Any] | None:
+        """Let the database do the first stages of a pipeline of a `$facet`, each by its own statement."""
+        pipeline = Pipeline((*first, *steps)).at(self.time)
+        with placed(pipeline.computing()):
+            return self._by_database(session, pipeline)
+
+    def _by_database(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
+        """Let the database do the first stages after `$match`; None if the database cannot."""
+        found, leading = self._by_statement(session, pipeline), pipeline.leading()
+        if found is None and leading.limit is not None and self._can_sort(session, leading):
+            rows = self._sorted(session, leading, leading.limit)
+            return self._run(session, leading.rest, rows)
+        return found
+
+    def _by_statement(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
+        """Let the database count or group, in one statement; None if the database cannot."""
+        leading = pipeline.leading()
+        if leading.count is None:
+            return self._grouped(session, pipeline)
+        count = Count(self.collection, leading.filter)(session)
+        rows = [Anonymous({leading.count: count})] if count else []
+        return self._run(session, leading.rest, rows)
 
     def _sorted(self, session: Session, leading: Leading, limit: int) -> list[Document]:
         """Let the database sort; read the rows that fit the memory limit, by the size of the earlier rows."""
@@ -96,6 +120,8 @@ class Aggregate(Operation[list[Any]]):
 
     def _can_sort(self, session: Session, leading: Leading) -> bool:
         """Return whether the database may sort the rows."""
+        if leading.sort is None:
+            return False
         if self.pipeline.scored and not sorts_by_score(
             session, self.collection, leading.filter, leading.sort
         ):
@@ -109,17 +135,23 @@ class Aggregate(Operation[list[Any]]):
             return best(session, self.collection, filter, skip, limit)
         return Find(self.collection, filter, sort, skip, limit)(session)
 
-    def _matching(self, session: Session, filter: Filter) -> Iterator[Document]:
+    def _rows(self, session: Session, filter: Filter, rest: Pipeline) -> Iterator[Row]:
+        """Yield the matching documents, or the parts that the stages read."""
         with placed(self.pipeline.computing()):
             if self.pipeline.scored:
                 yield from scored(session, self.collection, filter)
                 return
+            keys = fields_read(rest.steps, ordered=session.database.ordered_keys)
+            if keys is not None and all(session.database.ordering.can_order((e,)) for e in keys):
+                query = session.collection(self.collection).parts(filter, keys)
+                if not query.residual:
+                    yield from parts(session, query, filter, keys)
+                    return
             for _, document in matching(session, self.collection, filter):
                 yield document
 
-    def _run(self, session: Session, rest: Pipeline, rows: Iterable[Row]) -> list[Any]:
-        found = run(rest.steps, rows, self.context(session))
-        return self.limited(row.body for row in found)
+    def _run(self, session: Session, rest: Pipeline, rows: Iterable[Row]) -> Iterator[Any]:
+        return (row.body for row in run(rest.steps, rows, self.context(session)))
 
     def limited(self, bodies: Iterable[Any]) -> list[Any]:
         """Return the result, whose memory is limited like a stage's."""
@@ -129,38 +161,16 @@ class Aggregate(Operation[list[Any]]):
             result.append(body)
         return result
 
-    def _grouped(self, session: Session) -> list[Any] | None:
+    def _grouped(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
         """Let the database group the different values, with their counts, and add up the integers; None if the database
         cannot.
         """
-        filter, rest = self.pipeline.filtered()
+        filter, rest = pipeline.filtered()
         fields = rest.fields()
         if fields is None:
             return None
-        paths = fields.values + fields.sums
-        if not all(map(session.database.ordering.can_order, paths)):
-            return None
-        if any(self.pipeline.collections()):  # `$lookup` reads at the same moment
-            with session.transaction(write=False):
-                return self._by_group(session, filter, rest, fields)
-        return self._by_group(session, filter, rest, fields)
-
-    def _by_group(
-        self, session: Session, filter: Filter, rest: Pipeline, fields: GroupedFields
-    ) -> list[Any] | None:
-        query = session.collection(self.collection).group(filter, *fields)
-        if query.residual:
-            return None
-        try:
-            rows = session.select(query, filter, limit=MAX_VALUES)
-        except Inexact:
-            return None
-        if len(rows) == MAX_VALUES or _any_truncated(rows, len(fields.values)):
-            return None
-        rows.sort(key=itemgetter(0))
-        paths = fields.values + fields.sums
-        counted = (_counted(row, fields, paths) for row in rows if row[1])
-        return self.limited(rest.run_counted(counted, self.context(session)))
+        rows = grouped_rows(session, self.collection, filter, rest, fields)
+        return None if rows is None else rest.run_counted(rows, self.context(session))
 
     def context(self, session: Session) -> Context:
         """Return the context of the stages."""
@@ -192,26 +202,6 @@ class _OtherCollections:
 
 def _is_small(leading: Leading) -> bool:
     return leading.limit is not None and leading.skip + leading.limit <= MAX_SORTED
-
-
-def _any_truncated(rows: list[Any], values: int) -> bool:
-    """Return whether `Statements.group` truncated one of the first `values` of a row."""
-    for row in rows:
-        for text in row[2 : 2 + values]:
-            if text is not None and len(text) > MAX_VALUE:
-                return True
-    return False
-
-
-def _counted(row: Any, fields: GroupedFields, paths: tuple[Keys, ...]) -> CountedRow:
-    """Return a row of `Statements.group`."""
-    end = 2 + len(paths)
-    totals = dict(NO_TOTALS)
-    for number, keys in enumerate(fields.sums):
-        total, count = row[end + 2 * number : end + 2 * number + 2]
-        if count:
-            totals[keys] = int(total), count
-    return row_of(paths, row[2:end]), row[1], totals
 
 
 def check_memory(limit: Any) -> int:

@@ -127,6 +127,12 @@ class ValueText(_AtPath):
     """The value at the end of a path as JSON text; null if the value is missing."""
 
 
+class Unwound(_AtPath):
+    """The array at the end of a path, as `$unwind` reads it: any other value is an array of itself; null for null and a
+    missing value.
+    """
+
+
 class Addend(_Element):
     """The integer of a `TypeAt` and a `ValueText`, if the database adds it without rounding or overflow, however many
     there are; null for any other value.

@@ -38,8 +38,9 @@ from ..query.text_index import NO_TEXT_INDEX
 from .by_id import IdStatements
 from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
-from .elements import Addend, ArrayAt, IsNot, Keys, NumberText, TypeAt, ValueText
+from .elements import ArrayAt, IsNot, Keys, TypeAt, ValueText
 from .feed import FeedStatements
+from .groups import GroupedColumns, in_index
 from .schema import (
     body_text,
     deleted_columns,
@@ -50,7 +51,7 @@ from .schema import (
     is_live,
     string,
 )
-from .statement import ONE, TEMPLATE, ZERO, Statement, compiled, on_table
+from .statement import OBJECT, ONE, TEMPLATE, ZERO, Statement, compiled, on_table
 from .vectors import VectorStatements
 from .versions import VersionStatements
 
@@ -66,9 +67,6 @@ DIRECTIONS: Final = 3
 VERSIONS_CACHED: Final = 8
 VECTORS_CACHED: Final = 8
 TEMPLATES_CACHED: Final = 16
-MAX_VALUE: Final = 1000
-"""Characters of JSON that `Statements.group` returns of a value."""
-_EVERY_ROW: Final[sa.ColumnElement[Any]] = sa.literal_column(str(2**62))
 MAX_TESTS: Final = 400
 """Conditions times positions at which arrays are looked for. With more, the exact form is used and Python sorts:
 SQLite's expressions end at a depth of 1,000."""
@@ -184,6 +182,7 @@ class Statements:
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
         self._planned = lru_cache(maxsize=SHAPES_CACHED)(self._plan)
+        self.index_group = lru_cache(maxsize=SHAPES_CACHED)(self._compile_index_group)
         self.id_range = lru_cache(maxsize=DIRECTIONS)(self._compile_id_range)
         self.versions = lru_cache(maxsize=VERSIONS_CACHED)(
             partial(VersionStatements, table, database)
@@ -391,41 +390,52 @@ class Statements:
         return self._arrays(shape, path_prefixes(keys))
 
     @PerShape
+    def parts(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
+        """Select values at the top of the first `:limit` bodies past the position `:seq`: the position, the whole body if the
+        body is no object, and each value as JSON text, null for a missing value.
+        """
+        where, seq, body = self._where(shape, implied, False), self.table.c.seq, self.table.c.body
+        whole = sa.case((TypeAt(body, ()) != OBJECT, body_text(self.table)))
+        values = (ValueText(body, (key,)) for key in keys)
+        rows = sa.select(seq, whole, *values).where(*where.clauses, seq > integer("seq"))
+        return self._query(rows.order_by(seq).limit(integer("limit")).offset(ZERO), where)
+
+    @PerShape
     def group(
         self,
         shape: Condition,
         implied: Implied,
         paths: tuple[Keys, ...],
         sums: tuple[Keys, ...] = (),
+        unwound: Keys | None = None,
     ) -> Query:
         """Select the distinct combinations of the values at `paths`, `:limit` at most, in no order. A row has the
         position of the combination's first row, the number of rows, and the values as JSON text, null for a missing
         value. A value of more than `MAX_VALUE` characters is truncated to `MAX_VALUE` + 1. Without paths the result is
         a single combination, even of no rows.
 
-        The numbers at `sums` are columns, too: each `NumberText` is part of the combination. At the end come the sum and
-        the number of the `Addend`s.
+        The numbers at `sums` are columns, too: each `NumberText` is part of the combination. Then come the sum and the
+        number of the `Addend`s. `unwound`: each element of the array there is a row, its position counts the element
+        too, and further columns are not zero if a position or a value is wrong.
         """
-        where, body = self._where(shape, implied, True), self.table.c.body
-        texts = [ValueText(body, keys) for keys in (*paths, *sums)]
-        columns = [self.table.c.seq, *texts, *(TypeAt(body, keys) for keys in sums)]
-        rows = sa.select(*(each.label(f"c{number}") for number, each in enumerate(columns)))
-        clauses = list(where.clauses)
-        if self.database.takes_subqueries:
-            # With a limit no database flattens the query: GROUP BY would sort the bodies that its expressions read.
-            found = rows.where(*clauses).limit(_EVERY_ROW).offset(ZERO).subquery("computed")
-            columns, clauses = list(found.c), []
-        seq, values, types = columns[0], columns[1 : len(texts) + 1], columns[len(texts) + 1 :]
-        numbers = list(zip(types, values[len(paths) :], strict=True))
-        values[len(paths) :] = [NumberText(*each) for each in numbers]
-        length: Any = sa.literal_column(str(MAX_VALUE + 1))
-        shown: list[Any] = [sa.func.substr(each, ONE, length) for each in values[: len(paths)]]
-        shown += values[len(paths) :]
-        added = (f(Addend(*each)) for each in numbers for f in (sa.func.sum, sa.func.count))
-        groups = sa.select(sa.func.min(seq), sa.func.count(seq), *shown, *added).where(*clauses)
-        statement = groups.group_by(*values).limit(integer("limit")).offset(ZERO)
-        prefixes = (prefix for keys in (*paths, *sums) for prefix in path_prefixes(keys)[:-1])
-        return self._guarded(shape, where, statement, frozenset(prefixes))
+        columns = GroupedColumns(paths, sums, unwound)
+        where = self._where(shape, implied, True)
+        statement = columns.select(self.table, self.database, list(where.clauses))
+        return self._guarded(shape, where, statement, columns.prefixes())
+
+    def _compile_index_group(self, keys: Keys) -> Query | None:
+        """Select the values of a field as `group` does, without reading rows; None: no index begins with the field, or the
+        database reads rows for an index. The index also has expired documents: these set the guard.
+        """
+        indexes = (each.sort.fields[0].target for each in self._usable(()) if not each.arrays)
+        if not self.database.counts_in_index or Path(*keys) not in indexes:
+            return None
+        some: sa.Select[Any] = sa.select(ONE).where(is_expired(self.table)).correlate(None)
+        arrays = self._array_guard(EVERYTHING, path_prefixes(keys)[:-1])
+        guard = sa.exists(some) if arrays is None else sa.or_(sa.exists(some), arrays)
+        rows = in_index(self.table, self.database, keys)
+        both = sa.select(guard, sa.null(), sa.null()).union_all(rows)
+        return Query(self._sql(both), self._conditions.where(EVERYTHING).bindings, guard="row")
 
     statistics = Statement(
         lambda s: sa.select(

@@ -369,6 +369,9 @@ class StatementCompiler(Protocol):
         """Return the list to which `ReportedVersion` appends on a driver's connection; None: `RETURNING` serves."""
         return None
 
+    def elements_of(self, array: sa.ColumnElement[Any]) -> tuple[sa.FromClause, Any, Any]:
+        """Return a table with a row for each element of an array of JSON, the element, and its number from 0 or 1 on."""
+
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the rows of an `explain` statement on a collection's table."""
 

@@ -29,6 +29,7 @@ from ...elements import (
     PositionIn,
     ReportedVersion,
     TextFits,
+    Unwound,
     ValueText,
 )
 from ..protocols import DDL, Placement, StatementCompiler
@@ -74,6 +75,12 @@ def _is_short(number: str) -> str:
     return f"(length({number}) <= 18 AND strpos({number}, '.') = 0)"
 
 
+def _unwound(element: Unwound, body: str) -> str:
+    value = value_at(body, element.keys)
+    other = f"WHEN jsonb_typeof({value}) <> 'null' THEN jsonb_build_array({value})"
+    return f"CASE WHEN jsonb_typeof({value}) = 'array' THEN {value} {other} END"
+
+
 def _increased(element: Increased, body: str, by: str) -> str:
     path = f"ARRAY[{', '.join(map(literal, element.keys))}]"
     number = f"CAST(CAST({value_at(body, element.keys)} AS TEXT) AS BIGINT)"
@@ -101,6 +108,7 @@ class PostgresCompiler(StatementCompiler):
         AnyInteger: lambda _, column, numbers: f"{column} = ANY (CAST({numbers} AS BIGINT[]))",
         ListOf: _list_of,
         ValueText: lambda element, body: f"CAST({value_at(body, element.keys)} AS TEXT)",
+        Unwound: _unwound,
         Addend: lambda _, kind, text: (
             f"CASE WHEN {kind} = 'number' AND {_is_short(text)} THEN CAST({text} AS BIGINT) END"
         ),
@@ -125,6 +133,11 @@ class PostgresCompiler(StatementCompiler):
         """Return the parameters by name."""
         expires = None if ttl is None else now + ttl
         return {"id": id, "body": body, "now": now, "expires": expires, "ttl": ttl}
+
+    def elements_of(self, array: sa.ColumnElement[Any]) -> tuple[sa.FromClause, Any, Any]:
+        of = sa.func.jsonb_array_elements(array)
+        each = of.table_valued("value", with_ordinality="number", name="each").render_derived()
+        return each, each.c.value, each.c.number
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a tree of steps. The steps of the array guard use separate indexes."""

@@ -38,6 +38,7 @@ from ...elements import (
     PositionIn,
     ReportedVersion,
     TextFits,
+    Unwound,
     ValueText,
 )
 from ..protocols import DDL, Placement, StatementCompiler
@@ -76,6 +77,13 @@ def _has_integer(element: HasInteger, body: str) -> str:
     return f"(json_type({body}, {path}) = 'integer' AND {between})"
 
 
+def _unwound(element: Unwound, body: str) -> str:
+    path = path_literal(element.keys)
+    value = f"{body} -> {path}"
+    other = f"WHEN 'null' THEN NULL ELSE '[' || ({value}) || ']'"
+    return f"CASE json_type({body}, {path}) WHEN 'array' THEN {value} {other} END"
+
+
 def _increased(element: Increased, body: str, by: str) -> str:
     path = path_literal(element.keys)
     return f"json_set({body}, {path}, json_extract({body}, {path}) + {by})"
@@ -100,6 +108,7 @@ class SqliteCompiler(StatementCompiler):
         ),
         ArrayTest: _array_test,
         ValueText: lambda element, body: f"({body} -> {path_literal(element.keys)})",
+        Unwound: _unwound,
         Addend: lambda _, kind, text: (
             f"CASE WHEN {kind} = 'integer' AND length({text}) <= {_SHORT} THEN CAST({text} AS INTEGER) END"
         ),
@@ -124,6 +133,11 @@ class SqliteCompiler(StatementCompiler):
     def row(self, id: str, body: str, now: int, ttl: int | None) -> tuple[Any, ...]:
         """Return the values of the columns, in their order: the times of the first write, the last write and the end."""
         return id, body, now, now, None if ttl is None else now + ttl, ttl
+
+    def elements_of(self, array: sa.ColumnElement[Any]) -> tuple[sa.FromClause, Any, Any]:
+        """Return the elements as text: `json_each.value` rounds numbers."""
+        each = sa.func.json_each(array).table_valued("key", name="each")
+        return each, array.op("->")(each.c.key), each.c.key
 
     def reported_versions(self, connection: Any) -> list[int] | None:
         """Return a new list. Its `append` is a function of SQL: no Python code runs, which a signal could meet."""

@@ -1,0 +1,107 @@
+"""Rows of pipelines that are less than documents: distinct values with their counts, and parts of bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any, Final
+
+from ..aggregation.group import (
+    NO_TOTALS,
+    CountedRow,
+    GroupedFields,
+    counted_field,
+    row_of,
+)
+from ..aggregation.pipeline import Pipeline
+from ..aggregation.rows import Row
+from ..aggregation.stages import Group
+from ..codec import decode
+from ..document import Anonymous
+from ..expressions.fields import Keys
+from ..query.filter import Filter
+from ..sql.groups import MAX_VALUE
+from ..sql.select import Query
+from .connection import Inexact
+from .read import BEFORE_ALL, FIRST_BATCH, next_limit
+from .session import Session
+
+MAX_VALUES: Final = 50_000
+"""Different values that the database groups, at most."""
+
+
+def grouped_rows(
+    session: Session, collection: str, filter: Filter, rest: Pipeline, fields: GroupedFields
+) -> Iterator[CountedRow] | None:
+    """Return the distinct values of a collection for a pipeline that begins with `$group`, or with `$unwind` and `$group`, in
+    the order of their first documents; None if the database cannot return them.
+    """
+    for query in group_queries(session, collection, filter, rest, fields):
+        try:
+            rows = session.select(query, filter, limit=MAX_VALUES)
+        except Inexact:
+            continue
+        if len(rows) == MAX_VALUES or _any_inexact(rows, fields):
+            return None
+        rows.sort(key=itemgetter(0))
+        paths = fields.values + fields.sums
+        return (_counted(row, fields, paths) for row in rows if row[1])
+    return None
+
+
+def group_queries(
+    session: Session, collection: str, filter: Filter, rest: Pipeline, fields: GroupedFields
+) -> Iterator[Query]:
+    """Yield the statements of `grouped_rows`, the fastest first. Where one is inexact, the next may be exact."""
+    statements, unwound = session.collection(collection), fields.unwound
+    paths = (*fields.values, *fields.sums, *(() if unwound is None else (unwound,)))
+    if not all(map(session.database.ordering.can_order, paths)):
+        return
+    first = rest.steps[0].stage
+    counted = counted_field(first) if filter == Filter() and isinstance(first, Group) else None
+    in_index = None if counted is None else statements.index_group(counted)
+    if in_index is not None:
+        yield in_index
+    if unwound is None or session.database.takes_subqueries:
+        query = statements.group(filter, *fields)
+        if not query.residual:
+            yield query
+
+
+def _any_inexact(rows: list[Any], fields: GroupedFields) -> bool:
+    """Return whether a row has a truncated value, or a wrong position or value of an unwound element."""
+    values, checks = 2 + len(fields.values), 2 + len(fields.values) + 3 * len(fields.sums)
+    for row in rows:
+        for text in row[2:values]:
+            if text is not None and len(text) > MAX_VALUE:
+                return True
+        if any(row[checks:]):
+            return True
+    return False
+
+
+def _counted(row: Any, fields: GroupedFields, paths: tuple[Keys, ...]) -> CountedRow:
+    """Return a row of `Statements.group`."""
+    end = 2 + len(paths)
+    totals = dict(NO_TOTALS)
+    for number, keys in enumerate(fields.sums):
+        total, count = row[end + 2 * number : end + 2 * number + 2]
+        if count:
+            totals[keys] = int(total), count
+    return row_of(paths, row[2:end]), row[1], totals
+
+
+def parts(session: Session, query: Query, filter: Filter, keys: Keys) -> Iterator[Row]:
+    """Yield bodies with the values under `keys` only, in natural order, by `Statements.parts`; memory stays constant."""
+    after: int | None = BEFORE_ALL
+    limit = FIRST_BATCH
+    while after is not None:
+        rows = session.select(query, filter, seq=after, limit=limit)
+        after = rows[-1][0] if len(rows) == limit else None
+        limit = next_limit(limit, sum(len(text) for row in rows for text in row[1:] if text))
+        for _, whole, *texts in rows:
+            if whole is not None:
+                yield Anonymous(decode(whole))
+            else:
+                found = zip(keys, texts, strict=True)
+                yield Anonymous({key: decode(text) for key, text in found if text is not None})
