@@ -946,6 +946,26 @@ class Collection(OperationBuilder, Generic[Body]):
         operation = self._aggregate(pipeline, memory_limit)
         return self._run(operation) if operation.writes else self._read(operation)
 
+    def explain_aggregate(self, pipeline: Any) -> Explanation:
+        """Return how `aggregate` would run: the stages that the database and Python run, the indexes in use, and an index
+        to create.
+
+        The pipeline does not run. Where a statement turns out to be inexact, such as for more than 50,000 different values of a `$group`,
+        `aggregate` lets Python run more stages than named here. Raise `InvalidPipeline`, and `CollectionNotFound` for a missing collection.
+
+        >>> count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
+        >>> name = store["cities"].create_index("in")
+        >>> pipeline = [{"$match": {"in": "de"}}, {"$group": {"_id": "$in", "n": {"$sum": 1}}}, {"$sort": {"n": -1}}]
+        >>> print(store["cities"].explain_aggregate(pipeline))
+        in the database: $match, $group
+        in Python: $sort
+        uses: index in_1
+        scans: a part of the collection
+        documents: unknown, the database has no estimate
+        advice: none
+        """
+        return self._run(self._explain_aggregate(pipeline))
+
     def stream(
         self,
         filter: FilterLike | None = None,

@@ -158,6 +158,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     indexes: Final = _counterpart(Collection[Body].indexes)
     explain: Final = _counterpart(Collection[Body].explain, prepares=True)
     aggregate: Final = _counterpart(Collection[Body].aggregate, prepares=True)
+    explain_aggregate: Final = _counterpart(Collection[Body].explain_aggregate, prepares=True)
     upgrade_documents: Final = _counterpart(Collection[Body].upgrade_documents)
 
     @overload

@@ -89,7 +89,7 @@ class Aggregate(Operation[list[Any]]):
     def _by_database(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
         """Let the database do the first stages after `$match`; None if the database cannot."""
         found, leading = self._by_statement(session, pipeline), pipeline.leading()
-        if found is None and leading.limit is not None and self._can_sort(session, leading):
+        if found is None and leading.limit is not None and self.can_sort(session, leading):
             rows = self._sorted(session, leading, leading.limit)
             return self._run(session, leading.rest, rows)
         return found
@@ -118,7 +118,7 @@ class Aggregate(Operation[list[Any]]):
             some = min(limit - len(found), max(room, 1)) if len(read) == most else 0
         return found
 
-    def _can_sort(self, session: Session, leading: Leading) -> bool:
+    def can_sort(self, session: Session, leading: Leading) -> bool:
         """Return whether the database may sort the rows."""
         if leading.sort is None:
             return False
@@ -142,7 +142,7 @@ class Aggregate(Operation[list[Any]]):
                 yield from scored(session, self.collection, filter)
                 return
             keys = fields_read(rest.steps, ordered=session.database.ordered_keys)
-            if keys is not None and all(session.database.ordering.can_order((e,)) for e in keys):
+            if keys is not None and session.database.ordering.can_order(keys):
                 query = session.collection(self.collection).parts(filter, keys)
                 if not query.residual:
                     yield from parts(session, query, filter, keys)

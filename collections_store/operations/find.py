@@ -494,24 +494,27 @@ class Explain(Operation[Explanation]):
         statements = session.collection(self.collection)
         sort = statements.planned(self.filter)[0] if self.sort is None else self.sort
         query = statements.select(self.filter, sort)
-        arrays = bool(query.guard) and self._has_arrays(session, query)
+        arrays = self.has_arrays(session, query)
         in_batches = self.limit is not None and statements.has_index(self.filter, sort)
         by_sql = statements.can_order(self.filter, sort) and not arrays
         by_sql = by_sql and (in_batches or not query.residual)
         if not by_sql:
             query = statements.select(self.filter, NATURAL, indexed=False)
-        return self._explained(session, query, sort, arrays=arrays, by_sql=by_sql)
+        return self.explained(session, query, sort, arrays=arrays, by_sql=by_sql)
 
     def absent(self) -> Explanation:
         raise CollectionNotFound(self.collection)
 
-    def _has_arrays(self, session: Session, query: Query) -> bool:
+    def has_arrays(self, session: Session, query: Query) -> bool:
+        """Return whether the guard of a statement is set."""
+        if not query.guard:
+            return False
         if query.arrays is not None:
             return session.finds(query.arrays, self.filter)
         rows = session.rows(query.sql, query.parameters(self.filter, {"skip": 0, "limit": 0}))
         return bool(rows[0][0])
 
-    def _explained(
+    def explained(
         self,
         session: Session,
         query: Query,
@@ -520,6 +523,7 @@ class Explain(Operation[Explanation]):
         arrays: bool,
         by_sql: bool,
     ) -> Explanation:
+        """Explain a statement."""
         statements = session.collection(self.collection)
         database, limit = session.database, NO_LIMIT if self.limit is None else self.limit
         parameters = query.parameters(self.filter, {"skip": self.skip, "limit": limit})

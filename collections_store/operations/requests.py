@@ -31,6 +31,7 @@ from ..errors import (
     refuse_pickling,
     shortened,
 )
+from ..expressions.evaluation import MEMORY_LIMIT
 from ..options import (
     check_choice,
     check_flag,
@@ -101,6 +102,7 @@ from .update import (
 
 if TYPE_CHECKING:
     from .aggregate import Aggregate
+    from .explain_aggregate import ExplainAggregate
 
 _GREATEST: Final = sys.float_info.max
 
@@ -415,6 +417,11 @@ class OperationBuilder:
             self._codec.check_fields(parsed.filtered()[0], "pipeline")
         time = now()
         return Aggregate(self.name, parsed.at(time), check_memory(memory_limit), time)
+
+    def _explain_aggregate(self, pipeline: Any) -> ExplainAggregate:
+        from .explain_aggregate import ExplainAggregate
+
+        return ExplainAggregate(self._aggregated(pipeline, MEMORY_LIMIT))
 
     def _stream_aggregate(self, pipeline: Any, memory_limit: Any) -> Batches:
         from .aggregate_stream import aggregate_batches

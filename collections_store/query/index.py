@@ -368,7 +368,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a `find`; prints as five lines, and a line for each further fact that makes a query slow.
+    """The explanation of a `find` or an `aggregate`; prints as five or six lines, and a line for each further fact that
+    makes a query slow.
 
     `sql` runs with `parameters`. `in_sql` is the part of the filter that runs in the database, `in_matcher` the part
     that runs in Python, on the rows of the database. `indexes` are the names of the indexes used: "$body" is the index
@@ -376,7 +377,9 @@ class Explanation:
     index. `order` names the sorter: an index, the database, Python, or nothing ("natural"). `arrays`: indexed fields
     hold arrays, so the exact form was used. `plan` is the database's own, in lines. `missing_index` is an index that
     would help, and `advice` the call that creates that index; both may be None. `documents` is about the number of
-    documents that the query reads if no limit ends it sooner; None: the database has no estimate.
+    documents that the query reads if no limit ends it sooner; None: the database has no estimate. `in_database` and
+    `in_python` are the stages of a pipeline that run there, such as "$match"; a stage that runs in both is in both. If a
+    `$facet` takes several statements, `sql`, `parameters` and `plan` are those of the first that scans, or of the first.
 
     >>> with Store("sqlite://") as store:
     ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -396,6 +399,8 @@ class Explanation:
     advice: str | None = None
     missing_index: Index | None = field(default=None, repr=False)
     documents: int | None = field(default=None, repr=False)
+    in_database: tuple[str, ...] = field(default=(), repr=False)
+    in_python: tuple[str, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {fact}" for name, fact in facts_of(self))
@@ -432,11 +437,19 @@ def facts_of(explanation: Explanation) -> list[tuple[str, str]]:
         ("order", _ORDERS[explanation.order]),
         ("advice", explanation.advice or "none"),
     ]
+    if explanation.in_database or explanation.in_python:
+        stages = explanation.in_database, explanation.in_python
+        facts[:0] = zip(("in the database", "in Python"), map(_stages, stages), strict=True)
+        facts.remove(("order", _ORDERS[explanation.order]))
     if explanation.in_matcher is not None:
         facts.append(("filter in Python", str(explanation.in_matcher)))
     if explanation.arrays:
         facts.append(("arrays in indexed fields", "yes, so the exact form was used"))
     return facts
+
+
+def _stages(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "nothing"
 
 
 def missing_index(

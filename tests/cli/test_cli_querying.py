@@ -47,6 +47,13 @@ def test_aggregate(cli: Cli) -> None:
     assert "$nosuch" in cli.fails(3, "aggregate", "people", '[{"$nosuch": 1}]')
 
 
+def test_aggregate_explained(cli: Cli) -> None:
+    pipeline = '[{"$sort": {"age": 1}}, {"$limit": 2}, {"$unset": "name"}]'
+    lines = cli.done("aggregate", "people", pipeline, "--explain").splitlines()
+    assert lines[:2] == ["in the database: $sort, $limit", "in Python: $unset"]
+    assert "index create people age" in lines[-1]
+
+
 def test_columns_of_csv_are_the_sorted_paths_of_all_values(cli: Cli) -> None:
     expected = [
         ["$id", "$body", "address", "address.city", "address.zip", "empty", "name", "tags"],

@@ -263,6 +263,7 @@ CALLS: dict[str, Call] = {
     "AsyncCollection.delete_many": lambda here: here.store["none"].delete_many(IN),
     "AsyncCollection.explain": lambda here: here.many.explain(IN),
     "AsyncCollection.aggregate": lambda here: here.many.aggregate([{"$match": IN}]),
+    "AsyncCollection.explain_aggregate": lambda here: here.many.explain_aggregate([{"$match": IN}]),
     "AsyncCollection.stream": stream,
     "AsyncCollection.stream_aggregate": stream_aggregate,
     "AsyncCollection.upgrade_documents": upgrade_documents,

@@ -323,6 +323,7 @@ SUBJECTS = [
             document=("a",),
             exists=("a",),
             explain=("n", 1),
+            explain_aggregate=([{"$group": {"_id": "$n"}}],),
             find=("n", 1),
             find_one=("n", 1),
             get=("a",),
