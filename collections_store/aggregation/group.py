@@ -47,8 +47,7 @@ def grouped(
             hashed = key_of(key, ordered=context.ordered)
             if hashed not in groups:
                 memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * size)
-                scope_of_n = context.scope(Anonymous(key))
-                states = [state_of(each, scope_of_n, memory) for _, each in stage.fields]
+                states = [state_of(each, key, context, memory) for _, each in stage.fields]
                 groups[hashed] = key, states
             for (each, keys), state in zip(fields, groups[hashed][1], strict=True):
                 accumulate(each, state, row, scope, times)
@@ -64,17 +63,17 @@ def grouped(
             yield Anonymous(body)
 
 
-def state_of(accumulator: Accumulator, scope: Scope, memory: StageMemory) -> State:
-    """Return the state of an accumulator before the first value; `scope` is that of its `n`."""
+def state_of(accumulator: Accumulator, key: Any, context: Context, memory: StageMemory) -> State:
+    """Return the state of an accumulator before the first value; its `n` may read the key of the group."""
     count = 1
     if accumulator.count is not None:
-        given = evaluate(accumulator.count, scope)
+        given = evaluate(accumulator.count, context.scope(Anonymous(key)))
         try:
             count = integer(given, 1)
         except OperandError as error:
             problem = f"n {error.problem}"
             raise InvalidOperand(accumulator.operator, problem, error.found) from None
-    setting = Setting(memory, scope.ordered, accumulator, count)
+    setting = Setting(memory, context.ordered, accumulator, count)
     return ACCUMULATORS[accumulator.operator].state(setting)
 
 

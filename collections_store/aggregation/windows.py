@@ -11,7 +11,7 @@ from sys import getsizeof
 from typing import Any, Final, TypeAlias
 
 from ..codec.times import iso
-from ..document import Anonymous, Document
+from ..document import Document
 from ..errors import InvalidOperand
 from ..expressions import numbers, times
 from ..expressions.budget import spend
@@ -165,7 +165,7 @@ def _column(field: WindowField, partition: _Partition) -> list[Any]:
 def _accumulated(function: Accumulator, window: Window, partition: _Partition) -> list[Any]:
     """Accumulate over each window. A window that only grows from row to row goes on with its state."""
     context, memory, column = partition.context, partition.memory, list[Any]()
-    constant, values = context.scope(Anonymous({})), list[Any]()
+    values = list[Any]()
     for row in partition.rows:
         spend()
         values.append(value_of(function, row, context.scope(row)))
@@ -177,7 +177,7 @@ def _accumulated(function: Accumulator, window: Window, partition: _Partition) -
             begin, end = span
             if last is None or window.lower is not None:
                 state_memory = StageMemory(memory.place, context.memory_limit)
-                state, reached = state_of(function, constant, state_memory), begin
+                state, reached = state_of(function, None, context, state_memory), begin
             for value in values[reached:end]:
                 spend()
                 state.add(value, 1)

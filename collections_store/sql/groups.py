@@ -110,15 +110,26 @@ class GroupedColumns:
 
 def in_index(table: sa.Table, database: Database, keys: Keys) -> sa.Select[Any]:
     """Return the SELECT of a field's values, as of `Statements.group`, from an index of the field. Equal values are one row, with
-    the text of the first.
+    the text of the first. To find each first row in the index is faster than the least position of all rows.
     """
-    parts = (SortPart(table.c.body, keys, part) for part in database.ordering.parts)
-    groups = sa.select(sa.func.min(table.c.seq).label("c0"), sa.func.count().label("c1"))
-    found = groups.group_by(*parts).limit(integer("limit")).offset(ZERO).subquery("found")
-    row = table.alias("first")
+
+    def parts(of: Any) -> list[Any]:
+        return [SortPart(of.c.body, keys, part) for part in database.ordering.parts]
+
+    values = [each.label(f"v{number}") for number, each in enumerate(parts(table))]
+    groups = sa.select(sa.func.count().label("number"), *values).select_from(table)
+    number, *equal = _few(groups.group_by(*parts(table)), "groups").c
+    first, row = table.alias("first"), table.alias("row")
+    same = (part == value for part, value in zip(parts(first), equal, strict=True))
+    position = sa.select(first.c.seq).where(*same).order_by(first.c.seq).limit(ONE).offset(ZERO)
+    found = _few(sa.select(position.scalar_subquery().label("c0"), number.label("c1")), "found")
     text = sa.func.substr(ValueText(row.c.body, keys), ONE, _TRUNCATED)
-    first = sa.select(text).where(row.c.seq == found.c.c0).scalar_subquery()
-    return sa.select(found.c.c0, found.c.c1, first.label("c2"))
+    value = sa.select(text).where(row.c.seq == found.c.c0).scalar_subquery()
+    return sa.select(found.c.c0, found.c.c1, value.label("c2"))
+
+
+def _few(rows: sa.Select[Any], name: str) -> sa.Subquery:
+    return rows.limit(integer("limit")).offset(ZERO).subquery(name)
 
 
 def _labelled(columns: list[Any]) -> Iterator[Any]:
