@@ -6,8 +6,7 @@ Fields are those at the top of a body. A whole field is exact wherever arrays st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from ..expressions.fields import Named, Tree
 from ..expressions.nodes import Meta, Reference, nodes_of
@@ -17,14 +16,11 @@ from ..query.sort import Sort, SortField
 from . import stages
 from .stages import PlacedStage
 
-_PIPELINES: Final = 256
-
 
 class _Whole(Exception):
     """A stage reads whole documents, or metadata."""
 
 
-@lru_cache(maxsize=_PIPELINES)
 def fields_read(steps: tuple[PlacedStage, ...], *, ordered: bool) -> tuple[str, ...] | None:
     """Return the fields that stages read of each document, in their order; None: a stage reads whole documents, or their
     metadata.

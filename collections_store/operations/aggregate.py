@@ -48,12 +48,12 @@ class Aggregate(Operation[list[Any]]):
     def __call__(self, session: Session) -> list[Any]:
         """Let the database do the first stages if possible, and run the rest."""
         try:
-            if not any(self.pipeline.collections()):  # else all is read at the same moment
-                found = self._by_statement(session, self.pipeline)
-                if found is not None:
-                    return self.limited(found)
+            alone = not any(self.pipeline.collections())  # else all is read at the same moment
+            found = self._by_statement(session, self.pipeline) if alone else None
+            if found is not None:
+                return self.limited(found)
             with session.transaction(write=False):
-                return self.limited(self._bodies(session))
+                return self.limited(self._bodies(session, tried=alone))
         except CollectionAbsent:
             if not any(self.pipeline.collections()):
                 raise
@@ -63,36 +63,39 @@ class Aggregate(Operation[list[Any]]):
             with placed(self.pipeline.computing()):
                 raise
 
-    def _bodies(self, session: Session) -> Iterator[Any]:
-        """Return the results: by the database, by a `$facet` of which the database does a part, or else by Python."""
-        found = self._by_database(session, self.pipeline)
+    def _bodies(self, session: Session, *, tried: bool) -> Iterator[Any]:
+        """Return the results: by the database, by a `$facet` of which the database does a part, or else by Python.
+        `tried`: a single statement does not suffice.
+        """
+        found = None if tried else self._by_statement(session, self.pipeline)
+        if found is None:
+            found = self._by_sort(session, self.pipeline)
         if found is not None:
             return found
         filter, rest = self.pipeline.filtered()
         rows = self._rows(session, filter, rest)
         match rest.steps:
             case [PlacedStage(place, Facet() as facet), *_] if not self.pipeline.scored:
-                found_of = partial(self._branch, session, self._first(rest))
+                first = self.pipeline.steps[: len(self.pipeline.steps) - len(rest.steps)]
+                found_of = partial(self._branch, session, first)
                 given = facet, rows, self.context(session), place, run
                 rows, rest = faceted(*given, found_of=found_of), Pipeline(rest.steps[1:])
         return self._run(session, rest, rows)
-
-    def _first(self, rest: Pipeline) -> Steps:
-        return self.pipeline.steps[: len(self.pipeline.steps) - len(rest.steps)]
 
     def _branch(self, session: Session, first: Steps, steps: Steps) -> Iterator[Any] | None:
         """Let the database do the first stages of a pipeline of a `$facet`, each by its own statement."""
         pipeline = Pipeline((*first, *steps)).at(self.time)
         with placed(pipeline.computing()):
-            return self._by_database(session, pipeline)
+            found = self._by_statement(session, pipeline)
+            return self._by_sort(session, pipeline) if found is None else found
 
-    def _by_database(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
-        """Let the database do the first stages after `$match`; None if the database cannot."""
-        found, leading = self._by_statement(session, pipeline), pipeline.leading()
-        if found is None and leading.limit is not None and self.can_sort(session, leading):
-            rows = self._sorted(session, leading, leading.limit)
-            return self._run(session, leading.rest, rows)
-        return found
+    def _by_sort(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
+        """Let the database sort, if a limit follows; None if the database cannot."""
+        leading = pipeline.leading()
+        if leading.limit is None or not self.can_sort(session, leading):
+            return None
+        rows = self._sorted(session, leading, leading.limit)
+        return self._run(session, leading.rest, rows)
 
     def _by_statement(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
         """Let the database count or group, in one statement; None if the database cannot."""

@@ -82,13 +82,13 @@ class ExplainAggregate(Operation[Explanation]):
             arrays = explain.has_arrays(session, query)
             query = statements.count(filter, indexed=False) if arrays else query
             found = explain.explained(session, query, NATURAL, arrays=arrays, by_sql=True)
-            return found, matched + (not query.residual)
+            return _without_expiry(found), matched + (not query.residual)
         grouped = self._grouped(session, explain, rest)
         if grouped is not None:
             return grouped, matched + 1 + (not isinstance(rest.steps[0].stage, Group))
         if self.source.can_sort(session, leading):
-            window = leading.sort, leading.skip, leading.limit
-            found = Explain(self.collection, filter, *window)(session)
+            sort = NATURAL if pipeline.scored else leading.sort  # by the score
+            found = Explain(self.collection, filter, sort, leading.skip, leading.limit)(session)
             return found, len(pipeline.steps) - len(leading.rest.steps)
         query = statements.select(filter, NATURAL, indexed=False)
         return explain.explained(session, query, NATURAL, arrays=False, by_sql=True), matched
@@ -102,9 +102,16 @@ class ExplainAggregate(Operation[Explanation]):
         for query in group_queries(session, self.collection, filter, rest, fields):
             if not explain.has_arrays(session, query):
                 order = _order(session, filter, rest)
-                return explain.explained(session, query, order, arrays=arrays, by_sql=True)
+                found = explain.explained(session, query, order, arrays=arrays, by_sql=True)
+                return _without_expiry(found)
             arrays = True
         return None
+
+
+def _without_expiry(found: Explanation) -> Explanation:
+    """Leave out the index that only finds expired documents, which another index holds too."""
+    others = tuple(each for each in found.indexes if each != "$expires_at")
+    return replace(found, indexes=others or found.indexes)
 
 
 def _names(pipeline: Pipeline, begin: int, end: int | None = None) -> tuple[str, ...]:

@@ -61,6 +61,23 @@ def test_arrays_are_reported(things: Any) -> None:
     assert things.aggregate([{"$match": {"v": 1}}, {"$count": "n"}]) == [{"n": 2}]
 
 
+def test_a_sort_by_the_score_of_words(things: Any) -> None:
+    things.create_text_index("a")
+    things.put("1", {"a": "tea"})
+    by_score = [{"$sort": {"score": {"$meta": "textScore"}}}, {"$limit": 2}]
+    found = things.explain_aggregate([{"$match": {"$text": {"$search": "tea"}}}, *by_score])
+    assert found.in_database == ("$match", "$sort", "$limit")
+    assert not found.in_python
+
+
+def test_a_filter_that_python_decides(things: Any) -> None:
+    things.put("1", {"a": 1})
+    found = things.explain_aggregate([{"$match": {"$expr": {"$eq": ["$a", 1]}}}, {"$count": "n"}])
+    assert found.in_database == ("$match",)
+    assert found.in_python == ("$count",)
+    assert str(found).endswith("filter in Python: {'$expr': {'$eq': ['$a', 1]}}")
+
+
 def test_errors(store: Any) -> None:
     with pytest.raises(CollectionNotFound):
         store["absent"].explain_aggregate([])
