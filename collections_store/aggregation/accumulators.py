@@ -47,6 +47,15 @@ class Setting(NamedTuple):
     """The `n` of the group."""
 
 
+class Integers(NamedTuple):
+    """The sum and the number of integers that a database has combined; `least` and `greatest` are those of `$min` and `$max`."""
+
+    total: int
+    number: int
+    least: int | None = None
+    greatest: int | None = None
+
+
 class State:
     """The state of an accumulator in a group. The base class is `$sum`."""
 
@@ -62,9 +71,9 @@ class State:
         if is_number(value):
             self._total.add(value, times)
 
-    def add_total(self, total: int, count: int) -> None:
-        """Add the sum of `count` integers."""
-        self._total.add_integers(total, count)
+    def add_integers(self, integers: Integers) -> None:
+        """Add combined integers."""
+        self._total.add_integers(integers.total, integers.number)
 
     def result(self) -> Any:
         """Return the accumulated value; raises `OperandError`."""
@@ -114,6 +123,10 @@ class _Least(_Last):
         first = self._value is MISSING
         if first or order(value, self._value, ordered=self._ordered) * self.sign < 0:
             super().add(value, times)
+
+    def add_integers(self, integers: Integers) -> None:
+        self.add(integers.least, 1)
+        self.add(integers.greatest, 1)
 
 
 class _Greatest(_Least):

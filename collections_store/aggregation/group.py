@@ -1,7 +1,8 @@
 """`$group`: rows to groups, in the order of their first rows.
 
-A database can do a part (`fields_of`): equal values are one row with a number of occurrences, and integers of `$sum` and
-`$avg` come added up (`CountedRow`). All other numbers come as values: the database rounds when it adds floats.
+A database can do a part (`fields_of`): equal values are one row with a number of occurrences, and the integers of `$sum`,
+`$avg`, `$min` and `$max` come combined (`CountedRow`). All other numbers come as values: the database rounds when it adds
+floats, and cannot tell which of 1 and 1.0 was the first.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from ..expressions.evaluation import OperandError, Scope, integer, key_of
 from ..expressions.fields import Keys
 from ..expressions.nodes import Meta, OperatorCall, Reference, evaluate, nodes_of
 from ..expressions.values import MISSING
-from .accumulators import ACCUMULATORS, Setting, State
+from .accumulators import ACCUMULATORS, Integers, Setting, State
 from .rows import Context, Row, StageMemory, placed, with_value
 from .stages import Accumulator, Group
 
-Totals: TypeAlias = dict[Keys, tuple[int, int]]
-"""The sum and the number of integers, by field."""
+Totals: TypeAlias = dict[Keys, Integers]
+"""The combined integers, by field."""
 CountedRow: TypeAlias = tuple[Row, int, Totals]
 """A row, the number of its occurrences, and integers of other rows of its group."""
 NO_TOTALS: Final[Totals] = {}
@@ -37,7 +38,7 @@ def grouped(
     """Yield a body for each group after reading all rows."""
     memory = StageMemory(place, context.memory_limit)
     groups = dict[Hashable, tuple[Any, list[State]]]()
-    fields = [(each, _added(each)) for _, each in stage.fields]
+    fields = [(each, _combined(each)) for _, each in stage.fields]
     with placed(place):
         for row, times, totals in rows:
             scope = context.scope(row)
@@ -52,7 +53,7 @@ def grouped(
             for (each, keys), state in zip(fields, groups[hashed][1], strict=True):
                 accumulate(each, state, row, scope, times)
                 if keys in totals:
-                    state.add_total(*totals[keys])
+                    state.add_integers(totals[keys])
         for key, states in groups.values():
             body = {"_id": key}
             for (name, each), state in zip(stage.fields, states, strict=True):
@@ -97,13 +98,19 @@ def value_of(accumulator: Accumulator, row: Row, scope: Scope) -> Any:
 
 
 class GroupedFields(NamedTuple):
-    """The fields that a group reads: for their values, and for the sum of their numbers. `unwound` is the array whose
-    elements the group reads in its place.
+    """The fields that a group reads: for their values, and for their numbers, combined. `extremes` are those of `numbers`
+    whose other values count too, for `$min` and `$max`. `unwound` is the array whose elements the group reads in its place.
     """
 
     values: tuple[Keys, ...]
-    sums: tuple[Keys, ...]
+    numbers: tuple[Keys, ...]
+    extremes: tuple[Keys, ...] = ()
     unwound: Keys | None = None
+
+    def without_extremes(self) -> GroupedFields:
+        """Return the fields with the extremes read for their values."""
+        numbers = tuple(each for each in self.numbers if each not in self.extremes)
+        return GroupedFields((*self.values, *self.extremes), numbers, (), self.unwound)
 
 
 @lru_cache(maxsize=_GROUPS)
@@ -115,9 +122,9 @@ def fields_of(stage: Group, unwound: Keys | None = None) -> GroupedFields | None
     """
     if any(ACCUMULATORS[each.operator].in_order for _, each in stage.fields):
         return None
-    sums = {keys for _, each in stage.fields if (keys := _added(each))}
+    numbers = {keys for _, each in stage.fields if (keys := _combined(each))}
     found = set()
-    operands = (each.operand for _, each in stage.fields if not _added(each))
+    operands = (each.operand for _, each in stage.fields if not _combined(each))
     for expression in (stage.key, *operands):
         for node in nodes_of(expression):
             match node:
@@ -125,10 +132,16 @@ def fields_of(stage: Group, unwound: Keys | None = None) -> GroupedFields | None
                     return None
                 case Reference("CURRENT" | "ROOT", keys):
                     found.add(keys)
-    if unwound and any(keys == unwound[: len(keys)] != unwound for keys in found | sums):
+    read = found | numbers
+    if unwound and any(keys == unwound[: len(keys)] != unwound for keys in read):
         return None
-    inner = {keys for keys in found | sums if any(keys[:n] in found for n in range(len(keys)))}
-    return GroupedFields(tuple(sorted(found - inner)), tuple(sorted(sums - found - inner)), unwound)
+    extremes = {_combined(e) for _, e in stage.fields if e.operator in {"$min", "$max"}} & numbers
+    outer = {keys for keys in extremes if any(keys == e[: len(keys)] != e for e in read)}
+    found |= outer  # the value of such a field has the others in it
+    inner = {keys for keys in read if any(keys[:n] in found for n in range(len(keys)))}
+    numbers -= found | inner
+    values, extremes = tuple(sorted(found - inner)), extremes & numbers
+    return GroupedFields(values, tuple(sorted(numbers)), tuple(sorted(extremes)), unwound)
 
 
 @lru_cache(maxsize=_GROUPS)
@@ -145,10 +158,10 @@ def counted_field(stage: Group) -> Keys | None:
     return None
 
 
-def _added(accumulator: Accumulator) -> Keys:
-    """Return the field whose numbers are added up; no keys for any other accumulator."""
+def _combined(accumulator: Accumulator) -> Keys:
+    """Return the field whose integers a database combines; no keys for any other accumulator."""
     match accumulator:
-        case Accumulator("$sum" | "$avg", Reference("CURRENT" | "ROOT", keys)):
+        case Accumulator("$sum" | "$avg" | "$min" | "$max", Reference("CURRENT" | "ROOT", keys)):
             return keys
     return ()
 

@@ -99,7 +99,7 @@ class ExplainAggregate(Operation[Explanation]):
         if fields is None:
             return None
         arrays, filter = False, explain.filter
-        for query in group_queries(session, self.collection, filter, rest, fields):
+        for query, _ in group_queries(session, self.collection, filter, rest, fields):
             if not explain.has_arrays(session, query):
                 order = _order(session, filter, rest)
                 found = explain.explained(session, query, order, arrays=arrays, by_sql=True)

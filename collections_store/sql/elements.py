@@ -145,6 +145,10 @@ class NumberText(_Element):
     """
 
 
+class OtherText(_Element):
+    """The `ValueText` of a `TypeAt` and a `ValueText`, if the value is no `Addend`; null for an `Addend`."""
+
+
 class HasInteger(_AtPath, _Predicate):
     """An integer of at most 18 digits is at the end of a path."""
 

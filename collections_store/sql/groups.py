@@ -6,6 +6,7 @@ Two subqueries with a limit keep a database from flattening them: GROUP BY would
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import compress
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -14,7 +15,17 @@ from ..expressions.classes import value_class
 from ..expressions.path import path_prefixes
 from .clauses import any_array
 from .dialects.protocols import Database
-from .elements import Addend, Clause, Keys, NumberText, SortPart, TypeAt, Unwound, ValueText
+from .elements import (
+    Addend,
+    Clause,
+    Keys,
+    NumberText,
+    OtherText,
+    SortPart,
+    TypeAt,
+    Unwound,
+    ValueText,
+)
 from .schema import integer
 from .statement import ONE, ZERO
 
@@ -30,12 +41,13 @@ _ROWS: Final[sa.ColumnElement[Any]] = sa.literal_column("43")
 
 @value_class(eq=True)
 class GroupedColumns:
-    """The values that a group reads: at `paths`, and the numbers at `sums`. `unwound`: each element of the array there is a
-    row, and paths through it lead into the element.
+    """The values that a group reads: at `paths`, and the numbers at `numbers`; at those of `extremes` also the other values.
+    `unwound`: each element of the array there is a row, and paths through it lead into the element.
     """
 
     paths: tuple[Keys, ...]
-    sums: tuple[Keys, ...] = ()
+    numbers: tuple[Keys, ...] = ()
+    extremes: tuple[Keys, ...] = ()
     unwound: Keys | None = None
 
     def select(self, table: sa.Table, database: Database, clauses: list[Clause]) -> sa.Select[Any]:
@@ -43,17 +55,25 @@ class GroupedColumns:
         rows, rest = self._computed(table, database, clauses)
         position, values, types, inexact = self._split(rows)
         numbers = list(zip(types, values[len(self.paths) :], strict=True))
-        values[len(self.paths) :] = [NumberText(*each) for each in numbers]
+        is_extreme = [each in self.extremes for each in self.numbers]
+        values[len(self.paths) :] = [
+            OtherText(*each) if extreme else NumberText(*each)
+            for each, extreme in zip(numbers, is_extreme, strict=True)
+        ]
         shown: list[Any] = [sa.func.substr(e, ONE, _TRUNCATED) for e in values[: len(self.paths)]]
         shown += values[len(self.paths) :]
-        added = (f(Addend(*each)) for each in numbers for f in (sa.func.sum, sa.func.count))
+        added: list[Any] = [
+            f(Addend(*each)) for each in numbers for f in (sa.func.sum, sa.func.count)
+        ]
+        for each in compress(numbers, is_extreme):
+            added += [sa.func.min(Addend(*each)), sa.func.max(Addend(*each))]
         least, checks = sa.func.min(position), (sa.func.max(each) for each in inexact)
         groups = sa.select(least, sa.func.count(position), *shown, *added, *checks).where(*rest)
         return groups.group_by(*values).limit(integer("limit")).offset(ZERO)
 
     def prefixes(self) -> frozenset[Keys]:
         """Return the prefixes at which an array makes the values wrong."""
-        outside = (keys for keys in (*self.paths, *self.sums) if not self._is_inside(keys))
+        outside = (keys for keys in (*self.paths, *self.numbers) if not self._is_inside(keys))
         return frozenset(prefix for keys in outside for prefix in path_prefixes(keys)[:-1])
 
     def _computed(
@@ -72,7 +92,7 @@ class GroupedColumns:
         seq, *outside, array = found.c
         table_of, element, number = database.compiler.elements_of(array)
         inside, beyond = iter(self._values(element, inside=True)), iter(outside)
-        keys = (*self.paths, *self.sums, *self.sums)
+        keys = (*self.paths, *self.numbers, *self.numbers)
         values = [next(inside if self._is_inside(each) else beyond) for each in keys]
         position = seq.op("<<")(_ELEMENTS).op("|")(number)
         too_far = seq.op(">>")(_ROWS).op("|")(number.op(">>")(_ELEMENTS))
@@ -82,16 +102,20 @@ class GroupedColumns:
         return list(_limited(rows, "elements").c), []
 
     def _values(self, body: Clause, *, inside: bool) -> Iterator[Clause]:
-        """Yield the texts of the paths and the sums, and then the types of the sums, inside of the element or outside."""
+        """Yield the texts of the paths and the numbers, and then the types of the numbers, inside of the element or outside."""
         start = len(self.unwound or ()) if inside else 0
-        for kind, paths in ((ValueText, self.paths), (ValueText, self.sums), (TypeAt, self.sums)):
+        for kind, paths in (
+            (ValueText, self.paths),
+            (ValueText, self.numbers),
+            (TypeAt, self.numbers),
+        ):
             yield from (kind(body, e[start:]) for e in paths if self._is_inside(e) == inside)
 
     def _arrays(self, element: Clause) -> Iterator[Clause]:
         """Yield a test for an array within an element, where the values are then wrong."""
         below = [
             keys[len(self.unwound or ()) :]
-            for keys in (*self.paths, *self.sums)
+            for keys in (*self.paths, *self.numbers)
             if self._is_inside(keys)
         ]
         prefixes = {keys[:n] for keys in below for n in range(len(keys))}
@@ -103,8 +127,8 @@ class GroupedColumns:
 
     def _split(self, columns: list[Any]) -> tuple[Any, list[Any], list[Any], list[Any]]:
         """Return the parts of the columns of `_computed`."""
-        texts = 1 + len(self.paths) + len(self.sums)
-        types = texts + len(self.sums)
+        texts = 1 + len(self.paths) + len(self.numbers)
+        types = texts + len(self.numbers)
         return columns[0], columns[1:texts], columns[texts:types], columns[types:]
 
 

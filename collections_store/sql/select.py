@@ -406,7 +406,9 @@ class Statements:
         shape: Condition,
         implied: Implied,
         paths: tuple[Keys, ...],
-        sums: tuple[Keys, ...] = (),
+        *,
+        numbers: tuple[Keys, ...] = (),
+        extremes: tuple[Keys, ...] = (),
         unwound: Keys | None = None,
     ) -> Query:
         """Select the distinct combinations of the values at `paths`, `:limit` at most, in no order. A row has the
@@ -414,11 +416,11 @@ class Statements:
         value. A value of more than `MAX_VALUE` characters is truncated to `MAX_VALUE` + 1. Without paths the result is
         a single combination, even of no rows.
 
-        The numbers at `sums` are columns, too: each `NumberText` is part of the combination. Then come the sum and the
-        number of the `Addend`s. `unwound`: each element of the array there is a row, its position counts the element
+        The values at `numbers` are columns, too: each `NumberText`, or `OtherText` for those of `extremes`, is part of the
+        combination. Then come the sum and the number of the `Addend`s, and the least and the greatest for `extremes`. `unwound`: each element of the array there is a row, its position counts the element
         too, and further columns are not zero if a position or a value is wrong.
         """
-        columns = GroupedColumns(paths, sums, unwound)
+        columns = GroupedColumns(paths, numbers, extremes, unwound)
         where = self._where(shape, implied, True)
         statement = columns.select(self.table, self.database, list(where.clauses))
         return self._guarded(shape, where, statement, columns.prefixes())

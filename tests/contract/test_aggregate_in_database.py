@@ -21,6 +21,10 @@ COUNT: dict[str, Any] = {"$count": {}}
 PIPELINES: list[list[Any]] = [
     [{"$sortByCount": "$v"}],
     [{"$group": {"_id": "$v", "n": COUNT, "t": {"$addToSet": {"$type": "$v"}}}}],
+    [{"$group": {"_id": {"$mod": ["$n", 3]}, "least": {"$min": "$v"}, "most": {"$max": "$v"}, "sum": {"$sum": "$v"}}}],
+    [{"$group": {"_id": "$o.a", "least": {"$min": "$n"}, "most": {"$max": "$n"}, "mean": {"$avg": "$n"}}}],
+    [{"$match": {"n": {"$gt": 5}}}, {"$group": {"_id": None, "tags": {"$min": "$tags"}, "o": {"$max": "$o"}, "n": {"$max": "$o.tags"}}}],
+    [{"$unwind": "$tags"}, {"$group": {"_id": "$o.a", "least": {"$min": "$tags"}, "k": {"$max": "$tags.k"}}}],
     [{"$group": {"_id": {"$type": "$v"}, "n": COUNT, "least": {"$minN": {"input": "$v", "n": 2}}}}],
     [{"$unwind": "$tags"}, {"$sortByCount": "$tags"}],
     [{"$unwind": "$tags"}, {"$group": {"_id": "$tags.k", "n": COUNT, "s": {"$sum": "$tags.l"}}}],
@@ -90,6 +94,28 @@ def test_the_least_of_equal_numbers_are_the_first(things: Any) -> None:
         "median": {"$median": {"input": "$n", "method": "approximate"}},
     }
     pipeline = [{"$group": {"_id": "$k", **fields}}]
+    expected = list(Pipeline.parse(pipeline).run(things.list()))
+    assert repr(things.aggregate(pipeline)) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [3, 1, 2],
+        [1, 1.0],
+        [5, 1.0, 1],
+        [1, 5.0, 5],
+        [2, 1.5],
+        [None, "x", 2],
+        [2**53, 2**53 + 1],
+        [True, 1],
+        [],
+    ],
+)
+def test_the_extremes_of_integers_and_other_values(things: Any, values: list[Any]) -> None:
+    things.put_many((str(n), {"n": each}) for n, each in enumerate(values))
+    fields = {"least": {"$min": "$n"}, "most": {"$max": "$n"}, "sum": {"$sum": "$n"}}
+    pipeline = [{"$group": {"_id": None, **fields}}]
     expected = list(Pipeline.parse(pipeline).run(things.list()))
     assert repr(things.aggregate(pipeline)) == repr(expected)
 

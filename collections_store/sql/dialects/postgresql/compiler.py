@@ -26,6 +26,7 @@ from ...elements import (
     JsonbText,
     ListOf,
     NumberText,
+    OtherText,
     PositionIn,
     ReportedVersion,
     TextFits,
@@ -114,6 +115,9 @@ class PostgresCompiler(StatementCompiler):
         ),
         NumberText: lambda _, kind, text: (
             f"CASE WHEN {kind} = 'number' AND NOT {_is_short(text)} THEN {text} END"
+        ),
+        OtherText: lambda _, kind, text: (
+            f"CASE WHEN {kind} = 'number' AND {_is_short(text)} THEN NULL ELSE {text} END"
         ),
         HasInteger: _has_integer,
         Increased: _increased,

@@ -35,6 +35,7 @@ from ...elements import (
     JsonbText,
     Keys,
     NumberText,
+    OtherText,
     PositionIn,
     ReportedVersion,
     TextFits,
@@ -115,6 +116,9 @@ class SqliteCompiler(StatementCompiler):
         NumberText: lambda _, kind, text: (
             f"CASE {kind} WHEN 'real' THEN {text} WHEN 'integer' THEN "
             f"CASE WHEN length({text}) > {_SHORT} THEN {text} END END"
+        ),
+        OtherText: lambda _, kind, text: (
+            f"CASE WHEN {kind} = 'integer' AND length({text}) <= {_SHORT} THEN NULL ELSE {text} END"
         ),
         HasInteger: _has_integer,
         Increased: _increased,
