@@ -53,8 +53,8 @@ def faceted(
     *,
     found_of: Callable[[tuple[PlacedStage, ...]], Iterable[Any] | None] = lambda _: None,
 ) -> Iterator[Row]:
-    """Yield one body with the results of each pipeline. `found_of` returns the results of a pipeline that does not need the
-    rows, else None. The rows are read once, for the first pipeline that needs them, and held.
+    """Yield one body with the results of each pipeline. `found_of` returns the results of a pipeline without the rows, or None.
+    The first pipeline without results reads the rows, which are held for later pipelines.
     """
     memory, held = StageMemory(place, context.memory_limit), list[Row]()
     body: dict[str, list[Any]] = {}

@@ -1,6 +1,6 @@
-"""The fields that a pipeline reads: a database returns only these, and no whole bodies.
+"""The fields that a pipeline reads: a database returns these fields in place of whole bodies.
 
-Fields are those at the top of a body. A whole field is exact wherever arrays stand below it.
+A field is a key at the top of a body. With the whole value of a field, arrays at any depth have their usual meaning.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def fields_read(steps: tuple[PlacedStage, ...], *, ordered: bool) -> tuple[str, 
     """Return the fields that stages read of each document, in their order; None: a stage reads whole documents, or their
     metadata.
 
-    `ordered`: the order of an object's keys is that of the writer. Without the whole body this order is not known, so
-    several fields whose order a `$project` keeps are whole documents.
+    `ordered`: objects keep the order of their keys. Only a whole body has this order, which a `$project` of several fields
+    keeps.
     """
     try:
         found = set(_read(steps, ordered=ordered))
@@ -36,7 +36,7 @@ def fields_read(steps: tuple[PlacedStage, ...], *, ordered: bool) -> tuple[str, 
 
 
 def _read(steps: tuple[PlacedStage, ...], *, ordered: bool) -> Iterator[str]:
-    """Yield the fields up to the first stage whose results hold no other fields of the documents."""
+    """Yield the fields. After a stage such as `$group`, rows have no fields of documents."""
     for number, step in enumerate(steps, 1):
         match step.stage:
             case stages.Project() | stages.ReplaceRoot() if _reads_metadata(steps[number:]):

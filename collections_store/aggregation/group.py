@@ -1,8 +1,8 @@
 """`$group`: rows to groups, in the order of their first rows.
 
 A database can do a part (`fields_of`): equal values are one row with a number of occurrences, and the integers of `$sum`,
-`$avg`, `$min` and `$max` come combined (`CountedRow`). All other numbers come as values: the database rounds when it adds
-floats, and cannot tell which of 1 and 1.0 was the first.
+`$avg`, `$min` and `$max` come combined (`CountedRow`). All other numbers come as values: a database rounds sums of floats, and does
+not return whether 1 or 1.0 came first.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ def value_of(accumulator: Accumulator, row: Row, scope: Scope) -> Any:
 
 
 class GroupedFields(NamedTuple):
-    """The fields that a group reads: for their values, and for their numbers, combined. `extremes` are those of `numbers`
-    whose other values count too, for `$min` and `$max`. `unwound` is the array whose elements the group reads in its place.
+    """The fields that a group reads: for their values, and for their numbers, combined. `extremes` are the fields of
+    `$min` and `$max` in `numbers`: other values than numbers count too. `unwound` is an array; its elements take its place.
     """
 
     values: tuple[Keys, ...]
@@ -146,9 +146,7 @@ def fields_of(stage: Group, unwound: Keys | None = None) -> GroupedFields | None
 
 @lru_cache(maxsize=_GROUPS)
 def counted_field(stage: Group) -> Keys | None:
-    """Return the field whose values a group counts, where equal values may be one row; None: the group reads more, or tells
-    1 and 1.0 apart.
-    """
+    """Return the field whose values a group only counts; None: the group reads more, or may distinguish 1 and 1.0."""
     operands = [each.operand for _, each in stage.fields]
     if fields_of(stage) is None or any(isinstance(n, Reference) for n in nodes_of((*operands,))):
         return None

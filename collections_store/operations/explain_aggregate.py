@@ -46,7 +46,7 @@ class ExplainAggregate(Operation[Explanation]):
     def _faceted(
         self, session: Session, pipeline: Pipeline, rest: Pipeline, facet: Facet
     ) -> Explanation:
-        """Explain the pipelines of a `$facet` as one: those that the database begins, and the others."""
+        """Explain all pipelines of a `$facet` as one."""
         before = pipeline.steps[: len(pipeline.steps) - len(rest.steps)]
         names: dict[bool, list[str]] = {True: [], False: []}
         readings = []
@@ -109,7 +109,7 @@ class ExplainAggregate(Operation[Explanation]):
 
 
 def _without_expiry(found: Explanation) -> Explanation:
-    """Leave out the index that only finds expired documents, which another index holds too."""
+    """Leave out the index of expired documents, unless the plan has no other index."""
     others = tuple(each for each in found.indexes if each != "$expires_at")
     return replace(found, indexes=others or found.indexes)
 
