@@ -170,6 +170,7 @@ def test_five_pipelines(setup: Setup, table: Table) -> None:
             floor.index(field)
         floor.analyze()
         other.index("code")
+        other.analyze()
         hand = Hand(floor, other.table)
         mock: Any = None if setup.is_postgresql else in_memory()
         cpu = cpu_of(floor.connection) if setup.is_postgresql else time.process_time
