@@ -148,7 +148,9 @@ class Aggregate(Operation[list[Any]]):
             if keys is not None and session.database.ordering.can_order(keys):
                 query = session.collection(self.collection).parts(filter, keys)
                 if not query.residual:
-                    yield from parts(session, query, filter, keys)
+                    window = rest.leading()
+                    enough = None if window.limit is None else window.skip + window.limit
+                    yield from parts(session, query, filter, keys, None if window.sort else enough)
                     return
             for _, document in matching(session, self.collection, filter):
                 yield document

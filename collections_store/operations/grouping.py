@@ -24,11 +24,13 @@ from ..query.filter import Filter
 from ..sql.groups import MAX_VALUE
 from ..sql.select import Query
 from .connection import Inexact
-from .read import BEFORE_ALL, FIRST_BATCH, next_limit
+from .read import BEFORE_ALL, next_limit
 from .session import Session
 
 MAX_VALUES: Final = 50_000
 """Different values that the database groups, at most."""
+FIRST_PARTS: Final = 500
+"""Bodies whose parts are read at first: a batch costs more than its rows."""
 _BEGIN_NUMBERS: Final = frozenset("-0123456789")
 
 
@@ -118,10 +120,14 @@ def _counted(row: Any, fields: GroupedFields, paths: tuple[Keys, ...]) -> Counte
     return row_of(paths, row[2 : 2 + len(paths)]), row[1], totals
 
 
-def parts(session: Session, query: Query, filter: Filter, keys: Keys) -> Iterator[Row]:
-    """Yield bodies with the values under `keys` only, in natural order, by `Statements.parts`; memory stays constant."""
+def parts(
+    session: Session, query: Query, filter: Filter, keys: Keys, enough: int | None
+) -> Iterator[Row]:
+    """Yield bodies with the values under `keys` only, in natural order, by `Statements.parts`; memory stays constant. `enough`:
+    the number of bodies that the stages need; None: all.
+    """
     after: int | None = BEFORE_ALL
-    limit = FIRST_BATCH
+    limit = FIRST_PARTS if enough is None else min(FIRST_PARTS, enough)
     while after is not None:
         rows = session.select(query, filter, seq=after, limit=limit)
         after = rows[-1][0] if len(rows) == limit else None
