@@ -11,7 +11,7 @@ from ..aggregation.combined import faceted
 from ..aggregation.dependencies import fields_read
 from ..aggregation.pipeline import Leading, Pipeline, run
 from ..aggregation.rows import Context, Row, StageMemory, placed
-from ..aggregation.stages import Facet, PlacedStage
+from ..aggregation.stages import CountRows, Facet, PlacedStage
 from ..codec.times import iso
 from ..document import Anonymous, Document, moment, now
 from ..errors import InvalidOperand, InvalidPipeline, shortened
@@ -99,12 +99,13 @@ class Aggregate(Operation[list[Any]]):
 
     def _by_statement(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
         """Let the database count or group, in one statement; None if the database cannot."""
-        leading = pipeline.leading()
-        if leading.count is None:
-            return self._grouped(session, pipeline)
-        count = Count(self.collection, leading.filter)(session)
-        rows = [Anonymous({leading.count: count})] if count else []
-        return self._run(session, leading.rest, rows)
+        filter, rest = pipeline.filtered()
+        match rest.steps:
+            case [PlacedStage(stage=CountRows(field)), *_]:
+                count = Count(self.collection, filter)(session)
+                rows = [Anonymous({field: count})] if count else []
+                return self._run(session, Pipeline(rest.steps[1:]), rows)
+        return self._grouped(session, filter, rest)
 
     def _sorted(self, session: Session, leading: Leading, limit: int) -> list[Document]:
         """Let the database sort; read the rows that fit the memory limit, by the size of the earlier rows."""
@@ -166,11 +167,10 @@ class Aggregate(Operation[list[Any]]):
             result.append(body)
         return result
 
-    def _grouped(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
-        """Let the database group the different values, with their counts, and add up the integers; None if the database
+    def _grouped(self, session: Session, filter: Filter, rest: Pipeline) -> Iterator[Any] | None:
+        """Let the database group the different values, with their counts, and combine the integers; None if the database
         cannot.
         """
-        filter, rest = pipeline.filtered()
         fields = rest.fields()
         if fields is None:
             return None

@@ -45,7 +45,7 @@ def grouped_rows(
             rows = session.select(query, filter, limit=MAX_VALUES)
         except Inexact:
             continue
-        if _any_equal(rows, read):
+        if read.extremes and _any_equal(rows, read):
             continue
         if len(rows) == MAX_VALUES or _any_inexact(rows, read):
             return None
