@@ -221,6 +221,7 @@ class HistoryEntry:
 
 def show_history(call: Call) -> Response:
     """Show the recorded changes of a document, the last first."""
+    surveyed(call)
     id, problem, is_complete = call.query("id"), "", True
     changes: list[Change] = []
     try:

@@ -68,6 +68,7 @@ def stream_changes(call: Call) -> Response:
         filter = read_filter(call.query("filter"))
     except BadEntry as error:
         return call.fail(HTTPStatus.BAD_REQUEST, error.problem)
+    surveyed(call)
     after = call.request.headers.get("last-event-id") or call.query("after") or None
     kinds = KINDS.get(call.query("kinds"))
     return EventStream(_events(call, filter, kinds, after))

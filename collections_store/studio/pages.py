@@ -24,6 +24,7 @@ from ..errors import (
     DatabaseBusy,
     DatabaseUnavailable,
     DocumentNotFound,
+    StoreClosed,
     TransactionConflict,
     VersionConflict,
 )
@@ -50,6 +51,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (TransactionConflict, HTTPStatus.CONFLICT),
     (DatabaseBusy, HTTPStatus.SERVICE_UNAVAILABLE),
     (DatabaseUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StoreClosed, HTTPStatus.SERVICE_UNAVAILABLE),
     (Exception, HTTPStatus.BAD_REQUEST),
 )
 

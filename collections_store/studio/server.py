@@ -29,9 +29,11 @@ class ListenAddress:
     token: str | None = None
 
     def listen(self) -> socket.socket:
-        """Return the listening socket. Raise `InvalidOption` for an address beyond this machine without a token, and
-        `OSError`.
+        """Return the listening socket. Raise `InvalidOption` for an empty token, or an address beyond this machine without
+        a token, and `OSError`.
         """
+        if self.token == "":
+            raise InvalidOption("--token", "must not be empty: omit it for a generated token")
         if self.token is None and not is_loopback(self.host):
             problem = (
                 "must be a loopback address, or --token must be given: the page shows all documents"

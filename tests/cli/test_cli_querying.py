@@ -44,6 +44,8 @@ def test_aggregate(cli: Cli) -> None:
     ]
     assert "│ Ada  │" in cli.done("aggregate", "people", pipeline, "--output", "table")
     assert cli.done("aggregate", "people", pipeline, "--output", "csv") == "name\nAda\n"
+    assert cli.done("aggregate", "people", '[{"$merge": "copies"}]', "--output", "csv") == ""
+    assert cli.done("count", "copies") == cli.done("count", "people")
     assert "$nosuch" in cli.fails(3, "aggregate", "people", '[{"$nosuch": 1}]')
 
 

@@ -97,7 +97,9 @@ class Screen:
             self.problems.append(message.text)
 
     def check(self) -> None:
-        """Raise `AssertionError` if something went wrong, if axe finds a serious problem, or if the page scrolls sideways."""
+        """Raise `AssertionError` if something went wrong, if axe finds a serious problem, if the page scrolls sideways, or if the
+        present tab is not seen.
+        """
         found = Axe().run(self.page, options={"resultTypes": ["violations"]}).response["violations"]
         serious = [
             (each["id"], each["nodes"][0]["html"])
@@ -106,6 +108,10 @@ class Screen:
         ]
         assert serious == []
         assert self.page.evaluate("document.documentElement.scrollWidth") <= self.width
+        for tab in self.page.locator(".tabs [aria-current]").all():
+            box = tab.bounding_box()
+            assert box["x"] >= 0, tab.inner_text()
+            assert box["x"] + box["width"] <= self.width, tab.inner_text()
         assert self.problems == []
 
     def tab_to(self, text: str) -> None:

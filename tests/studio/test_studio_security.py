@@ -198,6 +198,22 @@ def test_an_error_of_the_library_is_shown(tmp_path: Path) -> None:
     assert "unable to open" in answer.text or "cannot" in answer.text
 
 
+def test_a_closed_store_is_not_a_fault_of_the_reader() -> None:
+    with Store("sqlite://") as store:
+        client = browser(store)
+    assert client.get("/").status_code == 503
+
+
+@pytest.mark.parametrize(
+    "page",
+    [each.path for each in PAGES if each.path.startswith("/c/") and each.method == "GET"],
+)
+def test_an_unknown_collection_has_no_pages(shelf: Store, page: str) -> None:
+    client = browser(shelf, write=True)
+    assert client.get(page.replace("{name}", "none")).status_code == 404
+    assert [each.name for each in shelf.collections()] == ["things"]
+
+
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import collections_store.studio as package
 
