@@ -137,11 +137,14 @@ def info(target: Target, *, as_json: bool) -> None:
 def stats(target: Target, collection: str, *, as_json: bool) -> None:
     """Print the figures of COLLECTION: documents, bytes, expiry, times and indexes.
 
-    The command reads all documents. An expired document does not count:
+    The command reads all documents. An expired document does not count. Sizes of indexes are in bytes; PostgreSQL
+    also counts the uses of an index since the server's statistics were reset:
 
     \b
       collections-store stats people --json
     """
+    from ..operations.survey import MeasureIndexes
+
     with target.to_read() as store:
         found, infos = store.collection(collection), store.collections()
         known = {each.name: each for each in infos}.get(collection)
@@ -151,6 +154,9 @@ def stats(target: Target, collection: str, *, as_json: bool) -> None:
         expiring = {"$expires_at": {"$ne": None}}
         ends = [each.expires_at for each in found.find(expiring, sort="$expires_at", limit=1)]
         indexes = [each.name for each in found.indexes()]
+        measures = (store.run(MeasureIndexes(collection)) or {}).items()
+        sizes = {name: each.size for name, each in measures}
+        uses = {name: each.uses for name, each in measures if each.uses is not None}
         facts = {
             "documents": known.count,
             "bytes": known.size,
@@ -159,8 +165,14 @@ def stats(target: Target, collection: str, *, as_json: bool) -> None:
             "created": known.created_at.isoformat(),
             "last write": newest[0].updated_at.isoformat() if newest else None,
             "indexes": indexes if as_json else ", ".join(indexes) or None,
+            "index sizes": sizes if as_json else _named(sizes),
+            "index uses": uses if as_json else _named(uses),
         }
     write_facts(facts, as_json=as_json)
+
+
+def _named(numbers: dict[str, int]) -> str | None:
+    return ", ".join(f"{name} {number:,}" for name, number in numbers.items()) or None
 
 
 def library_version() -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..codec import Decode, decode
 from ..document import Document, documents_of, moment, now
@@ -100,6 +100,35 @@ class Survey(Operation[CollectionSurvey | None]):
             dict(Counter(version for version, _ in rows)),
             tuple(number for [(number,)] in expiring),
         )
+
+
+class MeasuredIndex(NamedTuple):
+    """The bytes of an index on disk, and how often queries used the index since the server's statistics were reset; None: the
+    database does not count that.
+    """
+
+    size: int
+    uses: int | None
+
+
+@value_class
+class MeasureIndexes(Operation[dict[str, MeasuredIndex] | None]):
+    """Return the measures of the collection's indexes by name; None if this build of the database, or a cluster, has none."""
+
+    collection: str
+    atomic = True
+    empty = dict
+
+    def __call__(self, session: Session) -> dict[str, MeasuredIndex] | None:
+        database, names = session.database, session.store.names
+        every = session.collection(self.collection).options.every_index
+        if not session.rows(database.diagnosis.index_sizes_need):
+            return None
+        physical = database.compiler.list_parameter([each.physical for each in every])
+        parameters = {"names": physical, "schema": names.schema}
+        rows = session.rows(database.diagnosis.index_sizes, parameters)
+        found = {name: MeasuredIndex(size, uses) for name, size, uses in rows}
+        return {each.name: found[each.physical] for each in every if each.physical in found}
 
 
 @value_class

@@ -7,8 +7,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from ..errors import CollectionsStoreError
+from ..operations.survey import MeasureIndexes
 from ..query.index import Explanation, Index
-from .collection import surveyed
+from .collection import MANY, surveyed
 from .entries import BadEntry, read_filter, read_sort
 from .pages import Call, PageRoute
 
@@ -46,6 +47,8 @@ def show_plan(call: Call) -> Response:
         bad = error
     except CollectionsStoreError as error:
         problem = str(error)
+    is_large = survey.count > MANY and call.store.core.database.diagnosis.reads_for_index_sizes
+    is_measured = not is_large or bool(call.query("measure"))
     return call.render(
         "explain.html",
         400 if bad or problem else 200,
@@ -55,6 +58,8 @@ def show_plan(call: Call) -> Response:
         explanation=explanation,
         steps=steps_of(explanation) if explanation else [],
         indexes=call.collection.indexes(),
+        is_measured=is_measured,
+        measures=call.store.run(MeasureIndexes(call.name)) if is_measured else {},
         is_created=call.query("created"),
         problem=problem,
         bad=bad,

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -102,9 +103,14 @@ def test_stats(cli: Cli) -> None:
     assert facts["created"] <= facts["last write"]
     assert (facts["documents"], facts["indexes"]) == (3, ["name_1"])
     assert (facts["expiring"], facts["next expiry"]) == (0, None)
+    assert [*facts["index sizes"]] == ["name_1"]
+    assert facts["index sizes"]["name_1"] >= 4096
+    assert set(facts["index uses"]) <= {"name_1"}  # SQLite does not count uses
     cli.done("put", "people", "zoe", "1", "--ttl", "1000")
     facts = json.loads(cli.done("stats", "people", "--json"))
     assert (facts["documents"], facts["expiring"]) == (4, 1)
     assert facts["next expiry"] > facts["last write"]
-    assert "documents    4\n" in cli.done("stats", "people")
+    lines = cli.done("stats", "people")
+    assert "documents    4\n" in lines
+    assert re.search(r"index sizes  name_1 [\d,]+\n", lines)
     assert "no collection" in cli.fails(1, "stats", "nobody")

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from studio.browsing import browser, form_token
 
 from collections_store import Store
-from collections_store.studio import aggregation, live
+from collections_store.studio import aggregation, explain, live
 
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 PEOPLE = {
@@ -69,6 +69,23 @@ def test_a_reading_studio_makes_no_index(store: Any, people: Any) -> None:
     assert "Create the index" not in page.text
     assert client.post("/c/people/indexes", data={"filter": '{"age": 3}'}).status_code == 403
     assert people.indexes() == []
+
+
+@pytest.mark.each_backend
+def test_the_measures_of_indexes(
+    store: Any, people: Any, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people.create_index("age")
+    client = browser(store)
+    page = text_of(client.get("/c/people/plan").text)
+    assert re.search(r"age_1 age_1: {'age': 1} [\d.]+ KiB", page)
+    counts = "The server counts the uses" if backend.is_postgresql else "does not count how often"
+    assert counts in page
+    monkeypatch.setattr(explain, "MANY", 10)
+    page = text_of(client.get("/c/people/plan").text)
+    assert ("Measure the indexes" in page) is not backend.is_postgresql
+    page = text_of(client.get("/c/people/plan?measure=1").text)
+    assert re.search(r"age_1 age_1: {'age': 1} [\d.]+ KiB", page)
 
 
 def test_an_error_of_a_plan_is_shown_at_its_place(store: Any, people: Any) -> None:

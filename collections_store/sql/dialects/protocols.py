@@ -234,11 +234,19 @@ class Probe(NamedTuple):
 
 
 class Diagnosis(Protocol):
-    """Probes for problems."""
+    """Probes for problems, and measures of indexes."""
 
     tables: str
     """The query for the tables whose names begin with `prefix`, each with one of its indexes, or null."""
     probes: Sequence[Probe]
+    index_sizes: str
+    """The query for the indexes of the physical `names`: the name, the bytes, and how often queries used the index since the
+    server's statistics were reset, null if the database does not count that.
+    """
+    index_sizes_need: str
+    """The query for a row if `index_sizes` can run."""
+    reads_for_index_sizes: bool = False
+    """Whether `index_sizes` reads all pages of the indexes."""
 
 
 @value_class
