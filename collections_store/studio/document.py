@@ -113,7 +113,7 @@ def save_document(call: Call) -> Response:
         return call.go("/c/{name}/document", id=id, saved=1)
     current = call.collection.document(id)
     theirs = None if current is None else as_json(current.body, 2)
-    difference = None if current is None else UpgradeSample(id, current.body, body).diff()
+    diff = None if current is None else UpgradeSample(id, current.body, body).diff()
     return call.render(
         "conflict.html",
         HTTPStatus.CONFLICT,
@@ -122,7 +122,7 @@ def save_document(call: Call) -> Response:
         current=current,
         theirs=theirs,
         text=text,
-        difference=difference,
+        diff=diff,
     )
 
 

@@ -77,7 +77,7 @@ class PageRoute:
 @dataclass(frozen=True, slots=True)
 class StudioContext:
     """The store of a studio, and the permission to write. `declared` has the declarations of `--using` by collection: a model, or
-    the settings of `VersionSettings`. `models` has the codecs of the models.
+    the settings of `VersionSettings`. `models` has the codecs of the models. `other`: a store to compare with.
     """
 
     store: Store
@@ -85,6 +85,7 @@ class StudioContext:
     declared: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, ModelCodec] = field(default_factory=dict)
     routes: tuple[PageRoute, ...] = field(default=(), repr=False)
+    other: Store | None = None
 
     @property
     def is_dangerous(self) -> bool:

@@ -58,6 +58,7 @@ def serve(
     *,
     write: bool,
     using: Any = None,
+    other: Store | None = None,
 ) -> None:
     """Serve the pages until Ctrl-C, `KeyboardInterrupt`. Call `ready` with the link as soon as the server listens. The server has a
     thread of its own: no long page delays the signal.
@@ -71,7 +72,7 @@ def serve(
         name = f"[{address.host}]" if ":" in address.host else address.host
         link = f"http://{name}:{port}/?token={tokens.token}"
         config = uvicorn.Config(
-            pages_over(store, admission, write=write, using=using),
+            pages_over(store, admission, write=write, using=using, other=other),
             log_level="warning",
             access_log=False,
             lifespan="off",
