@@ -125,6 +125,17 @@ class FoundDocuments(list[Document[Body]]):
             raise AttributeError(missing_cursor(name), name=name, obj=self)
 
 
+class AggregationResults(list[Any]):
+    """The list of results that `aggregate` returns, which a notebook shows as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from .codec.html import html_of_bodies
+
+        return html_of_bodies([({}, each) for each in self], "result")
+
+
 def _html_of(documents: Sequence[Document[Any]], cursor: str | None = None) -> str:
     from .codec.html import html_of_bodies
 

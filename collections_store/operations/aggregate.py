@@ -18,6 +18,7 @@ from ..expressions.evaluation import MEMORY_LIMIT
 from ..expressions.fields import Keys
 from ..query.filter import Filter
 from ..query.sort import NATURAL, Sort
+from ..results import AggregationResults
 from ..sql.select import MAX_VALUE
 from .catalogue import CollectionAbsent
 from .connection import Inexact
@@ -123,7 +124,7 @@ class Aggregate(Operation[list[Any]]):
 
     def limited(self, bodies: Iterable[Any]) -> list[Any]:
         """Return the result, whose memory is limited like a stage's."""
-        memory, result = StageMemory("", self.memory_limit), []
+        memory, result = StageMemory("", self.memory_limit), AggregationResults()
         for body in bodies:
             memory.hold_shared(body)
             result.append(body)
@@ -173,7 +174,7 @@ class Aggregate(Operation[list[Any]]):
         return (self.collection, *self.pipeline.collections())
 
     def absent(self) -> list[Any]:
-        return list(self.pipeline.run(()))
+        return AggregationResults(self.pipeline.run(()))
 
 
 @value_class

@@ -20,6 +20,7 @@ from ..expressions.path import Path
 from ..expressions.values import MISSING, identical
 from ..query.conditions import And, Equals, Field, Value
 from ..query.filter import Filter
+from ..results import AggregationResults
 from .aggregate import Aggregate
 from .by_id import GetDocument, id_taken
 from .catalogue import CollectionAbsent
@@ -69,7 +70,7 @@ class Merge(Operation[list[Any]]):
         with placed(self.place):
             for row in rows:
                 self._write(session, writer, row["body"], row.get("_id", row.get("id", MISSING)))
-        return []
+        return AggregationResults()
 
     def written(self, _: Session) -> Written:
         return self._written.items()

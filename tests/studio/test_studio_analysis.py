@@ -169,6 +169,29 @@ def test_a_pipeline_over_a_large_collection_asks_first(
     assert "person 0" in client.get(at("/c/people/aggregation", pipeline=limited)).text
 
 
+def test_results_are_bounded_in_rows_and_in_bytes(
+    store: Any, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = browser(store)
+    streamed: list[Any] = [{"$project": {"name": 1}}]
+    sorted_first: list[Any] = [{"$sort": {"age": 1}}]
+    for pipeline in (streamed, sorted_first):
+        url = at("/c/people/aggregation", pipeline=pipeline, view="json")
+        assert "30 results" in (whole := text_of(client.get(url).text))
+        assert "there are more" not in whole
+        with monkeypatch.context() as patched:
+            patched.setattr(aggregation, "MOST", 7)
+            assert "7 results; there are more" in text_of(client.get(url).text)
+        with monkeypatch.context() as patched:
+            patched.setattr(aggregation, "MAX_PAGE", 200)
+            page = text_of(client.get(url).text)
+            [count] = re.findall(r"(\d+) results?; there are more", page)
+            assert 1 < int(count) < 15
+        with monkeypatch.context() as patched:
+            patched.setattr(aggregation, "MAX_PAGE", 5)
+            assert "1 result; there are more" in text_of(client.get(url).text)
+
+
 GROUPED = {"$group": {"_id": None, "n": {"$sum": 1}}}
 JOIN = {"from": "people", "as": "found"}
 GRAPH = {"startWith": "$a", "connectFromField": "city", "connectToField": "age"}
