@@ -137,11 +137,13 @@ def citus(session: nox.Session) -> None:
 
 @nox.session(python=OLDEST)
 def browser(session: nox.Session) -> None:
-    """Go through the studio in the Chromium of the machine, and look for barriers with axe."""
+    """Go through the studio in the Chromium of the machine, look for barriers with axe, and draw the pictures again."""
     _install(session)
     session.install("playwright>=1.50", "axe-playwright-python>=0.1.4")
     tests = ("-n", "0", "-m", "soak", "tests/studio/test_studio_in_browser.py")
     session.run("python", "-m", "pytest", *tests, *session.posargs)
+    for picture in ("studio", "tour"):  # of the docs and of the README
+        session.run("python", f"docs/images/{picture}.py")
 
 
 @nox.session(python=OLDEST)
