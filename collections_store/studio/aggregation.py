@@ -58,8 +58,8 @@ def show_aggregation(call: Call) -> Response:
     """Run the pipeline of the URL."""
     survey = surveyed(call)
     text, view = call.query("pipeline"), call.query("view")
-    shown, is_cut, problem, bad = list[Any](), False, "", None
-    scanned = list[CollectionSurvey]()
+    shown, is_cut, scanned = list[Any](), False, list[CollectionSurvey]()
+    bad: Exception | None = None
     try:
         pipeline = _pipeline(text)
         if pipeline is not None and not call.query("scan"):
@@ -67,14 +67,12 @@ def show_aggregation(call: Call) -> Response:
         if pipeline is not None and not scanned:
             stages = [*pipeline, {"$limit": MOST + 1}]
             shown, is_cut = _bounded(call.collection.stream_aggregate(stages))
-    except BadEntry as error:
+    except (BadEntry, CollectionsStoreError) as error:
         bad = error
-    except CollectionsStoreError as error:
-        problem = str(error)
     columns = columns_of(shown) or ["result"]
     return call.render(
         "aggregation.html",
-        400 if bad or problem else 200,
+        bad=bad,
         survey=survey,
         text=text,
         example=EXAMPLE,
@@ -86,8 +84,6 @@ def show_aggregation(call: Call) -> Response:
         json="\n".join(map(as_json, shown)) if view == "json" else "",
         plot=plot_of(shown, view),
         is_cut=is_cut,
-        problem=problem,
-        bad=bad,
         scanned=scanned,
         width=WIDTH,
         height=HEIGHT,

@@ -40,18 +40,16 @@ def show_plan(call: Call) -> Response:
     """Show how the database finds the documents of a filter and a sort order."""
     survey = surveyed(call)
     filter_text, sort_text = call.query("filter"), call.query("sort")
-    explanation, problem, bad = None, "", None
+    explanation, bad = None, None
     try:
         explanation = _explanation(call, filter_text, sort_text)
-    except BadEntry as error:
+    except (BadEntry, CollectionsStoreError) as error:
         bad = error
-    except CollectionsStoreError as error:
-        problem = str(error)
     is_large = survey.count > MANY and call.store.core.database.diagnosis.reads_for_index_sizes
     is_measured = not is_large or bool(call.query("measure"))
     return call.render(
         "explain.html",
-        400 if bad or problem else 200,
+        bad=bad,
         survey=survey,
         filter=filter_text,
         sort=sort_text,
@@ -61,8 +59,6 @@ def show_plan(call: Call) -> Response:
         is_measured=is_measured,
         measures=call.store.run(MeasureIndexes(call.name)) if is_measured else {},
         is_created=call.query("created"),
-        problem=problem,
-        bad=bad,
     )
 
 

@@ -42,8 +42,7 @@ def show_changes(call: Call) -> Response:
     except BadEntry as error:
         bad = error
     return call.render(
-        "live.html", 400 if bad else 200, survey=surveyed(call), filter=text, bad=bad,
-        kinds=call.query("kinds"), problem=_problem(call),
+        "live.html", bad=bad, survey=surveyed(call), filter=text, kinds=call.query("kinds"), problem=_problem(call),
     )  # fmt: skip
 
 

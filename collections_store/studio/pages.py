@@ -145,15 +145,13 @@ class Call:
         root = self.request.scope.get("root_path", "")
         return f"{root}{path}" + (f"?{urlencode(given)}" if given else "")
 
-    def render(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page of a template, with all values escaped."""
+    def render(
+        self, template: str, status: int | None = None, bad: Exception | None = None, **values: Any
+    ) -> HTMLResponse:
+        """Return a page of a template, with all values escaped. `bad`: why the request is refused, with status 400."""
         page = templates().get_template(template)
-        text = page.render(
-            call=self,
-            form_token=form_token(self.session),
-            **values,
-        )
-        return HTMLResponse(text, status)
+        text = page.render(call=self, form_token=form_token(self.session), bad=bad, **values)
+        return HTMLResponse(text, status or (400 if bad else 200))
 
     def json(self, value: Any, status: int = 200) -> JSONResponse:
         """Return JSON for the script of a page."""

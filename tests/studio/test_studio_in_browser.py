@@ -309,10 +309,10 @@ def test_a_hostile_document_is_text(screen: Screen, tmp_path: Path) -> None:
         screen.check()
 
 
-def test_live_changes_go_on_after_a_restart_of_the_server(chromium: Any, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'people.db'}"
-    with Store(url) as store, chromium.new_context() as context:
-        people, page = store.create_collection("people", changes="both"), context.new_page()
+def test_live_changes_go_on_after_a_restart_of_the_server(screen: Screen, tmp_path: Path) -> None:
+    url, page = f"sqlite:///{tmp_path / 'people.db'}", screen.page
+    with Store(url) as store:
+        people = store.create_collection("people", changes="both")
         with studio_at(url, "--token=reusable") as (_, link):
             page.goto(link)
             page.goto(f"{link.partition('?')[0]}c/people/live")
@@ -321,7 +321,7 @@ def test_live_changes_go_on_after_a_restart_of_the_server(chromium: Any, tmp_pat
             page.get_by_role("link", name="first").wait_for()
         people.put("meanwhile", {"n": 2})
         with studio_at(url, "--token=reusable", f"--port={urlsplit(link).port}"):
-            context.new_page().goto(link)
+            page.context.new_page().goto(link)
             page.get_by_role("link", name="meanwhile").wait_for(timeout=60_000)
             people.put("later", {"n": 3})
             page.get_by_role("link", name="later").wait_for()

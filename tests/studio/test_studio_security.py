@@ -115,6 +115,13 @@ def test_a_page_loads_nothing_from_a_network() -> None:
     assert sum(path.stat().st_size for path in FOLDER.glob("static/*.js")) <= 30 * 1024
 
 
+def test_the_studio_stays_light() -> None:
+    """2,500 lines of Python without blank ones, and 30 KB of script."""
+    lines = [line for path in FOLDER.glob("*.py") for line in path.read_text().splitlines()]
+    assert len([line for line in lines if line.strip()]) <= 2500
+    assert sum(path.stat().st_size for path in (FOLDER / "static").glob("*.js")) <= 30_000
+
+
 def test_a_link_leads_nowhere_else(shelf: Store) -> None:
     tokens = Tokens("chosen")
     for path in ("//attacker.example/", "/\\attacker.example", "/%5cattacker.example"):
