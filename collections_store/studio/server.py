@@ -39,8 +39,11 @@ class ListenAddress:
                 "must be a loopback address, or --token must be given: the page shows all documents"
             )
             raise InvalidOption("--host", problem)
-        family, *_, where = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family)
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, where = found[0]
+        listener = socket.socket(
+            family, kind, protocol
+        )  # without a protocol, asyncio delays answers
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(where)
