@@ -72,7 +72,10 @@ def steps_of(explanation: Explanation) -> list[PlanStep]:
     steps = []
     names = ", ".join(explanation.indexes)
     if explanation.scans:
-        text = f"In the order of {names}." if names else "Each document is read and compared."
+        text = "Each document is read and compared."
+        if names:
+            is_walked = explanation.order == "index"
+            text = f"In the order of {names}." if is_walked else f"All may be read, beside {names}."
         steps.append(PlanStep("bad", "Scan of the collection", text))
     elif names:
         steps.append(PlanStep("good", f"Index {names}", "Only the entries that match are read."))

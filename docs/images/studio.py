@@ -1,4 +1,4 @@
-"""Draws `studio.png`, the picture of the page about the studio: `python docs/images/studio.py`, with playwright and a Chromium on PATH."""
+"""Draws the pictures of the page about the studio: `python docs/images/studio.py`, with playwright and a Chromium on PATH."""
 
 import random
 import shutil
@@ -14,7 +14,14 @@ from playwright.sync_api import Page, ViewportSize, sync_playwright
 from collections_store import Store
 from collections_store.dialogues import Dialogues
 
-PICTURE = Path(__file__).with_suffix(".png")
+FOLDER = Path(__file__).parent
+BERLIN = "%7B%22address.city%22%3A+%22Berlin%22%7D"
+PICTURES = {
+    "studio.png": f"/c/people?filter={BERLIN}&sort=-age",
+    "studio-plan.png": "/c/people/plan?filter=%7B%22age%22%3A+%7B%22%24gt%22%3A+60%7D%7D",
+    "studio-dialogue.png": "/dialogues/ada__dialogues",
+}
+"""The pictures, and the pages that they show; that of the dialogue, the first of its list."""
 SIZE: ViewportSize = {"width": 1100, "height": 620}
 NAME = """addEventListener("DOMContentLoaded", () => {
   const name = document.querySelector(".database");
@@ -43,7 +50,10 @@ def fill(url: str) -> None:
             for name in [some.choice(NAMES)]
         )  # fmt: skip
         store.memory("bot").put("topic", "tea")
-        Dialogues(store, "ada").create("bob", "ask", {"text": "What time is it?"})
+        with Store("sqlite://") as elsewhere:
+            ada, bob = Dialogues(store, "ada"), Dialogues(elsewhere, "bob")
+            asked, _ = ada.create("bob", "ask", {"text": "What time is it?"})
+            ada.update(bob.reply(bob.update(asked), "tell", {"text": "Four in the afternoon."}))
 
 
 @contextmanager
@@ -70,8 +80,11 @@ def main() -> None:
         url = f"sqlite:///{folder}/agent.db"
         fill(url)
         with opened(url, SIZE) as (page, base):
-            page.goto(f"{base}/c/people?filter=%7B%22address.city%22%3A+%22Berlin%22%7D&sort=-age")
-            page.screenshot(path=PICTURE)
+            for name, path in PICTURES.items():
+                page.goto(base + path)
+                if "dialogue" in name:
+                    page.click("tbody a")
+                page.screenshot(path=FOLDER / name)
 
 
 if __name__ == "__main__":

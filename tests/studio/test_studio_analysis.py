@@ -63,6 +63,17 @@ def test_a_plan_without_and_with_an_index(store: Any, people: Any) -> None:
     assert people.indexes() == []
 
 
+def test_a_scan_beside_an_index_says_so() -> None:
+    with Store("sqlite://") as store:
+        store["people"].put_many(PEOPLE)
+        store["people"].create_index("age")
+        client = browser(store)
+        beside = text_of(client.get(at("/c/people/plan", filter={"age": 3}, sort="name")).text)
+        walked = text_of(client.get(at("/c/people/plan", sort="age")).text)
+    assert "All may be read, beside age_1." in beside  # to look for arrays in names
+    assert "In the order of age_1." in walked
+
+
 def test_a_reading_studio_makes_no_index(store: Any, people: Any) -> None:
     client = browser(store)
     page = client.get(at("/c/people/plan", filter={"age": 3}))
