@@ -44,8 +44,6 @@ class Program(Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except CollectionsStoreError:  # some of them are also OSErrors
-            raise
         except KeyboardInterrupt:
             raise Failure("interrupted", Exit.INTERRUPTED) from None
         except BrokenPipeError:

@@ -21,6 +21,7 @@ from .pages import Call, PageRoute, as_json
 if TYPE_CHECKING:
     from starlette.responses import Response
 
+    from ..collection import Collection
     from ..store import Store
 
 MOST: Final = 50
@@ -143,14 +144,18 @@ def _differences(call: Call, after: str | None) -> tuple[list[Difference], int, 
     on; None at the end.
     """
     found: list[Difference] = []
-    sides = [_in_order(store, call.name, side, after) for side, store in enumerate(_stores(call))]
+    surveys = [each.run(Survey(call.name, 10)) for each in _stores(call)]
+    most, limit = (min(affordable(n, each) for each in surveys if each) for n in (MOST, READ))
+    sides = [
+        _in_order(side, store[call.name], after, limit) for side, store in enumerate(_stores(call))
+    ]
     until, compared = time.monotonic() + PATIENCE, 0
     for id, group in groupby(merge(*sides, key=_id), key=_id):
         documents = {side: document for _, side, document in group}
         if problems := _differing(documents):
             found.append(Difference(id, documents, problems))
         compared += 1
-        if len(found) == MOST or time.monotonic() > until:
+        if len(found) == most or time.monotonic() > until:
             return found, compared, id
     return found, compared, None
 
@@ -160,15 +165,13 @@ def _id(item: tuple[str, int, Document]) -> str:
 
 
 def _in_order(
-    store: Store, name: str, side: int, after: str | None
+    side: int, collection: Collection, after: str | None, limit: int
 ) -> Iterator[tuple[str, int, Document]]:
-    """Yield ids, the side and documents past an id, in the order of the ids. One batch is in memory."""
-    survey = store.run(Survey(name, 10))
-    limit = READ if survey is None else affordable(READ, survey)
+    """Yield ids, the side and documents past an id, in the order of the ids. One batch of `limit` is in memory."""
     filter: dict[str, Any] = {} if after is None else {"$id": {"$gt": after}}
     cursor = None
     while True:
-        page = store[name].page(filter, sort="$id", limit=limit, after=cursor)
+        page = collection.page(filter, sort="$id", limit=limit, after=cursor)
         yield from ((each.id, side, each) for each in page)
         if (cursor := page.cursor) is None:
             return
