@@ -1,5 +1,6 @@
 """Draws the pictures of the page about the studio: `python docs/images/studio.py`, with playwright and a Chromium on PATH."""
 
+import os
 import random
 import shutil
 import subprocess
@@ -64,7 +65,7 @@ def opened(url: str, size: ViewportSize, scale: float = 1) -> Iterator[tuple[Pag
         assert process.stdout is not None
         link = next(word for word in process.stdout.readline().split() if word.startswith("http"))
         with sync_playwright() as playwright:
-            path = shutil.which("chromium")
+            path = os.environ.get("COLLECTIONS_STORE_TEST_BROWSER") or shutil.which("chromium")
             browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
             page = browser.new_page(viewport=size, device_scale_factor=scale)
             page.add_init_script(NAME)
