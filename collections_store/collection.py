@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, overload
 
-from .changes import ChangeReader, ChangeStream, check_notifier
+from .changes import ChangeDocumentStream, ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
     Body,
@@ -1017,14 +1017,33 @@ class Collection(OperationBuilder, Generic[Body]):
         options = {"dry_run": dry_run, "quarantine": quarantine, "progress": progress}
         return self._follow(upgrade_documents(self.name, self._codec, **options))
 
+    @overload
     def watch(
         self,
         filter: FilterLike | None = None,
         *,
+        pipeline: None = None,
         after: str | None = None,
         kinds: Iterable[ChangeKind] | None = None,
         timeout: float | None = None,
-    ) -> ChangeStream[Body]:
+    ) -> ChangeStream[Body]: ...
+    @overload
+    def watch(
+        self,
+        *,
+        pipeline: Sequence[Any],
+        after: str | None = None,
+        timeout: float | None = None,
+    ) -> ChangeDocumentStream: ...
+    def watch(
+        self,
+        filter: FilterLike | None = None,
+        *,
+        pipeline: Sequence[Any] | None = None,
+        after: str | None = None,
+        kinds: Iterable[ChangeKind] | None = None,
+        timeout: float | None = None,
+    ) -> ChangeStream[Body] | ChangeDocumentStream:
         """Return a stream of the collection's changes in commit order.
 
         The collection must record changes: open the collection with `changes=True`, or "after" or "both" to record
@@ -1033,20 +1052,27 @@ class Collection(OperationBuilder, Generic[Body]):
         stream the position after it, in any process at any time. Each change comes exactly once.
 
         `filter` matches the document after the change, or before a removal or expiry, by `$id`, `$version` and the
-        recorded body. `kinds` selects from "insert", "update", "remove" and "expire". Raise `InvalidFilter`,
-        `InvalidToken`, `InvalidOption` if changes are not recorded, and `ChangesLost` if changes after the token
-        were deleted.
+        recorded body. `kinds` selects from "insert", "update", "remove" and "expire". In place of both, `pipeline` has
+        stages over change documents; the stream then returns dicts, as pymongo does. The stages are $match, $project,
+        $addFields, $set, $unset, $replaceRoot, $replaceWith and $redact; they must keep `_id`, the token.
+
+        Raise `InvalidFilter`, `InvalidPipeline`, `InvalidToken`, `InvalidOption` if changes are not recorded, and
+        `ChangesLost` if changes after the token were deleted.
 
         >>> cities = store.collection("cities", changes="after")
         >>> version = cities.put("berlin", {"country": "de"})
         >>> for change in cities.watch({"country": "de"}, after="oldest", kinds=["insert"], timeout=0):
         ...     print(change.kind, change.id, change.body)
         insert berlin {'country': 'de'}
+        >>> pipeline = [{"$match": {"fullDocument.country": "de"}}, {"$project": {"documentKey": 1}}]
+        >>> [each["documentKey"] for each in cities.watch(pipeline=pipeline, after="oldest", timeout=0)]
+        [{'_id': 'berlin'}]
         """
         notifier = check_notifier(self._notifier)
-        wanted = partial(self._watched, filter, kinds)
+        wanted = partial(self._watched, filter, kinds, pipeline)
         reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
-        return ChangeStream(self._run, notifier, reader)
+        stream = ChangeStream[Body] if pipeline is None else ChangeDocumentStream
+        return stream(self._run, notifier, reader)
 
     def _follow(self, steps: Steps[T], *_: Any) -> T:
         return follow(self._step, steps)

@@ -84,13 +84,18 @@ class PipelineParser:
     """Parser of pipelines, with the codec of one store."""
 
     def __init__(
-        self, codec: Codec, variables: frozenset[str] = frozenset(), depth: int = 0
+        self,
+        codec: Codec,
+        variables: frozenset[str] = frozenset(),
+        depth: int = 0,
+        *,
+        names_id: bool = True,
     ) -> None:
         self._codec, self._variables, self._depth = codec, variables, depth
         self._expressions = ExpressionParser(InvalidPipeline, variables)
         self._windows = WindowParser(self._expressions, self._accumulator, self._sort)
         self._left = MAX_STAGES
-        self._names_id = True
+        self._names_id = names_id
         """Whether `_id` is the id of the rows' documents; else it is a field, as a `$group` makes it."""
 
     def steps(self, pipeline: Any, place: str = "") -> tuple[PlacedStage, ...]:

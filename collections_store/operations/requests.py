@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ..aggregation.change_pipeline import ChangePipeline
 from ..codec import Codec
 from ..document import (
     DeleteMany,
@@ -425,7 +426,12 @@ class OperationBuilder:
         parsed = self._filter(filter, equals)
         return batches_of(self.name, parsed, self._sort(sort), projection, self._codec)
 
-    def _watched(self, filter: Any, kinds: Any) -> ChangeFilter:
+    def _watched(self, filter: Any, kinds: Any, pipeline: Any) -> ChangeFilter | ChangePipeline:
+        if pipeline is not None:
+            if filter is not None or kinds is not None:
+                problem = "takes the place of filter and kinds: begin the pipeline with a $match"
+                raise InvalidOption("pipeline", problem)
+            return ChangePipeline.parse(pipeline, self._codec)
         parsed = ChangeFilter.parse(filter, kinds, self._codec)
         self._codec.check_fields(parsed.filter)
         return parsed

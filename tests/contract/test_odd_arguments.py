@@ -15,9 +15,11 @@ import pytest
 from backends import Backend
 
 from collections_store import (
+    AsyncChangeDocumentStream,
     AsyncChangeStream,
     AsyncCollection,
     AsyncStore,
+    ChangeDocumentStream,
     ChangeSettings,
     ChangeStream,
     CollectionSettings,
@@ -281,10 +283,10 @@ async def finished(result: Any) -> None:
     elif inspect.isawaitable(result):
         result = await result
     kind = type(result).__name__
-    if isinstance(result, ChangeStream):  # its iteration would block
+    if isinstance(result, ChangeStream | ChangeDocumentStream):  # its iteration would block
         result.try_next()
         result.close()
-    elif isinstance(result, AsyncChangeStream):
+    elif isinstance(result, AsyncChangeStream | AsyncChangeDocumentStream):
         await result.try_next()
         await result.aclose()
     elif inspect.isasyncgen(result):

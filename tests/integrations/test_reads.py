@@ -296,7 +296,7 @@ SUBJECTS = [
         lambda store: store,
         lambda store: store["recorded"].put("a", 1),
         _STORES,
-        "aclose attach bind close collection create_collection drop get_collection get_sync_collection memory model rename restore run skill_memory transaction",
+        "aclose attach bind close collection create_collection drop get_collection get_sync_collection memory model rename restore run skill_memory transaction watch",
     ),
     Subject(
         "collections_store.Transaction collections_store.AsyncTransaction",
@@ -346,6 +346,13 @@ SUBJECTS = [
         {"try_next": lambda stream: stream.try_next()},
         "aclose close token",
         raises=(InvalidOption, DatabaseError, CollectionNotFound),
+    ),
+    Subject(
+        "collections_store.ChangeDocumentStream collections_store.AsyncChangeDocumentStream",
+        lambda store: store.watch(after="oldest", timeout=0),
+        None,
+        {"try_next": lambda stream: stream.try_next()},
+        "aclose close token",
     ),
     Subject(
         "collections_store.memory.Memory collections_store.memory.AsyncMemory",
