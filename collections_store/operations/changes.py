@@ -142,7 +142,8 @@ class ReadChanges(Operation[Changes]):
         """Return what is wanted of the first rows."""
         position = self._position(rows[number - 1]) if rows else self.position
         more = len(rows) == self.limit or number < len(rows)
-        return Changes(tuple(wanted), position, more, sum(map(characters_of, rows)))
+        characters = sum([len(row[5] or "") + len(row[6] or "") for row in rows])
+        return Changes(tuple(wanted), position, more, characters)
 
     def _readable(self, rows: Sequence[Row]) -> list[Change]:
         """Return the changes before the first damaged record; raises `DatabaseError` if the first record is."""
@@ -194,11 +195,6 @@ def _current(codec: Codec, id: str, text: str) -> Any:
         return codec.current(Document(id, body))
     except InvalidBody:
         return body
-
-
-def characters_of(row: Row) -> int:
-    """Return the size of the bodies of a recorded change."""
-    return len(row[5] or "") + len(row[6] or "")
 
 
 def damaged(collection: str, row: Row, error: ValueError, token: str) -> DatabaseError:

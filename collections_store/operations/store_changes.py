@@ -29,7 +29,6 @@ from .changes import (
     OLDEST,
     Changes,
     change_of,
-    characters_of,
     damaged,
     last_of,
     oldest_of,
@@ -131,7 +130,7 @@ class _MergedFeeds:
         tokens = StoreTokens(start)
         for _, key, row in heapq.merge(*map(self._rows, self._feeds), key=itemgetter(0)):
             name, token = self._feeds[key][0], tokens.after(key, row[0])
-            self.characters += characters_of(row) + len(token)
+            self.characters += len(row[5] or "") + len(row[6] or "") + len(token)
             try:
                 change = change_of(row, self._codec, token)
             except ValueError as error:

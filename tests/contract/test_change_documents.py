@@ -164,7 +164,7 @@ def test_an_error_comes_after_the_changes_before_it(
     )
     for watched in (things, store):
         stream = watched.watch(pipeline=guarded or [stage], after="oldest", timeout=0)
-        returned = []
+        returned: list[str] = []
         for _ in range(2):
             with pytest.raises(error):
                 returned.extend(each["documentKey"]["_id"] for each in stream)
