@@ -38,6 +38,8 @@ BATCH_CHARACTERS: Final = 2**20
 """The approximate size of a batch's JSON; a single change may be larger."""
 MAX_TIMEOUT: Final = 10**9
 """Seconds; a longer timeout is no timeout."""
+_DOCUMENT: Final = attrgetter("document")
+"""What a stream returns of the result of a pipeline."""
 
 
 @value_class(eq=True)
@@ -137,9 +139,6 @@ class ChangeReader:
         """Return the token of the position."""
         token: str = self._position.to_token(self.collection)
         return token
-
-
-_DOCUMENT: Final = attrgetter("document")
 
 
 class StoreChangeReader(ChangeReader):
