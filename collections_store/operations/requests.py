@@ -33,7 +33,6 @@ from ..errors import (
     shortened,
 )
 from ..options import (
-    check_choice,
     check_flag,
     check_function,
     check_integer,
@@ -58,7 +57,6 @@ from ..results import (
 from ..search.chunks import cut_of
 from ..search.embedders import Embedder
 from ..search.fusion import TIER
-from ..search.query import any_word, check_query
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
 from .editing import Editing
@@ -86,7 +84,7 @@ from .indexes import CreateIndex
 from .operation import Operation, Steps
 from .procedures import Writing, bulk_write, change, check_mode, encoded
 from .scores import find_scored
-from .search import FindWords, read_marks
+from .search import FindWords, read_marks, words_of
 from .update import (
     Answer,
     DeleteFirst,
@@ -349,11 +347,10 @@ class OperationBuilder:
         highlight: Any,
         match: Any,
     ) -> FindWords:
-        check_choice("match", match, ("all", "any"))
+        words = words_of(query, match)
         skip, _ = check_window(offset, None)
         if skip and after is not None:
             raise InvalidOption("offset", "does not go with after: a cursor is a position itself")
-        words = check_query(any_word(query) if match == "any" else query)
         parsed, marks = self._filter(filter), read_marks(highlight)
         window = check_page(limit), skip, after
         return FindWords(self.name, words, parsed, *window, marks, self._codec.decode_body)
