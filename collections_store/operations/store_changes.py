@@ -101,8 +101,8 @@ class ReadStoreChanges(Operation[Changes]):
         merged = _MergedFeeds(session, self.position, self.limit, self.codec)
         ordered = session.database.ordered_keys
         results, number = results_of(self.pipeline, merged, ordered=ordered)
-        more = number == self.limit or number < len(merged.tokens)
-        position = merged.tokens[number - 1] if number else merged.end
+        more = merged.end is None or number < len(merged.tokens)
+        position = merged.tokens[number - 1] if number else merged.end or self.position
         return Changes(tuple(results), position, more, merged.characters)
 
 
@@ -115,7 +115,9 @@ class _MergedFeeds:
         self._feeds, self._names = _feeds(session)
         self.tokens: list[str] = []
         """The token after each document."""
-        self.end, self.characters = position, 0
+        self.end: str | None = None
+        """The token after the last change, once all are read."""
+        self.characters = 0
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield up to `limit` documents."""
@@ -144,8 +146,10 @@ class _MergedFeeds:
         """
         keys = {name: key for key, (name, _) in self._feeds.items()}
         before = dict(self._known)
-        for key in before.keys() - self._feeds.keys():
-            name, _ = self._known.pop(key)
+        for key, (name, _) in sorted(before.items(), key=itemgetter(1)):
+            if key in self._feeds:
+                continue
+            del self._known[key]
             if name in self._names and keys.get(name) not in self._known:
                 others = {each: before[each] for each in before if each != key}
                 raise ChangesLost(name, self._position, StoreTokens(others).token())
@@ -156,7 +160,7 @@ class _MergedFeeds:
         moved = {k: name for k, (name, _) in self._known.items() if self._feeds[k][0] != name}
         while moved:
             free = [key for key in moved if self._feeds[key][0] not in moved.values()]
-            key = free[0] if free else next(iter(moved))
+            key = free[0] if free else next(iter(moved))  # two exchanged their names
             old, new = moved.pop(key), self._feeds[key][0]
             self._known[key] = new, self._known[key][1]
             yield self._event("rename", old) | {"to": {"coll": new}}

@@ -335,6 +335,13 @@ def test_tokens_of_collections_and_of_stores_differ(store: Any, feeds: tuple[Any
         store.watch(after=later)
 
 
+def test_the_format_of_a_store_token_is_that_of_stored_tokens() -> None:
+    token = "Aqy_a8oAAAAAAAAAAwJhYeDBMPsAAAAAAAAAAQFjN8xlhQ=="
+    positions = {"acbf6bca": ("aa", 3), "e0c130fb": ("c", 1)}
+    assert read_store_token(token) == positions
+    assert StoreTokens(positions).token() == token
+
+
 def test_a_damaged_record_is_passed_by_the_token_of_the_error(
     store: Any, feeds: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,6 +359,9 @@ def test_a_damaged_record_is_passed_by_the_token_of_the_error(
         assert next(stream)["documentKey"] == {"_id": "1"}
         with pytest.raises(DatabaseError, match="document '2' is damaged") as damaged:
             next(stream)
+        nothing = watched.watch(pipeline=[{"$match": {"version": 0}}], after="oldest", timeout=60)
+        with pytest.raises(DatabaseError, match="document '2' is damaged"):
+            nothing.try_next()  # without waiting for the next change
         token = str(damaged.value).rpartition("after='")[2][:-1]
         assert [each["documentKey"]["_id"] for each in drain(watched, after=token)] == ["3"]
 
