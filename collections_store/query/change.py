@@ -248,11 +248,14 @@ def read_store_token(token: object) -> FeedPositions:
         raise InvalidToken("it is of a collection: give it to the collection's watch")
     if read[:1] != _STORE_FORMAT:
         raise _damaged(token)
-    while at < len(read):
-        end = at + 13 + read[at + 12]
-        name, number = read[at + 13 : end].decode(), int.from_bytes(read[at + 4 : at + 12], "big")
-        positions[read[at : at + 4].hex()] = name, number
-        at = end
+    try:
+        while at < len(read):
+            end = at + 13 + read[at + 12]
+            name = read[at + 13 : end].decode("ascii")
+            positions[read[at : at + 4].hex()] = name, int.from_bytes(read[at + 4 : at + 12], "big")
+            at = end
+    except (IndexError, UnicodeDecodeError):  # somebody made it
+        raise _damaged(token) from None
     return positions
 
 

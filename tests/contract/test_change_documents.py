@@ -1,5 +1,7 @@
 """Change documents: pipelines over the changes of a collection and of a store."""
 
+from base64 import urlsafe_b64encode
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -329,6 +331,9 @@ def test_tokens_of_collections_and_of_stores_differ(store: Any, feeds: tuple[Any
     for bad in (damaged, token[:-4], token + "AAAA", "", "AAAA", 7):
         with pytest.raises(InvalidToken):
             store.watch(after=bad)
+    for made in (b"", b"\x02\x01", b"\x03" + bytes(13), b"\x02" + bytes(12) + b"\x01\xff"):
+        with pytest.raises(InvalidToken, match="unchanged"):
+            store.watch(after=urlsafe_b64encode(made + sha256(made).digest()[:4]).decode())
     known = read_store_token(token)
     later = StoreTokens({key: (name, 99) for key, (name, _) in known.items()}).token()
     with pytest.raises(InvalidToken, match="backup"):
