@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..expressions.classes import value_class
-from ..options import CallContext, CallOptions
-from ..options.calls import PLAIN
+from ..options import CallContext
 from .find import Batches
 from .operation import Operation, Wrapper
 from .session import Session
 
 T = TypeVar("T")
-NO_OPTIONS: Final[CallOptions] = {}
 
 
 @value_class
@@ -58,19 +56,14 @@ class _CalledBatches:
         return self._batches.advance(batch)
 
 
-def read_call(options: CallOptions) -> CallContext:
-    """Return the options of a call; raises `InvalidOption` and `TypeError`."""
-    return CallContext.parse(options) if options else PLAIN
-
-
 def called_batches(batches: Batches, call: CallContext) -> Batches:
     """Return the batches of a stream, read with the options of its call."""
-    return batches if call is PLAIN else _CalledBatches(batches, call)
+    return batches if call.comment is None else _CalledBatches(batches, call)
 
 
 def called(operation: Operation[T], call: CallContext) -> Operation[T]:
     """Return the operation with the options of its call."""
-    return operation if call is PLAIN else Called(operation, call)
+    return operation if call.comment is None else Called(operation, call)
 
 
 def plain_operation(operation: Operation[Any]) -> Operation[Any]:

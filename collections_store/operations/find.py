@@ -32,7 +32,7 @@ from ..errors import (
 )
 from ..expressions.classes import value_class
 from ..expressions.evaluation import key_of, size_of, sort_key
-from ..options import CollectionOptions
+from ..options import CallContext, CollectionOptions
 from ..query.conditions import And, Target
 from ..query.cursor import Position, seal, unseal
 from ..query.filter import Filter, conjuncts
@@ -352,7 +352,12 @@ def read_ids(within: Any) -> tuple[str, ...] | None:
 
 
 def read_projection(
-    projection: Any, filter: Filter, codec: Codec, *, scored: bool = False
+    projection: Any,
+    filter: Filter,
+    codec: Codec,
+    call: CallContext,
+    *,
+    scored: bool = False,
 ) -> Projection | None:
     """Return a parsed projection that goes with the filter; raises `InvalidProjection`."""
     if projection is None:
@@ -360,9 +365,9 @@ def read_projection(
     if codec.has_model:
         problem = "a collection with a model returns whole bodies: read parts from store[name]"
         raise InvalidProjection("", problem)
-    parsed = Projection.parse(projection, codec)
+    parsed = Projection.parse(projection, codec, frozenset(call.let))
     parsed.check(filter, scored=scored)
-    return parsed.at()
+    return parsed.at(call.time, call.let)
 
 
 _BY_ID: Final = Sort.parse("$id")
@@ -384,13 +389,12 @@ class Batches(Protocol):
 
 
 def batches_of(
-    collection: str, filter: Filter, sort: Any, projection: Any, codec: Codec
+    collection: str, filter: Filter, order: Sort, projection: Projection | None, codec: Codec
 ) -> Batches:
-    """Return the batches of a stream; raises `InvalidSort` and `InvalidProjection`."""
-    parsed, order = read_projection(projection, filter, codec), Sort.parse(sort)
+    """Return the batches of a stream."""
     if not order:
-        return NaturalBatches(collection, filter, parsed, decode=codec.decode_body)
-    return SortedBatches(collection, filter, order, parsed, codec.decode_body)
+        return NaturalBatches(collection, filter, projection, decode=codec.decode_body)
+    return SortedBatches(collection, filter, order, projection, codec.decode_body)
 
 
 @value_class

@@ -40,6 +40,7 @@ from ..options import (
     check_iterable,
     check_version,
 )
+from ..options.calls import NO_OPTIONS, PLAIN, CallContext
 from ..query.change import ChangeFilter
 from ..query.conditions import read_target
 from ..query.filter import Filter
@@ -63,7 +64,7 @@ from ..search.fusion import TIER
 from ..search.query import any_word, check_query
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
-from .called import NO_OPTIONS, called, called_batches, read_call
+from .called import called, called_batches
 from .editing import Editing
 from .embedding import create_vector_index, find_nearest
 from .find import (
@@ -151,17 +152,17 @@ class OperationBuilder:
         id, text = check_id(id), self._codec.encode_body(body)
         return put_of(self.name, id, text, ttl, if_version, if_absent)
 
-    def _request(self, request: Request, time: int) -> Operation[Any]:
-        """Return the operation of a write request of a call that began at `time`."""
+    def _request(self, request: Request, call: CallContext) -> Operation[Any]:
+        """Return the operation of a write request of a call."""
         match request:
             case InsertOne(body, id=id, ttl=ttl):
                 return self._insert_one(body, id, ttl)
             case UpdateOne() | UpdateMany() | ReplaceOne():
-                return self._modify(request, time=time)
+                return self._modify(request, call=call)
             case DeleteOne(filter):
-                return self._delete_one(filter, time=time)
+                return self._delete_one(filter, call=call)
             case DeleteMany(filter):
-                return self._delete_many(filter, time=time)
+                return self._delete_many(filter, call=call)
         problem = f"must be write requests (InsertOne, UpdateOne, …), got {shortened(request)}"
         raise InvalidOption("requests", problem)
 
@@ -178,17 +179,18 @@ class OperationBuilder:
         projection: Any = None,
         expected: int | None = None,
         *,
-        time: int | None = None,
-        options: CallOptions = NO_OPTIONS,
+        call: CallContext,
     ) -> Operation[UpdateResult]:
         """Return the operation of `update_one`, `update_many` or `replace_one`."""
-        call, time = read_call(options), now() if time is None else time
-        filter = self._filter(request.filter, required=True, time=time)
+        time = now() if call.time is None else call.time
+        filter = self._filter(request.filter, required=True, call=call, time=time)
         if isinstance(request, UpdateMany):
-            many = ModifyMany(self.name, self._modification(request, time), filter)
+            many = ModifyMany(self.name, self._modification(request, time, call), filter)
             return called(many, call)
-        parts = None if projection is None else read_projection(projection, filter, self._codec)
-        modification = self._modification(request, time)
+        parts = None
+        if projection is not None:
+            parts = read_projection(projection, filter, self._codec, call)
+        modification = self._modification(request, time, call)
         sort = self._order(request.sort)
         given: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
         decode = self._codec.decode_body
@@ -213,69 +215,69 @@ class OperationBuilder:
             problem = "does not go with upsert: a new document has no version"
             raise InvalidOption("if_version", problem)
         answer: Answer = "after" if after else "before"
-        operation: Any = self._modify(request, answer, projection, expected, options=options)
+        operation: Any = self._modify(
+            request, answer, projection, expected, call=self._call(options)
+        )
         return operation  # type: ignore[no-any-return]
 
     def _find_and_delete(
         self, filter: Any, sort: Any, projection: Any, options: CallOptions
     ) -> Operation[Document | None]:
-        call = read_call(options)
-        parsed = self._filter(filter, required=True)
-        parts = read_projection(projection, parsed, self._codec)
+        call = self._call(options)
+        parsed = self._filter(filter, required=True, call=call)
+        parts = read_projection(projection, parsed, self._codec, call)
         order = self._order(sort)
         delete = FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
         return called(delete, call)
 
     def _modification(
-        self, request: UpdateOne | UpdateMany | ReplaceOne, time: int
+        self, request: UpdateOne | UpdateMany | ReplaceOne, time: int, call: CallContext = PLAIN
     ) -> Modification:
         codec, upsert = self._codec, check_flag("upsert", request.upsert)
         if isinstance(request, ReplaceOne):
             body = read_replacement(request.replacement, codec)
             return Modification(Replacement(body), codec, upsert, time)
-        update = Update.parse(request.update, array_filters=request.array_filters, codec=codec)
+        given: dict[str, Any] = {"array_filters": request.array_filters, "variables": call.let}
+        update = Update.parse(request.update, codec=codec, **given)
         if not codec.is_plain:
             codec.check_fields(update, "update")
         return Modification(update, codec, upsert, time)
 
     def _delete_one(
-        self,
-        filter: Any,
-        equals: Any = ...,
-        options: CallOptions = NO_OPTIONS,
-        time: int | None = None,
+        self, filter: Any, equals: Any = ..., *, call: CallContext
     ) -> Operation[DeleteResult]:
-        call, parsed = (
-            read_call(options),
-            self._filter(filter, equals, required=True, time=time),
-        )
+        parsed = self._filter(filter, equals, required=True, call=call)
         return called(DeleteFirst(self.name, parsed), call)
 
     def _delete_many(
+        self, filter: Any, equals: Any = ..., *, call: CallContext
+    ) -> Operation[DeleteResult]:
+        parsed = self._filter(filter, equals, required=True, call=call)
+        return called(DeleteMatching(self.name, parsed), call)
+
+    def _call(self, options: CallOptions) -> CallContext:
+        """Return the validated options of a call."""
+        return CallContext.parse(options, self._codec) if options else PLAIN
+
+    def _filter(
         self,
         filter: Any,
         equals: Any = ...,
-        options: CallOptions = NO_OPTIONS,
+        *,
+        required: bool = False,
+        call: CallContext = PLAIN,
         time: int | None = None,
-    ) -> Operation[DeleteResult]:
-        call, parsed = (
-            read_call(options),
-            self._filter(filter, equals, required=True, time=time),
-        )
-        return called(DeleteMatching(self.name, parsed), call)
-
-    def _filter(
-        self, filter: Any, equals: Any = ..., *, required: bool = False, time: int | None = None
     ) -> Filter:
-        """Parse a filter of a call that began at `time`; the filter of a write is `required`: `{}` for all documents,
-        never None.
+        """Parse a filter of a call that began at `time`, by default that of `call` or now; the filter of a write is
+        `required`: `{}` for all documents, never None.
         """
         if required and filter is None:
             raise InvalidFilter("", "must be given, got None: {} matches all documents")
-        parsed = Filter.parse(filter, equals, self._codec)
+        names = frozenset(call.let) if call.let else frozenset[str]()
+        parsed = Filter.parse(filter, equals, self._codec, names)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed)
-        return parsed.at(time)
+        return parsed.at(call.time if time is None else time, call.let)
 
     def _sort(self, sort: Any, *, scored: bool = False) -> Sort:
         order = Sort.parse(sort, scored=scored)
@@ -307,10 +309,11 @@ class OperationBuilder:
     def _bulk_write(
         self, requests: Iterable[Request], ordered: Any, atomic: Any, options: CallOptions
     ) -> Steps[BulkWriteResult]:
-        call = read_call(options)
+        call = self._call(options)
         flags = {"ordered": check_flag("ordered", ordered), "atomic": check_flag("atomic", atomic)}
         read = check_iterable("requests", requests)
-        parse = partial(self._request, time=now())
+        time = now() if call.time is None else call.time
+        parse = partial(self._request, call=replace(call, comment=None, time=time))
         return bulk_write(self.name, parse, read, call, **flags)
 
     def _change(self, id: Any, function: Any, default: Any, ttl: Any, attempts: Any) -> Steps[Any]:
@@ -336,7 +339,7 @@ class OperationBuilder:
         options: CallOptions = NO_OPTIONS,
         method: str = "find",
     ) -> Operation[list[Document]]:
-        call = read_call(options)
+        call = self._call(options)
         window = check_window(skip, limit)
         order = self._order(sort, limit, scored=True)
         is_plain = equals is ... and projection is None and type(filter) is dict
@@ -347,10 +350,10 @@ class OperationBuilder:
             if not order and window == (0, None) and (some := read_ids(filter["$id"])):
                 listed = FindByIds(self.name, some, self._codec.decode_body, method)
                 return called(listed, call)
-        parsed = self._filter(filter, equals)
+        parsed = self._filter(filter, equals, call=call)
         parts = None
         if projection is not None:
-            parts = read_projection(projection, parsed, self._codec, scored=True)
+            parts = read_projection(projection, parsed, self._codec, call, scored=True)
         by_score = order is not None and order.by_score
         if by_score or (parts is not None and parts.has_score):
             given = order or NATURAL, *window, parts, self._codec.decode_body, method
@@ -368,9 +371,9 @@ class OperationBuilder:
         projection: Any,
         options: CallOptions,
     ) -> Operation[Page]:
-        call = read_call(options)
-        parsed = self._filter(filter, equals)
-        parts = read_projection(projection, parsed, self._codec)
+        call = self._call(options)
+        parsed = self._filter(filter, equals, call=call)
+        parts = read_projection(projection, parsed, self._codec, call)
         window = check_page(limit), after
         order = self._sort(sort)
         page = FindPage(self.name, parsed, order, *window, parts, self._codec.decode_body)
@@ -427,12 +430,12 @@ class OperationBuilder:
         return Hybrid(words, near, self.name, index, skip, limit, diversity).steps()
 
     def _count(self, filter: Any, equals: Any, options: CallOptions) -> Operation[int]:
-        call = read_call(options)
-        return called(Count(self.name, self._filter(filter, equals)), call)
+        call = self._call(options)
+        return called(Count(self.name, self._filter(filter, equals, call=call)), call)
 
     def _distinct(self, field: Any, filter: Any, options: CallOptions) -> Operation[list[Any]]:
-        call = read_call(options)
-        parsed = self._filter(filter)
+        call = self._call(options)
+        parsed = self._filter(filter, call=call)
         target = read_target(field, InvalidFilter)
         self._codec.check_fields(target, "field")
         return called(Distinct(self.name, target, parsed), call)
@@ -440,8 +443,8 @@ class OperationBuilder:
     def _explain(  # noqa: PLR0917 - as the method has them
         self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, options: CallOptions
     ) -> Operation[Explanation]:
-        call = read_call(options)
-        parsed = self._filter(filter, equals)
+        call = self._call(options)
+        parsed = self._filter(filter, equals, call=call)
         window = check_window(skip, limit)
         order = self._order(sort, limit)
         return called(Explain(self.name, parsed, order, *window), call)
@@ -451,35 +454,39 @@ class OperationBuilder:
     ) -> Operation[list[Any]]:
         from .merge import merge_of
 
-        call = read_call(options)
-        source = self._aggregated(pipeline, memory_limit)
+        call = self._call(options)
+        source = self._aggregated(pipeline, memory_limit, call)
         reading, last = source.pipeline.output()
         if last is None:
             return called(source, call)
         return called(merge_of(replace(source, pipeline=reading), last, self._codec), call)
 
-    def _aggregated(self, pipeline: Any, memory_limit: Any) -> Aggregate:
+    def _aggregated(self, pipeline: Any, memory_limit: Any, call: CallContext) -> Aggregate:
         """Return the operation that runs a pipeline, whose last stage may write."""
         from ..aggregation.pipeline import Pipeline
         from .aggregate import Aggregate, check_memory
 
-        parsed = Pipeline.parse(pipeline, self._codec)
+        parsed = Pipeline.parse(pipeline, self._codec, frozenset(call.let))
         if not self._codec.is_plain:
             self._codec.check_fields(parsed.filtered()[0], "pipeline")
-        time = now()
-        return Aggregate(self.name, parsed.at(time), check_memory(memory_limit), time)
+        time = now() if call.time is None else call.time
+        memory = check_memory(memory_limit)
+        return Aggregate(self.name, parsed.at(time, call.let), memory, time, call.let)
 
     def _stream_aggregate(self, pipeline: Any, memory_limit: Any, options: CallOptions) -> Batches:
         from .aggregate_stream import aggregate_batches
 
-        call = read_call(options)
-        return called_batches(aggregate_batches(self._aggregated(pipeline, memory_limit)), call)
+        call = self._call(options)
+        source = self._aggregated(pipeline, memory_limit, call)
+        return called_batches(aggregate_batches(source), call)
 
     def _stream(
         self, filter: Any, equals: Any, sort: Any, projection: Any, options: CallOptions
     ) -> Batches:
-        call, parsed = read_call(options), self._filter(filter, equals)
-        batches = batches_of(self.name, parsed, self._sort(sort), projection, self._codec)
+        call = self._call(options)
+        parsed = self._filter(filter, equals, call=call)
+        parts = read_projection(projection, parsed, self._codec, call)
+        batches = batches_of(self.name, parsed, self._sort(sort), parts, self._codec)
         return called_batches(batches, call)
 
     def _watched(self, filter: Any, kinds: Any) -> ChangeFilter:

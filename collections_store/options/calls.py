@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypedDict
 
-from ..errors import InvalidOption, shortened
+from ..codec import Codec, decode
+from ..codec.times import iso
+from ..document import Anonymous, moment, now
+from ..errors import InvalidBody, InvalidOption, shortened
+from ..expressions.evaluation import Scope
+from ..expressions.nodes import Meta, Reference, evaluate, nodes_of
+from ..expressions.parser import ExpressionParser
 from .checks import check_known
 
 MAX_COMMENT: Final = 256
@@ -18,9 +25,13 @@ class CallOptions(TypedDict, total=False):
     * `comment`: a string of up to 256 printable characters. Each statement of the call has the comment, so the database's
       logs and views show it, and so does the `OperationRecord`. Each comment is a statement of its own to the caches of
       the database and its driver: use few different comments.
+    * `let`: variables for the expressions of filters (`$expr`), projections, pipelines and updates: `{"limit": 5}` makes
+      `$$limit` 5. A name begins with a lower-case letter. A value is JSON or an expression of constants, `$$NOW` and
+      the variables before it, evaluated once. A string that begins with `$` is an expression: write `{"$literal": "$5"}`.
     """
 
     comment: str | None
+    let: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +39,29 @@ class CallContext:
     """Validated `CallOptions`."""
 
     comment: str | None = None
+    let: Mapping[str, Any] = field(default_factory=dict)
+    """The values of the variables."""
+    time: int | None = None
+    """The beginning of the call in microseconds, if `let` has variables."""
 
     @classmethod
-    def parse(cls, options: CallOptions) -> Self:
-        """Validate the options of a call; raises `InvalidOption`, and `TypeError` for an unknown option."""
+    def parse(cls, options: CallOptions, codec: Codec) -> Self:
+        """Validate the options of a call; raises `InvalidOption`, `InvalidOperand`, and `TypeError` for an unknown option."""
         check_known("the call", options, CallOptions)
-        call = cls(**options)
-        if call.comment is not None:
-            _check_comment(call.comment)
-        return call
+        comment, let = options.get("comment"), options.get("let")
+        if comment is not None:
+            _check_comment(comment)
+        if let is None:
+            return cls(comment)
+        time = now()
+        return cls(comment, _evaluated(let, codec, time), time)
 
 
+NO_OPTIONS: Final[CallOptions] = {}
 PLAIN: Final = CallContext()
 """A call without options."""
+_OF_DOCUMENTS: Final = {"CURRENT", "ROOT"}
+"""The variables that have values for a document only."""
 
 
 def _check_comment(comment: Any) -> None:
@@ -48,3 +69,25 @@ def _check_comment(comment: Any) -> None:
         return
     problem = f"must be a string of up to {MAX_COMMENT} printable characters"
     raise InvalidOption("comment", f"{problem}, got {shortened(comment)}")
+
+
+def _evaluated(let: Any, codec: Codec, time: int) -> dict[str, Any]:
+    """Return the values of variables."""
+    try:
+        plain = decode(codec.encode(let))
+    except InvalidBody as error:
+        raise InvalidOption(f"let.{error.path}".rstrip("."), error.problem) from error
+    values: dict[str, Any] = {}
+    parser = ExpressionParser(InvalidOption)
+    parser.check_nesting(plain, "let")
+    for name in parser.variable_names(plain, "let"):
+        within = ExpressionParser(InvalidOption, frozenset(values))
+        expression = within.parse(plain[name], f"let.{name}")
+        for node in nodes_of(expression):
+            is_of_document = isinstance(node, Reference) and node.variable in _OF_DOCUMENTS
+            if is_of_document or isinstance(node, Meta):
+                problem = "must be of constants: it is evaluated once, before any document is read"
+                raise InvalidOption(f"let.{name}", problem)
+        scope = Scope(Anonymous(None), {"NOW": iso(moment(time)), **values})
+        values[name] = evaluate(expression, scope)
+    return values
