@@ -35,11 +35,13 @@ class Called(Wrapper):
             return self.call.comment
 
     def __call__(self, session: Session) -> Any:
-        before, session.comment = session.comment, self.call.comment
+        before = session.comment, session.hint
+        hint = None if self.call.hint is None else (self.collection, self.call.hint)
         try:
+            session.comment, session.hint = self.call.comment, hint
             return self.operation(session)
         finally:
-            session.comment = before  # no signal can come before
+            session.comment, session.hint = before  # no signal can come before
 
 
 class _CalledBatches:
@@ -58,12 +60,12 @@ class _CalledBatches:
 
 def called_batches(batches: Batches, call: CallContext) -> Batches:
     """Return the batches of a stream, read with the options of its call."""
-    return batches if call.comment is None else _CalledBatches(batches, call)
+    return batches if call.is_pure else _CalledBatches(batches, call)
 
 
 def called(operation: Operation[T], call: CallContext) -> Operation[T]:
     """Return the operation with the options of its call."""
-    return operation if call.comment is None else Called(operation, call)
+    return operation if call.is_pure else Called(operation, call)
 
 
 def plain_operation(operation: Operation[Any]) -> Operation[Any]:

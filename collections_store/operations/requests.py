@@ -40,7 +40,7 @@ from ..options import (
     check_iterable,
     check_version,
 )
-from ..options.calls import NO_OPTIONS, PLAIN, CallContext
+from ..options.calls import NO_OPTIONS, PLAIN, CallContext, read_hint
 from ..query.change import ChangeFilter
 from ..query.conditions import read_target
 from ..query.filter import Filter
@@ -154,6 +154,9 @@ class OperationBuilder:
 
     def _request(self, request: Request, call: CallContext) -> Operation[Any]:
         """Return the operation of a write request of a call."""
+        hint = getattr(request, "hint", None)
+        if hint is not None:
+            call = replace(call, hint=read_hint(hint))
         match request:
             case InsertOne(body, id=id, ttl=ttl):
                 return self._insert_one(body, id, ttl)
@@ -310,6 +313,8 @@ class OperationBuilder:
         self, requests: Iterable[Request], ordered: Any, atomic: Any, options: CallOptions
     ) -> Steps[BulkWriteResult]:
         call = self._call(options)
+        if call.hint is not None:
+            raise InvalidOption("hint", "belongs to a write request: UpdateOne(..., hint=...)")
         flags = {"ordered": check_flag("ordered", ordered), "atomic": check_flag("atomic", atomic)}
         read = check_iterable("requests", requests)
         time = now() if call.time is None else call.time
@@ -341,9 +346,9 @@ class OperationBuilder:
     ) -> Operation[list[Document]]:
         call = self._call(options)
         window = check_window(skip, limit)
-        order = self._order(sort, limit, scored=True)
+        order = self._order(sort, limit if call.hint is None else 1, scored=True)
         is_plain = equals is ... and projection is None and type(filter) is dict
-        if is_plain and len(filter) == 1 and "$id" in filter:
+        if is_plain and len(filter) == 1 and "$id" in filter and call.hint is None:
             if ids := read_id_range(filter["$id"], order):
                 found = FindIdRange(self.name, *ids, *window, self._codec.decode_body, method)
                 return called(found, call)
@@ -446,7 +451,7 @@ class OperationBuilder:
         call = self._call(options)
         parsed = self._filter(filter, equals, call=call)
         window = check_window(skip, limit)
-        order = self._order(sort, limit)
+        order = self._order(sort, limit if call.hint is None else 1)
         return called(Explain(self.name, parsed, order, *window), call)
 
     def _aggregate(
@@ -459,7 +464,9 @@ class OperationBuilder:
         reading, last = source.pipeline.output()
         if last is None:
             return called(source, call)
-        return called(merge_of(replace(source, pipeline=reading), last, self._codec), call)
+        merge = merge_of(replace(source, pipeline=reading), last, self._codec)
+        merge = replace(merge, source=called(merge.source, call))
+        return called(merge, replace(call, hint=None))
 
     def _aggregated(self, pipeline: Any, memory_limit: Any, call: CallContext) -> Aggregate:
         """Return the operation that runs a pipeline, whose last stage may write."""

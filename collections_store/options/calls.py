@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self, TypedDict
+from typing import Any, Final, Self, TypeAlias, TypedDict
 
 from ..codec import Codec, decode
 from ..codec.times import iso
 from ..document import Anonymous, moment, now
-from ..errors import InvalidBody, InvalidOption, shortened
+from ..errors import InvalidBody, InvalidOption, InvalidSort, shortened
 from ..expressions.evaluation import Scope
 from ..expressions.nodes import Meta, Reference, evaluate, nodes_of
 from ..expressions.parser import ExpressionParser
+from ..query.sort import NATURAL, Sort, SortLike
 from .checks import check_known
 
+Hint: TypeAlias = str | Sort
+"""The name or the keys of an index; `NATURAL`: no index."""
 MAX_COMMENT: Final = 256
 """Characters of a comment: PostgreSQL shows the first 1,024 bytes of a statement."""
 
@@ -28,10 +31,16 @@ class CallOptions(TypedDict, total=False):
     * `let`: variables for the expressions of filters (`$expr`), projections, pipelines and updates: `{"limit": 5}` makes
       `$$limit` 5. A name begins with a lower-case letter. A value is JSON or an expression of constants, `$$NOW` and
       the variables before it, evaluated once. A string that begins with `$` is an expression: write `{"$literal": "$5"}`.
+    * `hint`: the name or the keys of the index of fields to read by, or `{"$natural": 1}` for none. Without a sort, `find`
+      returns documents in the order of the index. SQLite obeys if it decides the whole filter and the indexed fields hold
+      no arrays. PostgreSQL uses no other index of fields, but may scan the collection. Methods that read the collection in batches (`stream` without
+      a sort, `distinct`, `update_many`, `delete_many`, `aggregate`) only check the hint. An unknown index raises
+      `InvalidOption`, as does a partial index whose condition the filter lacks.
     """
 
     comment: str | None
     let: Mapping[str, Any] | None
+    hint: SortLike | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +50,27 @@ class CallContext:
     comment: str | None = None
     let: Mapping[str, Any] = field(default_factory=dict)
     """The values of the variables."""
+    hint: Hint | None = None
     time: int | None = None
     """The beginning of the call in microseconds, if `let` has variables."""
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the options are in the arguments of operations already."""
+        return self.comment is None and self.hint is None
 
     @classmethod
     def parse(cls, options: CallOptions, codec: Codec) -> Self:
         """Validate the options of a call; raises `InvalidOption`, `InvalidOperand`, and `TypeError` for an unknown option."""
         check_known("the call", options, CallOptions)
-        comment, let = options.get("comment"), options.get("let")
+        comment, let, hint = options.get("comment"), options.get("let"), options.get("hint")
         if comment is not None:
             _check_comment(comment)
+        wanted = None if hint is None else read_hint(hint)
         if let is None:
-            return cls(comment)
+            return cls(comment, hint=wanted)
         time = now()
-        return cls(comment, _evaluated(let, codec, time), time)
+        return cls(comment, _evaluated(let, codec, time), wanted, time)
 
 
 NO_OPTIONS: Final[CallOptions] = {}
@@ -62,6 +78,21 @@ PLAIN: Final = CallContext()
 """A call without options."""
 _OF_DOCUMENTS: Final = {"CURRENT", "ROOT"}
 """The variables that have values for a document only."""
+
+
+def read_hint(hint: Any) -> Hint:
+    """Return the name or the keys of an index, or `NATURAL`; raises `InvalidOption`."""
+    if isinstance(hint, str):
+        return hint
+    if isinstance(hint, Mapping) and dict(hint) == {"$natural": 1}:
+        return NATURAL
+    try:
+        order = Sort.parse(hint)
+    except InvalidSort as error:
+        raise InvalidOption("hint", str(error)) from None
+    if not order:
+        raise InvalidOption("hint", f"must name an index or its keys, got {shortened(hint)}")
+    return order
 
 
 def _check_comment(comment: Any) -> None:

@@ -391,3 +391,128 @@ def test_an_unknown_variable_is_refused(things: Any) -> None:
         things.find(ABOVE, let={"most": 1})
     with pytest.raises(InvalidOperand, match="cannot read 'x' as a number"):
         things.find({}, let={"a": {"$toInt": "x"}})
+
+
+# -- hint --------------------------------------------------------------------------------------
+
+
+def indexed(things: Any) -> Any:
+    things.put_many({str(n): {"a": n % 2, "b": -n, "c": n} for n in range(6)})
+    things.create_index("a")
+    things.create_index([("b", 1), ("c", -1)], name="both")
+    return things
+
+
+def ids(documents: Any) -> str:
+    return "".join(each.id for each in documents)
+
+
+HINTS: list[Any] = [
+    "both",
+    [("b", 1), ("c", -1)],
+    {"b": 1, "c": -1},
+    "a_1",
+    {"a": 1},
+    {"$natural": 1},
+]
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("hint", HINTS, ids=str)
+def test_a_hint_changes_no_result(things: Any, hint: Any) -> None:
+    indexed(things)
+    for _ in range(2):
+        filter = {"a": 1, "b": {"$lt": 0}}
+        assert sorted(ids(things.find(filter, hint=hint))) == ["1", "3", "5"]
+        assert ids(things.find(filter, sort="c", hint=hint)) == "135"
+        assert len(things.find(filter, limit=2, hint=hint)) == 2
+        assert things.count(filter, hint=hint) == 3
+        assert ids(things.page(filter, sort="c", limit=2, hint=hint)) == "13"
+        assert ids(things.stream(filter, hint=hint)) == "135"
+        assert ids(things.stream(filter, sort="c", hint=hint)) == "135"
+        assert things.distinct("c", filter, hint=hint) == [1, 3, 5]
+        assert things.aggregate([{"$match": filter}, {"$count": "n"}], hint=hint) == [{"n": 3}]
+        assert things.update_many(filter, SET, hint=hint).matched_count == 3
+        assert things.update_one(filter, SET, sort="c", hint=hint).matched_count == 1
+        found = things.find_one_and_delete(filter, sort="c", hint=hint)
+        assert found.id == "1"
+        things.put("1", found.body)
+        assert things.delete_many(filter, hint=hint).deleted_count == 3
+        things.put_many({str(n): {"a": 1, "b": -n, "c": n} for n in (1, 3, 5)})
+        requests = [UpdateOne({"b": -1}, SET, hint=hint), DeleteOne({"a": 7}, hint="a_1")]
+        if hint not in ("a_1", {"a": 1}):
+            assert things.bulk_write(requests).matched_count == 1
+        things.put("6", {"a": 0, "b": [1], "c": [2]})  # arrays: the exact form
+
+
+@pytest.mark.each_backend
+def test_an_index_is_chosen_by_the_hint(things: Any) -> None:
+    indexed(things)
+    filter = {"a": 1, "b": {"$lt": 0}}
+    assert "both" not in things.explain(filter, hint="a_1").indexes
+    assert "a_1" not in things.explain(filter, hint="both").indexes
+    plan = things.explain(filter, hint={"$natural": 1})
+    assert not {"a_1", "both"} & set(plan.indexes)
+    assert ids(things.find({"a": 1, "b": {"$lt": 0}}, hint="both")) == "531"
+    assert ids(things.find({"b": {"$lt": -1}}, limit=2, hint="both")) == "54"
+    assert ids(things.find({"b": {"$lt": -1}}, limit=2, hint={"$natural": 1})) == "23"
+
+
+def test_sqlite_reads_by_the_hint() -> None:
+    with Store("sqlite://") as store:
+        things = indexed(store["things"])
+        filter = {"a": 1, "b": {"$lt": 0}}
+        assert things.explain(filter, hint="a_1").indexes == ("a_1",)
+        assert things.explain(filter, hint="both").indexes == ("both",)
+        assert things.explain(filter, hint={"$natural": 1}).scans
+        assert things.explain({"$id": "1"}, hint={"$natural": 1}).scans
+        plan = things.explain({"c": 1}, hint="a_1")
+        assert (plan.indexes, plan.scans) == (("a_1",), True)
+
+
+@pytest.mark.each_backend
+def test_a_partial_index_needs_its_condition(things: Any) -> None:
+    indexed(things)
+    things.create_index("c", where={"a": 1})
+    assert ids(things.find({"a": 1, "c": {"$gt": 1}}, hint="c_1")) == "35"
+    for filter in ({"c": {"$gt": 1}}, {"a": 0, "c": 1}):
+        with pytest.raises(InvalidOption, match="hint: c_1 is a partial index: the filter must"):
+            things.find(filter, hint="c_1")
+        with pytest.raises(InvalidOption, match="hint: c_1 is a partial index: the filter must"):
+            things.update_many(filter, SET, hint="c_1")
+
+
+@pytest.mark.parametrize(
+    ("hint", "problem"),
+    [
+        ("c_1", r"must be an index of fields of 'things' \(a_1, both\), got 'c_1'"),
+        ({"b": 1}, r"must be an index of fields of 'things' \(a_1, both\), got {'b': 1}"),
+        ({"$natural": -1}, "option hint: "),
+        ([], r"must name an index or its keys, got \[\]"),
+        (5, "option hint: "),
+        ({"a": 2}, "option hint: "),
+    ],
+)
+def test_unknown_hints_are_refused(things: Any, hint: Any, problem: str) -> None:
+    indexed(things)
+    for name, call in METHODS.items():
+        if name == "bulk_write":
+            continue
+        with pytest.raises(InvalidOption, match=problem if "bulk" not in name else "option hint"):
+            call(things, hint=hint)
+    with pytest.raises(BulkWriteError, match=problem):
+        things.bulk_write([UpdateOne({}, SET, hint=hint)])
+    with pytest.raises(InvalidOption, match="option hint: belongs to a write request"):
+        things.bulk_write([], hint="a_1")
+
+
+def test_a_hint_ends_with_the_call(things: Any) -> None:
+    indexed(things)
+    things.find({"a": 1}, hint={"$natural": 1})
+    assert things.explain({"a": 1}).indexes == things.explain({"a": 1}, hint=None).indexes
+    assert things.find({}, hint="both", limit=1)[0].id == "5"
+    assert things.find({}, limit=1)[0].id == "0"
+
+
+def test_hints_of_a_missing_collection(store: Any) -> None:
+    assert store["nothing"].find({}, hint="a_1") == []
