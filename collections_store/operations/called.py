@@ -39,7 +39,7 @@ class Called(Wrapper):
         before = session.comment, session.hint
         hint = None if self.call.hint is None else (self.collection, self.call.hint)
         try:
-            session.comment, session.hint = self.call.comment, hint
+            session.comment, session.hint = self.call.comment or before[0], hint
             return self.operation(session)
         finally:
             session.comment, session.hint = before  # no signal can come before
