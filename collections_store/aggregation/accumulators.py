@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 from ..expressions import numbers
 from ..expressions.budget import spend
 from ..expressions.classes import value_class
+from ..expressions.collation import Ordered
 from ..expressions.evaluation import (
     NUMBER,
     POINTER,
@@ -41,7 +42,7 @@ class Setting(NamedTuple):
     """What the state of an accumulator needs to know."""
 
     memory: StageMemory
-    ordered: bool
+    ordered: Ordered
     accumulator: Accumulator
     most: int
     """The `n` of the group."""

@@ -15,6 +15,7 @@ from ..codec import Codec
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand, shortened
 from ..expressions.budget import spend
+from ..expressions.collation import Collation, Ordered
 from ..expressions.evaluation import MEMORY_LIMIT, Scope
 from ..expressions.fields import added, computed, excluded, included
 from ..expressions.nodes import Meta, ObjectOf, Reference
@@ -82,13 +83,21 @@ class Pipeline:
         ]
         return replace(self, steps=(*leading, *self.steps[len(leading) :]))
 
+    def collated(self, collation: Collation | None) -> Pipeline:
+        """Return the pipeline with its `$match` and `$sort` stages, which a database may do, under a collation. The other
+        stages get the collation from their context.
+        """
+        if collation is None:
+            return self
+        return replace(self, steps=tuple(_collated(each, collation) for each in self.steps))
+
     def run(
         self,
         rows: Iterable[Row],
         source: Source = NoCollections(),  # noqa: B008
         *,
         memory_limit: int = MEMORY_LIMIT,
-        ordered: bool = True,
+        ordered: Ordered = True,
     ) -> Iterator[Any]:
         """Yield the resulting bodies. Rows are read as they are needed.
 
@@ -192,6 +201,15 @@ class Leading:
     count: str | None = None
     rest: Pipeline = Pipeline()
     place: str = ""
+
+
+def _collated(step: PlacedStage, collation: Collation) -> PlacedStage:
+    match step.stage:
+        case stages.Match(filter):
+            return PlacedStage(step.place, stages.Match(filter.collated(collation)))
+        case stages.SortRows(sort):
+            return PlacedStage(step.place, stages.SortRows(sort.collated(collation)))
+    return step
 
 
 # -- running -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from ..codec.times import iso
 from ..document import Anonymous, Document, Scored, moment, now, with_other_body
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..expressions.classes import value_class
+from ..expressions.collation import Ordered
 from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, size_of
 from ..expressions.fields import Keys
 from ..expressions.values import MISSING
@@ -45,7 +46,7 @@ class Context:
 
     source: Source
     memory_limit: int = MEMORY_LIMIT
-    ordered: bool = True
+    ordered: Ordered = True
     variables: Mapping[str, Any] = field(default_factory=lambda: {"NOW": iso(moment(now()))})
 
     def scope(self, row: Row) -> Scope:

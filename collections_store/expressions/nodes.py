@@ -24,6 +24,7 @@ from ..document import Document, MetadataField, metadatum, moment, now
 from ..errors import InvalidOperand
 from . import arrays
 from .classes import value_class
+from .collation import Ordered
 from .evaluation import (
     ARRAY,
     NUMBER,
@@ -242,7 +243,7 @@ class InConstant(Node):
 
 
 @lru_cache(maxsize=64)
-def _keys(array: Constant, ordered: bool) -> frozenset[Hashable]:
+def _keys(array: Constant, ordered: Ordered) -> frozenset[Hashable]:
     return frozenset(key_of(each, ordered=ordered) for each in array.value)
 
 

@@ -14,6 +14,7 @@ from ..codec.times import iso
 from ..document import Anonymous, Document, moment, now
 from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions.classes import value_class
+from ..expressions.collation import Collation, under
 from ..expressions.evaluation import MEMORY_LIMIT
 from ..expressions.fields import Keys
 from ..query.filter import Filter
@@ -44,6 +45,7 @@ class Aggregate(Operation[list[Any]]):
     memory_limit: int = MEMORY_LIMIT
     time: int = field(default_factory=now)
     """What `$$NOW` is, in microseconds."""
+    collation: Collation | None = None
     atomic = True
 
     def __call__(self, session: Session) -> list[Any]:
@@ -164,7 +166,8 @@ class Aggregate(Operation[list[Any]]):
 
     def context(self, session: Session) -> Context:
         """Return the context of the stages."""
-        source, ordered = _OtherCollections(session), session.database.ordered_keys
+        source = _OtherCollections(session, self.collation)
+        ordered = under(self.collation, session.database.ordered_keys)
         return Context(source, self.memory_limit, ordered, {"NOW": iso(moment(self.time))})
 
     @property
@@ -181,10 +184,11 @@ class _OtherCollections:
     """The collections of a session's store, for `$lookup`."""
 
     session: Session
+    collation: Collation | None
 
     def find(self, collection: str, filter: Filter) -> Iterator[Document]:
         try:
-            found = matching(self.session, collection, filter)
+            found = matching(self.session, collection, filter.collated(self.collation))
             yield from (document for _, document in found)
         except CollectionAbsent:
             return

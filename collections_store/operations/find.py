@@ -31,6 +31,7 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import value_class
+from ..expressions.collation import Collation, under
 from ..expressions.evaluation import key_of, size_of, sort_key
 from ..options import CollectionOptions
 from ..query.conditions import And, Target
@@ -258,10 +259,11 @@ class Distinct(Operation[list[Any]]):
     collection: str
     field: Target
     filter: Filter
+    collation: Collation | None = None
     empty = list
 
     def __call__(self, session: Session) -> list[Any]:
-        ordered = session.database.ordered_keys
+        ordered = under(self.collation, session.database.ordered_keys)
         found: dict[Hashable, tuple[int, Any]] = {}
         for seq, value in self._found(session):
             key = key_of(value, ordered=ordered)

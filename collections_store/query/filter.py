@@ -15,6 +15,7 @@ from typing import Any, NoReturn, TypeAlias
 from ..codec import Codec, decode
 from ..document import now
 from ..errors import InvalidBody, InvalidFilter, shortened
+from ..expressions.collation import Collation
 from ..expressions.nodes import at_time
 from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
 from ..expressions.patterns import Pattern, escaped
@@ -22,6 +23,7 @@ from .conditions import (
     SCALARS,
     And,
     Bits,
+    Collated,
     Compare,
     Condition,
     Equals,
@@ -44,11 +46,13 @@ from .conditions import (
     Test,
     Text,
     Value,
+    collated,
     expressions_last,
     holds_text,
     plain_condition,
     scalars_of,
     shape_of,
+    uncollated,
     with_operands,
 )
 from .conditions import leaves as leaves
@@ -163,6 +167,16 @@ class Filter:
             return self
         return Filter(_at_time(self.condition, now() if time is None else time))
 
+    def collated(self, collation: Collation | None) -> Filter:
+        """Return the filter under a collation; raises `InvalidFilter` for a `$text`."""
+        if collation is None:
+            return self
+        if holds_text(self.condition):
+            raise InvalidFilter(
+                "$text", "does not go with a collation: a text index has its own rules"
+            )
+        return Filter._nested(collated(self.condition, collation), self._levels)
+
     def __and__(self, other: Filter) -> Filter:
         return self._joined(And, conjuncts, other)
 
@@ -248,7 +262,16 @@ def disjuncts(condition: Condition) -> tuple[Condition, ...]:
 
 def paths_in(condition: Condition) -> Iterator[Path]:
     """Yield the paths of the fields of a condition."""
-    return (each.path for each in leaves(condition) if isinstance(each, Field))
+    every = map(uncollated, leaves(condition))
+    return (path for each in every for path in _paths_of(each))
+
+
+def _paths_of(condition: Condition) -> Iterator[Path]:
+    match condition:
+        case Field(path):
+            yield path
+        case Or(inner):  # a `single` one
+            yield from (path for each in inner for path in paths_in(each))
 
 
 FilterLike: TypeAlias = Filter | Mapping[Any, Any] | FieldLike
@@ -406,6 +429,8 @@ def to_json(condition: Condition) -> dict[Any, Any]:
             return {_name(condition): {"$eq": value} if holds_operators(value) else value}
         case Field(test=test) | Metadata(test=test):
             return {_name(condition): _operators((test,))}
+        case Collated(inner):
+            return to_json(inner)
         case And(conditions):
             return _together([to_json(each) for each in conditions])
         case FitsSchema(Value(text=text)):

@@ -34,6 +34,7 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import value_class
+from ..expressions.collation import Collation, Ordered, under
 from ..expressions.evaluation import Scope
 from ..expressions.fields import NAMED, Tree, added, computed, excluded, included, tree_of
 from ..expressions.nodes import Meta, Node, at_time, nodes_of
@@ -299,7 +300,7 @@ def with_slice(value: Any, keys: tuple[str, ...], slice: Slice) -> Any:
     return {**value, key: inner}
 
 
-def _narrowed(document: Document, keys: tuple[str, ...], filter: Filter, ordered: bool) -> Any:
+def _narrowed(document: Document, keys: tuple[str, ...], filter: Filter, ordered: Ordered) -> Any:
     """Return the body with one element left of the first array on a path of objects."""
     value, above = document.body, []
     for key in keys:
@@ -336,6 +337,8 @@ class Projection:
     """
 
     entries: tuple[Part, ...]
+    collation: Collation | None = field(default=None, init=False)
+    """How `$elemMatch` and expressions compare strings; None: by code point."""
     _named: Tree = field(init=False, compare=False, repr=False)
     _added: Tree | None = field(init=False, compare=False, repr=False)
     """What an exclusion adds; None: an inclusion."""
@@ -390,6 +393,14 @@ class Projection:
         moment = now() if time is None else time
         return Projection(tuple([(path, _at_time(rule, moment)) for path, rule in self.entries]))
 
+    def collated(self, collation: Collation | None) -> Projection:
+        """Return the projection under a collation."""
+        if collation is None:
+            return self
+        projection = Projection(self.entries)
+        object.__setattr__(projection, "collation", collation)
+        return projection
+
     def check(self, filter: Filter, *, scored: bool = False) -> None:
         """Raise `InvalidProjection` for a `field.$` without a condition in `filter`, and for a score of documents that
         are not `scored`.
@@ -407,12 +418,13 @@ class Projection:
                         f"{path}.$", "the filter must have a condition on the field"
                     )
 
-    def apply(self, document: Document, filter: Filter, *, ordered: bool = True) -> Document:
+    def apply(self, document: Document, filter: Filter, *, ordered: Ordered = True) -> Document:
         """Return the document with the projected body.
 
         `field.$` needs the `filter` that found the document, and raises `InvalidProjection` where no element met the
         filter. `ordered`: whether objects with another key order differ.
         """
+        ordered = under(self.collation, ordered)
         return with_other_body(document, self._parts(document, filter, ordered))
 
     def to_json(self) -> dict[Any, Any]:
@@ -424,7 +436,7 @@ class Projection:
     def __str__(self) -> str:
         return str(self.to_json())
 
-    def _parts(self, document: Document, filter: Filter, ordered: bool) -> Any:
+    def _parts(self, document: Document, filter: Filter, ordered: Ordered) -> Any:
         body = document.body
         if not isinstance(body, dict):
             if self._added is not None:
@@ -438,7 +450,7 @@ class Projection:
             else excluded(self._named, body)
         )
 
-    def _computed(self, body: Any, document: Document, filter: Filter, ordered: bool) -> Any:
+    def _computed(self, body: Any, document: Document, filter: Filter, ordered: Ordered) -> Any:
         """Return the parts of the document's body, an object, if a rule is more than the name of a field."""
         for path, rule in self.entries:
             if isinstance(rule, Positional) and body:

@@ -457,6 +457,8 @@ class Statements:
 
     def has_index(self, filter: Filter, sort: Sort) -> bool:
         """Return whether an index returns matching documents in the order of a sort, by id and natural order included."""
+        if sort.collation is not None:
+            return False
         if all(field.target == "id" for field in sort.fields):
             return True
         equal = set(equal_targets(filter.condition))

@@ -16,6 +16,7 @@ from ..aggregation.pipeline import Pipeline
 from ..codec import Codec, decode, plain_text
 from ..document import Document
 from ..errors import InvalidUpdate, UpdateRefused, shortened
+from ..expressions.collation import Ordered
 from ..query.filter import Filter
 from .apply import Application, Fields, changed, seed, seed_id, transformed, tree_of
 from .parser import (
@@ -99,7 +100,7 @@ class Update:
         filter: Filter = Filter(),  # noqa: B008 - it is frozen
         now: int,
         inserting: bool = False,
-        ordered: bool = True,
+        ordered: Ordered = True,
     ) -> Any:
         """Return the new body. The old body is unchanged, and is returned itself if nothing changes.
 

@@ -19,6 +19,7 @@ from ..codec.times import iso
 from ..document import Anonymous, moment
 from ..errors import InvalidUpdate, shortened
 from ..expressions.classes import value_class
+from ..expressions.collation import Ordered
 from ..expressions.evaluation import OperandError, array, key_of, number
 from ..expressions.path import walk
 from ..expressions.values import MISSING, compare, is_number
@@ -38,7 +39,7 @@ class UpdateContext:
     """
 
     now: int
-    ordered: bool
+    ordered: Ordered
 
 
 @value_class
@@ -190,7 +191,7 @@ def pull(operand: Pull | tuple[Value, ...], value: Any, context: UpdateContext) 
     return [each for each in array(value) if key_of(each, ordered=ordered) not in unwanted]
 
 
-def _matches(pull: Pull, element: Any, ordered: bool) -> bool:
+def _matches(pull: Pull, element: Any, ordered: Ordered) -> bool:
     if pull.wrapped:
         return holds(pull.condition, Anonymous({"": element}), ordered=ordered)
     return isinstance(element, dict) and holds(pull.condition, Anonymous(element), ordered=ordered)
