@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .models.indexes import Indexed
     from .operations.requests import ReturnDocument
     from .options import (
+        CallOptions,
         ChangeSettings,
         CollectionSettings,
         ModelSettings,
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncChangeStream", "AsyncCollection", "AsyncStore", "AsyncTransaction", "BulkWriteResult",
-    "Change", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
+    "CallOptions", "Change", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
     "CollectionSettings", "CopiedCollection", "CopyProgress", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
     "Filter", "Health", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Page", "Path",
     "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "SearchPage", "SearchResult", "Sort", "Store",
@@ -97,7 +98,7 @@ _MODULES = {
     "models.fields": "F",
     "models.indexes": "Indexed",
     "operations.requests": "ReturnDocument",
-    "options": "ChangeSettings CollectionSettings ModelSettings StoreOptions VersionSettings",
+    "options": "CallOptions ChangeSettings CollectionSettings ModelSettings StoreOptions VersionSettings",
     "query.change": "Change",
     "query.filter": "Filter",
     "query.index": "Explanation Index",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, overload
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, Unpack, get_args, overload
 
 from .changes import ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
@@ -36,7 +36,7 @@ from .operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from .operations.requests import OperationBuilder, ReturnDocument
 from .operations.upgrades import Progress, upgrade_documents, versioned_steps
 from .operations.vectors import ListUnindexed
-from .options import Consistency, Ttl, check_choice, check_integer, check_version
+from .options import CallOptions, Consistency, Ttl, check_choice, check_integer, check_version
 from .query.change import ChangeKind
 from .query.filter import FilterLike
 from .query.index import Explanation, Index, read_index_name
@@ -297,6 +297,7 @@ class Collection(OperationBuilder, Generic[Body]):
         upsert: bool = False,
         array_filters: Any = None,
         sort: SortLike | None = None,
+        **options: Unpack[CallOptions],
     ) -> UpdateResult:
         """Update the first matching document by `sort`; without `sort`, in the order of `find` with a limit. See
         `update`.
@@ -309,7 +310,7 @@ class Collection(OperationBuilder, Generic[Body]):
         UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
         """
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
-        return self._run(self._modify(request))
+        return self._run(self._modify(request, options=options))
 
     def update_many(
         self,
@@ -318,6 +319,7 @@ class Collection(OperationBuilder, Generic[Body]):
         *,
         upsert: bool = False,
         array_filters: Any = None,
+        **options: Unpack[CallOptions],
     ) -> UpdateResult:
         """Update all matching documents, or none if an error is raised; `{}` matches all. See `update_one`.
 
@@ -326,7 +328,7 @@ class Collection(OperationBuilder, Generic[Body]):
         UpdateResult(matched_count=2, modified_count=2, upserted_id=None)
         """
         request = UpdateMany(filter, update, upsert, array_filters=array_filters)
-        return self._run(self._modify(request))
+        return self._run(self._modify(request, options=options))
 
     def replace_one(
         self,
@@ -335,13 +337,15 @@ class Collection(OperationBuilder, Generic[Body]):
         *,
         upsert: bool = False,
         sort: SortLike | None = None,
+        **options: Unpack[CallOptions],
     ) -> UpdateResult:
         """Replace the body of the first matching document; see `update_one`.
 
         >>> store["cities"].replace_one({"$id": "ulm"}, {"country": "de"}, upsert=True)
         UpdateResult(matched_count=0, modified_count=0, upserted_id='ulm')
         """
-        return self._run(self._modify(ReplaceOne(filter, replacement, upsert, sort=sort)))
+        request = ReplaceOne(filter, replacement, upsert, sort=sort)
+        return self._run(self._modify(request, options=options))
 
     def find_one_and_update(
         self,
@@ -354,6 +358,7 @@ class Collection(OperationBuilder, Generic[Body]):
         return_document: bool = ReturnDocument.BEFORE,
         array_filters: Any = None,
         if_version: int | None = None,
+        **options: Unpack[CallOptions],
     ) -> Document[Body] | None:
         """Update the first matching document. Return the document before the update, or with
         `return_document=ReturnDocument.AFTER` after the update.
@@ -367,7 +372,7 @@ class Collection(OperationBuilder, Generic[Body]):
         {'state': 'new'}
         """
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
-        wanted = projection, return_document, if_version
+        wanted = projection, return_document, options, if_version
         return self._run(self._find_and_modify(request, *wanted))
 
     def find_one_and_replace(
@@ -379,6 +384,7 @@ class Collection(OperationBuilder, Generic[Body]):
         sort: SortLike | None = None,
         upsert: bool = False,
         return_document: bool = ReturnDocument.BEFORE,
+        **options: Unpack[CallOptions],
     ) -> Document[Body] | None:
         """Replace the body of the first matching document, and return it as `find_one_and_update` does.
 
@@ -389,10 +395,15 @@ class Collection(OperationBuilder, Generic[Body]):
         2
         """
         request = ReplaceOne(filter, replacement, upsert, sort=sort)
-        return self._run(self._find_and_modify(request, projection, return_document))
+        return self._run(self._find_and_modify(request, projection, return_document, options))
 
     def find_one_and_delete(
-        self, filter: FilterLike, *, projection: Any = None, sort: SortLike | None = None
+        self,
+        filter: FilterLike,
+        *,
+        projection: Any = None,
+        sort: SortLike | None = None,
+        **options: Unpack[CallOptions],
     ) -> Document[Body] | None:
         """Delete and return the first matching document, or None. See `find`.
 
@@ -400,10 +411,15 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["jobs"].find_one_and_delete({"state": "new"})
         Document(id='1', body={'state': 'new'}, version=1)
         """
-        return self._run(self._find_and_delete(filter, sort, projection))
+        return self._run(self._find_and_delete(filter, sort, projection, options))
 
     def bulk_write(
-        self, requests: Iterable[Request], *, ordered: bool = True, atomic: bool = False
+        self,
+        requests: Iterable[Request],
+        *,
+        ordered: bool = True,
+        atomic: bool = False,
+        **options: Unpack[CallOptions],
     ) -> BulkWriteResult:
         """Execute write requests: `InsertOne`, `UpdateOne`, `UpdateMany`, `ReplaceOne`, `DeleteOne`, `DeleteMany`.
 
@@ -417,7 +433,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> result.inserted_count, result.modified_count, result.deleted_count
         (1, 1, 1)
         """
-        return self._follow(self._bulk_write(requests, ordered, atomic))
+        return self._follow(self._bulk_write(requests, ordered, atomic, options))
 
     def increment(self, id: str, path: FieldLike, by: float = 1, *, initial: float = 0) -> Any:
         """Add to a number in a body, in a single statement; return the new number.
@@ -537,7 +553,9 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [id for id, body in store["cities"].list()]
         ['paris', 'berlin']
         """
-        return FoundDocuments(self._read(self._find(None, ..., None, skip, limit, None, "list")))
+        return FoundDocuments(
+            self._read(self._find(None, ..., None, skip, limit, None, method="list"))
+        )
 
     def find(
         self,
@@ -548,6 +566,7 @@ class Collection(OperationBuilder, Generic[Body]):
         skip: int = 0,
         limit: int | None = None,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Documents[Body]:
         """Return the matching documents by `sort`. Without `sort`, documents come in natural order or, with a
         `limit`, in the order of the index that serves the filter. `sort=[]` is always the natural order.
@@ -568,7 +587,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
         ['berlin']
         """
-        found = self._read(self._find(filter, equals, sort, skip, limit, projection))
+        found = self._read(self._find(filter, equals, sort, skip, limit, projection, options))
         return FoundDocuments(found)
 
     def find_one(
@@ -579,6 +598,7 @@ class Collection(OperationBuilder, Generic[Body]):
         sort: SortLike | None = None,
         skip: int = 0,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Document[Body] | None:
         """Return the first matching document, or None; see `find`.
 
@@ -586,7 +606,8 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> print(store["cities"].find_one("rivers", "Seine"))
         None
         """
-        found = self._read(self._find(filter, equals, sort, skip, 1, projection, "find_one"))
+        arguments = filter, equals, sort, skip, 1, projection, options, "find_one"
+        found = self._read(self._find(*arguments))
         return found[0] if found else None
 
     def page(
@@ -598,6 +619,7 @@ class Collection(OperationBuilder, Generic[Body]):
         limit: int = 100,
         after: str | None = None,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Page[Body]:
         """Return up to `limit` documents, and the `cursor` of the next page for `after=`.
 
@@ -611,7 +633,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [number.body for number in store["numbers"].page(sort="$body", after=page.cursor)]
         [3, 4]
         """
-        return self._read(self._page(filter, equals, sort, limit, after, projection))
+        return self._read(self._page(filter, equals, sort, limit, after, projection, options))
 
     def search(
         self,
@@ -663,15 +685,25 @@ class Collection(OperationBuilder, Generic[Body]):
         steps = self._hybrid(query, meaning, options, index, diversity, store=store)
         return self._follow(steps)
 
-    def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
+    def count(
+        self,
+        filter: FilterLike | None = None,
+        equals: Any = ...,
+        **options: Unpack[CallOptions],
+    ) -> int:
         """Return the number of matching documents, or of all without a filter.
 
         >>> store["cities"].count({"country": "de"})
         0
         """
-        return self._read(self._count(filter, equals))
+        return self._read(self._count(filter, equals, options))
 
-    def distinct(self, field: FieldLike, filter: FilterLike | None = None) -> Values:
+    def distinct(
+        self,
+        field: FieldLike,
+        filter: FilterLike | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Values:
         """Return the distinct values of a field in the matching documents, sorted; an array contributes its
         elements.
 
@@ -679,23 +711,27 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].distinct("rivers")
         ['Danube', 'Iller']
         """
-        return self._read(self._distinct(field, filter))
+        return self._read(self._distinct(field, filter, options))
 
-    def delete_one(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
+    def delete_one(
+        self, filter: FilterLike, equals: Any = ..., **options: Unpack[CallOptions]
+    ) -> DeleteResult:
         """Delete the first matching document in the order of `find` with a limit.
 
         >>> store["cities"].delete_one("country", "de")
         DeleteResult(deleted_count=0)
         """
-        return self._run(self._delete_one(filter, equals))
+        return self._run(self._delete_one(filter, equals, options))
 
-    def delete_many(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
+    def delete_many(
+        self, filter: FilterLike, equals: Any = ..., **options: Unpack[CallOptions]
+    ) -> DeleteResult:
         """Delete all matching documents, or none if an error is raised; `{}` matches all.
 
         >>> store["cities"].delete_many({"country": "de"})
         DeleteResult(deleted_count=0)
         """
-        return self._run(self._delete_many(filter, equals))
+        return self._run(self._delete_many(filter, equals, options))
 
     def create_index(
         self,
@@ -914,6 +950,7 @@ class Collection(OperationBuilder, Generic[Body]):
         sort: SortLike | None = None,
         skip: int = 0,
         limit: int | None = None,
+        **options: Unpack[CallOptions],
     ) -> Explanation:
         """Return how `find` would run: the parts that the database and Python evaluate, the indexes in use, and an
         index to create.
@@ -930,9 +967,15 @@ class Collection(OperationBuilder, Generic[Body]):
         order: natural
         advice: none
         """
-        return self._run(self._explain(filter, equals, sort, skip, limit))
+        return self._run(self._explain(filter, equals, sort, skip, limit, options))
 
-    def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
+    def aggregate(
+        self,
+        pipeline: Any,
+        *,
+        memory_limit: int = MEMORY_LIMIT,
+        **options: Unpack[CallOptions],
+    ) -> Results:
         """Run an aggregation pipeline over the collection; return the results.
 
         All stages see a single snapshot. `$merge` and `$out` write the results into a collection, in the same transaction;
@@ -943,7 +986,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
         [{'_id': 'de', 'cities': 2}]
         """
-        operation = self._aggregate(pipeline, memory_limit)
+        operation = self._aggregate(pipeline, memory_limit, options)
         return self._run(operation) if operation.writes else self._read(operation)
 
     def stream(
@@ -953,6 +996,7 @@ class Collection(OperationBuilder, Generic[Body]):
         *,
         sort: SortLike | None = None,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Iterator[Document[Body]]:
         """Yield the matching documents, in natural order or by `sort`, in constant memory.
 
@@ -967,11 +1011,17 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> sum(document.body for document in store["numbers"].stream())
         499500
         """
-        batches = self._stream(filter, equals, sort, projection)
+        batches = self._stream(filter, equals, sort, projection, options)
         while (page := batches.next()) is not None:
             yield from batches.advance(self._read(page))
 
-    def stream_aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Iterator[Any]:
+    def stream_aggregate(
+        self,
+        pipeline: Any,
+        *,
+        memory_limit: int = MEMORY_LIMIT,
+        **options: Unpack[CallOptions],
+    ) -> Iterator[Any]:
         """Yield the results of an aggregation pipeline, the same as `aggregate` returns.
 
         A pipeline of stages that need only one document (`$match`, `$project`, `$addFields`, `$unset`, `$replaceRoot`,
@@ -987,7 +1037,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> sum(each["twice"] for each in store["numbers"].stream_aggregate(doubled))
         189900
         """
-        batches = self._stream_aggregate(pipeline, memory_limit)
+        batches = self._stream_aggregate(pipeline, memory_limit, options)
         while (page := batches.next()) is not None:
             yield from batches.advance(self._read(page))
 

@@ -398,6 +398,8 @@ class OperationRecord:
     consistency: str = "strong"
     shape: str | None = None
     """The filter with `?` in place of each value."""
+    comment: str | None = None
+    """The `comment` of the call."""
     context: Context | None = field(default=None, repr=False)
     """The context variables of the caller; an `AsyncStore` runs operations in other threads."""
 
@@ -409,6 +411,7 @@ class OperationRecord:
         parts += [f"group of {self.group}"] if self.group > 1 else []
         parts += ["in a transaction"] if self.in_transaction else []
         parts += [] if self.shape is None else [self.shape]
+        parts += [] if self.comment is None else [f"comment {self.comment!r}"]
         parts += [] if self.error is None else [type(self.error).__name__]
         return ", ".join(parts)
 

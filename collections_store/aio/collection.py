@@ -15,7 +15,7 @@ from collections.abc import (
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Concatenate, Final, Generic, Self, TypeVar, get_args, overload
+from typing import Any, Concatenate, Final, Generic, Self, TypeVar, Unpack, get_args, overload
 from warnings import warn
 
 from ..changes import ChangeReader, Wait, check_notifier
@@ -35,7 +35,7 @@ from ..operations.embedding import CallEmbedder
 from ..operations.operation import Steps
 from ..operations.procedures import ATTEMPTS, CallFunction, Pause
 from ..operations.requests import OperationBuilder
-from ..options import Consistency, Ttl, check_choice
+from ..options import CallOptions, Consistency, Ttl, check_choice
 from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike
 from ..query.sort import SortLike
@@ -212,7 +212,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
         """Async counterpart of `Collection.list`. All documents are in memory at once: use `stream` for many."""
-        operation = self._find(None, ..., None, skip, limit, None, "list")
+        operation = self._find(None, ..., None, skip, limit, None, method="list")
         return FoundDocuments(await self._read(operation))
 
     async def find(
@@ -224,9 +224,11 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         skip: int = 0,
         limit: int | None = None,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Documents[Body]:
         """Async counterpart of `Collection.find`. All documents are in memory at once: use `stream` for many."""
-        operation = await compute(self._find, filter, equals, sort, skip, limit, projection)
+        arguments = filter, equals, sort, skip, limit, projection, options
+        operation = await compute(self._find, *arguments)
         return FoundDocuments(await self._read(operation))
 
     async def find_one(
@@ -237,9 +239,10 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         sort: SortLike | None = None,
         skip: int = 0,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one`."""
-        arguments = filter, equals, sort, skip, 1, projection, "find_one"
+        arguments = filter, equals, sort, skip, 1, projection, options, "find_one"
         operation = await compute(self._find, *arguments)
         found = await self._read(operation)
         return found[0] if found else None
@@ -251,18 +254,23 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         *,
         sort: SortLike | None = None,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> AsyncIterator[Document[Body]]:
         """Async counterpart of `Collection.stream`. An async generator: `async for document in cities.stream()`."""
-        batches = await compute(self._stream, filter, equals, sort, projection)
+        batches = await compute(self._stream, filter, equals, sort, projection, options)
         while (page := batches.next()) is not None:
             for document in batches.advance(await self._read(page)):
                 yield document
 
     async def stream_aggregate(
-        self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT
+        self,
+        pipeline: Any,
+        *,
+        memory_limit: int = MEMORY_LIMIT,
+        **options: Unpack[CallOptions],
     ) -> AsyncIterator[Any]:
         """Async counterpart of `Collection.stream_aggregate`. An async generator."""
-        batches = await compute(self._stream_aggregate, pipeline, memory_limit)
+        batches = await compute(self._stream_aggregate, pipeline, memory_limit, options)
         while (page := batches.next()) is not None:
             for result in batches.advance(await self._read(page)):
                 yield result

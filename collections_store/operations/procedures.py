@@ -42,7 +42,8 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import value_class
-from ..options import Settings, check_choice, check_version
+from ..options import CallContext, Settings, check_choice, check_version
+from ..options.calls import PLAIN
 from ..query.index import Index
 from ..results import (
     BulkWriteResult,
@@ -54,6 +55,7 @@ from ..results import (
 )
 from .bulk import MAX_ROWS, BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, written_body
+from .called import called
 from .changes import HasPrunable, Prune
 from .collections import AS_IT_IS, Configure
 from .indexes import CreateIndex, DeclareVersion, IsDeclared, ListIndexes
@@ -359,6 +361,7 @@ def bulk_write(
     collection: str,
     parse: Callable[[Any], Operation[Any]],
     requests: Iterable[Any],
+    call: CallContext,
     *,
     ordered: bool,
     atomic: bool,
@@ -377,11 +380,10 @@ def bulk_write(
         read: list[list[ReadRequest]] = []  # all, before anything is locked
         while chunks.has_more():
             read.append((yield from chunks.next()))
-        result: BulkWriteResult = yield Together(
-            collection, lambda: _bulk_write(collection, read, ordered=ordered), "bulk_write"
-        )
+        steps = partial(_bulk_write, collection, read, ordered=ordered)
+        result: BulkWriteResult = yield called(Together(collection, steps, "bulk_write"), call)
     else:
-        result = yield from _bulk_chunks(collection, chunks, ordered=ordered)
+        result = yield from _bulk_chunks(collection, chunks, call, ordered=ordered)
     if result.refused:
         raise BulkWriteError(collection, in_order(result))
     return result
@@ -393,19 +395,19 @@ def _bulk_write(
     """Execute batches in one transaction: the first refusal is raised."""
     result = BulkWriteResult()
     for batch in read:
-        result += yield from _bulk_batch(collection, batch, ordered=ordered, strict=True)
+        result += yield from _bulk_batch(collection, batch, PLAIN, ordered=ordered, strict=True)
     return result
 
 
 def _bulk_chunks(
-    collection: str, chunks: Chunks[ReadRequest], *, ordered: bool
+    collection: str, chunks: Chunks[ReadRequest], call: CallContext, *, ordered: bool
 ) -> Steps[BulkWriteResult]:
     """Execute each chunk as a batch."""
     result = BulkWriteResult()
     try:
         while chunks.has_more() and not (ordered and result.refused):
             batch = yield from chunks.next()
-            result += yield from _bulk_batch(collection, batch, ordered=ordered, strict=False)
+            result += yield from _bulk_batch(collection, batch, call, ordered=ordered, strict=False)
     except BaseException as error:
         _note_part(error, collection, result, ended=not chunks.has_more())
         raise
@@ -413,7 +415,7 @@ def _bulk_chunks(
 
 
 def _bulk_batch(
-    collection: str, batch: Sequence[ReadRequest], *, ordered: bool, strict: bool
+    collection: str, batch: Sequence[ReadRequest], call: CallContext, *, ordered: bool, strict: bool
 ) -> Steps[BulkWriteResult]:
     good = [part for part in batch if not isinstance(part[1], Refusal)]
     bad = [each for _, each in batch if isinstance(each, Refusal)]
@@ -424,7 +426,7 @@ def _bulk_batch(
         good = [part for part in good if part[0] < bad[0].position]
     result = BulkWriteResult()
     if good:
-        result = yield BulkBatch(collection, tuple(good), ordered, strict)
+        result = yield called(BulkBatch(collection, tuple(good), ordered, strict), call)
     if not (ordered and result.refused):
         result += BulkWriteResult(refused=tuple(bad))
     return result

@@ -32,6 +32,7 @@ from ..errors import (
     shortened,
 )
 from ..options import (
+    CallOptions,
     check_choice,
     check_flag,
     check_function,
@@ -42,13 +43,15 @@ from ..options import (
 from ..query.change import ChangeFilter
 from ..query.conditions import read_target
 from ..query.filter import Filter
-from ..query.index import Index, read_index_name
+from ..query.index import Explanation, Index, read_index_name
 from ..query.sort import NATURAL, Sort
 from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
 from ..results import (
     BulkWriteResult,
+    DeleteResult,
     InsertManyResult,
+    Page,
     PutManyResult,
     SearchPage,
     SearchResult,
@@ -60,6 +63,7 @@ from ..search.fusion import TIER
 from ..search.query import any_word, check_query
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
+from .called import NO_OPTIONS, called, called_batches, read_call
 from .editing import Editing
 from .embedding import create_vector_index, find_nearest
 from .find import (
@@ -173,19 +177,23 @@ class OperationBuilder:
         answer: Answer = "result",
         projection: Any = None,
         expected: int | None = None,
+        *,
         time: int | None = None,
+        options: CallOptions = NO_OPTIONS,
     ) -> Operation[UpdateResult]:
         """Return the operation of `update_one`, `update_many` or `replace_one`."""
-        time = now() if time is None else time
+        call, time = read_call(options), now() if time is None else time
         filter = self._filter(request.filter, required=True, time=time)
         if isinstance(request, UpdateMany):
-            return ModifyMany(self.name, self._modification(request, time), filter)
+            many = ModifyMany(self.name, self._modification(request, time), filter)
+            return called(many, call)
         parts = None if projection is None else read_projection(projection, filter, self._codec)
         modification = self._modification(request, time)
         sort = self._order(request.sort)
-        options: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
+        given: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
         decode = self._codec.decode_body
-        return ModifyOne(self.name, modification, filter, sort, **options, decode=decode)
+        one = ModifyOne(self.name, modification, filter, sort, **given, decode=decode)
+        return called(one, call)
 
     def _update(self, id: Any, request: UpdateOne, if_version: Any) -> Operation[UpdateResult]:
         modification, expected = self._modification(request, now()), check_version(if_version)
@@ -196,6 +204,7 @@ class OperationBuilder:
         request: UpdateOne | ReplaceOne,
         projection: Any,
         return_document: Any,
+        options: CallOptions,
         if_version: Any = None,
     ) -> Operation[Document | None]:
         after = check_flag("return_document", return_document)
@@ -204,14 +213,18 @@ class OperationBuilder:
             problem = "does not go with upsert: a new document has no version"
             raise InvalidOption("if_version", problem)
         answer: Answer = "after" if after else "before"
-        operation: Any = self._modify(request, answer, projection, expected)
+        operation: Any = self._modify(request, answer, projection, expected, options=options)
         return operation  # type: ignore[no-any-return]
 
-    def _find_and_delete(self, filter: Any, sort: Any, projection: Any) -> FindAndDelete:
+    def _find_and_delete(
+        self, filter: Any, sort: Any, projection: Any, options: CallOptions
+    ) -> Operation[Document | None]:
+        call = read_call(options)
         parsed = self._filter(filter, required=True)
         parts = read_projection(projection, parsed, self._codec)
         order = self._order(sort)
-        return FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
+        delete = FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
+        return called(delete, call)
 
     def _modification(
         self, request: UpdateOne | UpdateMany | ReplaceOne, time: int
@@ -225,13 +238,31 @@ class OperationBuilder:
             codec.check_fields(update, "update")
         return Modification(update, codec, upsert, time)
 
-    def _delete_one(self, filter: Any, equals: Any = ..., time: int | None = None) -> DeleteFirst:
-        return DeleteFirst(self.name, self._filter(filter, equals, required=True, time=time))
+    def _delete_one(
+        self,
+        filter: Any,
+        equals: Any = ...,
+        options: CallOptions = NO_OPTIONS,
+        time: int | None = None,
+    ) -> Operation[DeleteResult]:
+        call, parsed = (
+            read_call(options),
+            self._filter(filter, equals, required=True, time=time),
+        )
+        return called(DeleteFirst(self.name, parsed), call)
 
     def _delete_many(
-        self, filter: Any, equals: Any = ..., time: int | None = None
-    ) -> DeleteMatching:
-        return DeleteMatching(self.name, self._filter(filter, equals, required=True, time=time))
+        self,
+        filter: Any,
+        equals: Any = ...,
+        options: CallOptions = NO_OPTIONS,
+        time: int | None = None,
+    ) -> Operation[DeleteResult]:
+        call, parsed = (
+            read_call(options),
+            self._filter(filter, equals, required=True, time=time),
+        )
+        return called(DeleteMatching(self.name, parsed), call)
 
     def _filter(
         self, filter: Any, equals: Any = ..., *, required: bool = False, time: int | None = None
@@ -274,12 +305,13 @@ class OperationBuilder:
         return writing.insert(check_iterable("bodies", bodies))
 
     def _bulk_write(
-        self, requests: Iterable[Request], ordered: Any, atomic: Any
+        self, requests: Iterable[Request], ordered: Any, atomic: Any, options: CallOptions
     ) -> Steps[BulkWriteResult]:
+        call = read_call(options)
         flags = {"ordered": check_flag("ordered", ordered), "atomic": check_flag("atomic", atomic)}
         read = check_iterable("requests", requests)
         parse = partial(self._request, time=now())
-        return bulk_write(self.name, parse, read, **flags)
+        return bulk_write(self.name, parse, read, call, **flags)
 
     def _change(self, id: Any, function: Any, default: Any, ttl: Any, attempts: Any) -> Steps[Any]:
         life, most = read_ttl(ttl), check_integer("attempts", attempts)
@@ -301,16 +333,20 @@ class OperationBuilder:
         skip: Any,
         limit: Any,
         projection: Any,
+        options: CallOptions = NO_OPTIONS,
         method: str = "find",
     ) -> Operation[list[Document]]:
+        call = read_call(options)
         window = check_window(skip, limit)
         order = self._order(sort, limit, scored=True)
         is_plain = equals is ... and projection is None and type(filter) is dict
         if is_plain and len(filter) == 1 and "$id" in filter:
             if ids := read_id_range(filter["$id"], order):
-                return FindIdRange(self.name, *ids, *window, self._codec.decode_body, method)
+                found = FindIdRange(self.name, *ids, *window, self._codec.decode_body, method)
+                return called(found, call)
             if not order and window == (0, None) and (some := read_ids(filter["$id"])):
-                return FindByIds(self.name, some, self._codec.decode_body, method)
+                listed = FindByIds(self.name, some, self._codec.decode_body, method)
+                return called(listed, call)
         parsed = self._filter(filter, equals)
         parts = None
         if projection is not None:
@@ -318,18 +354,27 @@ class OperationBuilder:
         by_score = order is not None and order.by_score
         if by_score or (parts is not None and parts.has_score):
             given = order or NATURAL, *window, parts, self._codec.decode_body, method
-            return find_scored(self.name, parsed, *given)
-        return Find(self.name, parsed, order, *window, parts, self._codec.decode_body, method)
+            return called(find_scored(self.name, parsed, *given), call)
+        find = Find(self.name, parsed, order, *window, parts, self._codec.decode_body, method)
+        return called(find, call)
 
     def _page(  # noqa: PLR0917 - as the method has them
-        self, filter: Any, equals: Any, sort: Any, limit: Any, after: Any, projection: Any
-    ) -> FindPage:
+        self,
+        filter: Any,
+        equals: Any,
+        sort: Any,
+        limit: Any,
+        after: Any,
+        projection: Any,
+        options: CallOptions,
+    ) -> Operation[Page]:
+        call = read_call(options)
         parsed = self._filter(filter, equals)
         parts = read_projection(projection, parsed, self._codec)
         window = check_page(limit), after
-        return FindPage(
-            self.name, parsed, self._sort(sort), *window, parts, self._codec.decode_body
-        )
+        order = self._sort(sort)
+        page = FindPage(self.name, parsed, order, *window, parts, self._codec.decode_body)
+        return called(page, call)
 
     def _id_prefixes(self, delimiter: Any, prefix: Any, after: Any, limit: Any) -> FindIdPrefixes:
         parts = check_part("prefix", prefix), check_part("delimiter", delimiter)
@@ -381,29 +426,37 @@ class OperationBuilder:
         near = self._nearest(meaning, depth, options["filter"], None, index, store=store)
         return Hybrid(words, near, self.name, index, skip, limit, diversity).steps()
 
-    def _count(self, filter: Any, equals: Any) -> Count:
-        return Count(self.name, self._filter(filter, equals))
+    def _count(self, filter: Any, equals: Any, options: CallOptions) -> Operation[int]:
+        call = read_call(options)
+        return called(Count(self.name, self._filter(filter, equals)), call)
 
-    def _distinct(self, field: Any, filter: Any) -> Distinct:
+    def _distinct(self, field: Any, filter: Any, options: CallOptions) -> Operation[list[Any]]:
+        call = read_call(options)
         parsed = self._filter(filter)
         target = read_target(field, InvalidFilter)
         self._codec.check_fields(target, "field")
-        return Distinct(self.name, target, parsed)
+        return called(Distinct(self.name, target, parsed), call)
 
-    def _explain(self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any) -> Explain:
+    def _explain(  # noqa: PLR0917 - as the method has them
+        self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, options: CallOptions
+    ) -> Operation[Explanation]:
+        call = read_call(options)
         parsed = self._filter(filter, equals)
         window = check_window(skip, limit)
         order = self._order(sort, limit)
-        return Explain(self.name, parsed, order, *window)
+        return called(Explain(self.name, parsed, order, *window), call)
 
-    def _aggregate(self, pipeline: Any, memory_limit: Any) -> Operation[list[Any]]:
+    def _aggregate(
+        self, pipeline: Any, memory_limit: Any, options: CallOptions
+    ) -> Operation[list[Any]]:
         from .merge import merge_of
 
+        call = read_call(options)
         source = self._aggregated(pipeline, memory_limit)
         reading, last = source.pipeline.output()
         if last is None:
-            return source
-        return merge_of(replace(source, pipeline=reading), last, self._codec)
+            return called(source, call)
+        return called(merge_of(replace(source, pipeline=reading), last, self._codec), call)
 
     def _aggregated(self, pipeline: Any, memory_limit: Any) -> Aggregate:
         """Return the operation that runs a pipeline, whose last stage may write."""
@@ -416,14 +469,18 @@ class OperationBuilder:
         time = now()
         return Aggregate(self.name, parsed.at(time), check_memory(memory_limit), time)
 
-    def _stream_aggregate(self, pipeline: Any, memory_limit: Any) -> Batches:
+    def _stream_aggregate(self, pipeline: Any, memory_limit: Any, options: CallOptions) -> Batches:
         from .aggregate_stream import aggregate_batches
 
-        return aggregate_batches(self._aggregated(pipeline, memory_limit))
+        call = read_call(options)
+        return called_batches(aggregate_batches(self._aggregated(pipeline, memory_limit)), call)
 
-    def _stream(self, filter: Any, equals: Any, sort: Any, projection: Any) -> Batches:
-        parsed = self._filter(filter, equals)
-        return batches_of(self.name, parsed, self._sort(sort), projection, self._codec)
+    def _stream(
+        self, filter: Any, equals: Any, sort: Any, projection: Any, options: CallOptions
+    ) -> Batches:
+        call, parsed = read_call(options), self._filter(filter, equals)
+        batches = batches_of(self.name, parsed, self._sort(sort), projection, self._codec)
+        return called_batches(batches, call)
 
     def _watched(self, filter: Any, kinds: Any) -> ChangeFilter:
         parsed = ChangeFilter.parse(filter, kinds, self._codec)

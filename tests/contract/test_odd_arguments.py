@@ -18,6 +18,7 @@ from collections_store import (
     AsyncChangeStream,
     AsyncCollection,
     AsyncStore,
+    CallOptions,
     ChangeSettings,
     ChangeStream,
     CollectionSettings,
@@ -195,7 +196,14 @@ VALID: dict[str, Any] = {
 }
 OPTIONS: dict[str, Any] = {
     f"Unpack[{each.__name__}]": each
-    for each in (StoreOptions, CollectionSettings, ChangeSettings, VersionSettings, ModelSettings)
+    for each in (
+        StoreOptions,
+        CallOptions,
+        CollectionSettings,
+        ChangeSettings,
+        VersionSettings,
+        ModelSettings,
+    )
 }
 SKIPPED = {
     "run",  # takes operations, which are not public

@@ -369,6 +369,12 @@ class StatementCompiler(Protocol):
         """Return the list to which `ReportedVersion` appends on a driver's connection; None: `RETURNING` serves."""
         return None
 
+    def commented(self, sql: str, comment: str) -> str:
+        """Return a statement with a comment after its first word, by which drivers know a query."""
+        verb, _, rest = sql.partition(" ")
+        text = comment.replace("*/", "* /").replace("/*", "/ *")
+        return f"{verb} /* {text} */ {rest}"
+
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the rows of an `explain` statement on a collection's table."""
 

@@ -117,6 +117,9 @@ class PostgresCompiler(StatementCompiler):
     def insert(self, table: sa.Table) -> Any:
         return insert(table)
 
+    def commented(self, sql: str, comment: str) -> str:
+        return super().commented(sql, comment.replace("%", "%%"))  # the driver looks for parameters
+
     def list_parameter(self, texts: Sequence[str] | Sequence[int]) -> list[Any]:
         """Psycopg adapts lists."""
         return list(texts)

@@ -1,0 +1,50 @@
+"""The options of a call besides the arguments of the method: passed by a caller, and validated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Self, TypedDict
+
+from ..errors import InvalidOption, shortened
+from .checks import check_known
+
+MAX_COMMENT: Final = 256
+"""Characters of a comment: PostgreSQL shows the first 1,024 bytes of a statement."""
+
+
+class CallOptions(TypedDict, total=False):
+    """The options that a call of most methods of a collection takes besides its own arguments. None leaves an option out.
+
+    * `comment`: a string of up to 256 printable characters. Each statement of the call has the comment, so the database's
+      logs and views show it, and so does the `OperationRecord`. Each comment is a statement of its own to the caches of
+      the database and its driver: use few different comments.
+    """
+
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """Validated `CallOptions`."""
+
+    comment: str | None = None
+
+    @classmethod
+    def parse(cls, options: CallOptions) -> Self:
+        """Validate the options of a call; raises `InvalidOption`, and `TypeError` for an unknown option."""
+        check_known("the call", options, CallOptions)
+        call = cls(**options)
+        if call.comment is not None:
+            _check_comment(call.comment)
+        return call
+
+
+PLAIN: Final = CallContext()
+"""A call without options."""
+
+
+def _check_comment(comment: Any) -> None:
+    if isinstance(comment, str) and len(comment) <= MAX_COMMENT and comment.isprintable():
+        return
+    problem = f"must be a string of up to {MAX_COMMENT} printable characters"
+    raise InvalidOption("comment", f"{problem}, got {shortened(comment)}")
