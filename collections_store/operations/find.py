@@ -354,7 +354,12 @@ def read_ids(within: Any) -> tuple[str, ...] | None:
 
 
 def read_projection(
-    projection: Any, filter: Filter, codec: Codec, *, scored: bool = False
+    projection: Any,
+    filter: Filter,
+    codec: Codec,
+    collation: Collation | None = None,
+    *,
+    scored: bool = False,
 ) -> Projection | None:
     """Return a parsed projection that goes with the filter; raises `InvalidProjection`."""
     if projection is None:
@@ -364,7 +369,7 @@ def read_projection(
         raise InvalidProjection("", problem)
     parsed = Projection.parse(projection, codec)
     parsed.check(filter, scored=scored)
-    return parsed.at()
+    return parsed.at().collated(collation)
 
 
 _BY_ID: Final = Sort.parse("$id")
@@ -386,13 +391,12 @@ class Batches(Protocol):
 
 
 def batches_of(
-    collection: str, filter: Filter, sort: Any, projection: Any, codec: Codec
+    collection: str, filter: Filter, sort: Sort, projection: Projection | None, decode: Decode
 ) -> Batches:
-    """Return the batches of a stream; raises `InvalidSort` and `InvalidProjection`."""
-    parsed, order = read_projection(projection, filter, codec), Sort.parse(sort)
-    if not order:
-        return NaturalBatches(collection, filter, parsed, decode=codec.decode_body)
-    return SortedBatches(collection, filter, order, parsed, codec.decode_body)
+    """Return the batches of a stream."""
+    if not sort:
+        return NaturalBatches(collection, filter, projection, decode=decode)
+    return SortedBatches(collection, filter, sort, projection, decode)
 
 
 @value_class

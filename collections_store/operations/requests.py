@@ -31,6 +31,7 @@ from ..errors import (
     refuse_pickling,
     shortened,
 )
+from ..expressions.collation import Collation
 from ..options import (
     CallOptions,
     check_choice,
@@ -151,17 +152,19 @@ class OperationBuilder:
         id, text = check_id(id), self._codec.encode_body(body)
         return put_of(self.name, id, text, ttl, if_version, if_absent)
 
-    def _request(self, request: Request, time: int) -> Operation[Any]:
+    def _request(
+        self, request: Request, time: int, collation: Collation | None = None
+    ) -> Operation[Any]:
         """Return the operation of a write request of a call that began at `time`."""
         match request:
             case InsertOne(body, id=id, ttl=ttl):
                 return self._insert_one(body, id, ttl)
             case UpdateOne() | UpdateMany() | ReplaceOne():
-                return self._modify(request, time=time)
+                return self._modify(request, time=time, collation=collation)
             case DeleteOne(filter):
-                return self._delete_one(filter, time=time)
+                return self._delete_one(filter, time=time, collation=collation)
             case DeleteMany(filter):
-                return self._delete_many(filter, time=time)
+                return self._delete_many(filter, time=time, collation=collation)
         problem = f"must be write requests (InsertOne, UpdateOne, …), got {shortened(request)}"
         raise InvalidOption("requests", problem)
 
@@ -180,16 +183,17 @@ class OperationBuilder:
         *,
         time: int | None = None,
         options: CallOptions = NO_OPTIONS,
+        collation: Collation | None = None,
     ) -> Operation[UpdateResult]:
-        """Return the operation of `update_one`, `update_many` or `replace_one`."""
+        """Return the operation of `update_one`, `update_many` or `replace_one`; `collation`: of a `bulk_write`."""
         call, time = read_call(options), now() if time is None else time
-        filter = self._filter(request.filter, required=True, time=time)
+        collation = call.collation or collation
+        filter = self._filter(request.filter, required=True, time=time, collation=collation)
+        modification = self._modification(request, time, collation)
         if isinstance(request, UpdateMany):
-            many = ModifyMany(self.name, self._modification(request, time), filter)
-            return called(many, call)
-        parts = None if projection is None else read_projection(projection, filter, self._codec)
-        modification = self._modification(request, time)
-        sort = self._order(request.sort)
+            return called(ModifyMany(self.name, modification, filter), call)
+        parts = read_projection(projection, filter, self._codec, collation)
+        sort = self._order(request.sort, collation=collation)
         given: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
         decode = self._codec.decode_body
         one = ModifyOne(self.name, modification, filter, sort, **given, decode=decode)
@@ -220,23 +224,26 @@ class OperationBuilder:
         self, filter: Any, sort: Any, projection: Any, options: CallOptions
     ) -> Operation[Document | None]:
         call = read_call(options)
-        parsed = self._filter(filter, required=True)
-        parts = read_projection(projection, parsed, self._codec)
-        order = self._order(sort)
+        parsed = self._filter(filter, required=True, collation=call.collation)
+        parts = read_projection(projection, parsed, self._codec, call.collation)
+        order = self._order(sort, collation=call.collation)
         delete = FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
         return called(delete, call)
 
     def _modification(
-        self, request: UpdateOne | UpdateMany | ReplaceOne, time: int
+        self,
+        request: UpdateOne | UpdateMany | ReplaceOne,
+        time: int,
+        collation: Collation | None = None,
     ) -> Modification:
         codec, upsert = self._codec, check_flag("upsert", request.upsert)
         if isinstance(request, ReplaceOne):
             body = read_replacement(request.replacement, codec)
-            return Modification(Replacement(body), codec, upsert, time)
+            return Modification(Replacement(body), codec, upsert, time, collation)
         update = Update.parse(request.update, array_filters=request.array_filters, codec=codec)
         if not codec.is_plain:
             codec.check_fields(update, "update")
-        return Modification(update, codec, upsert, time)
+        return Modification(update, codec, upsert, time, collation)
 
     def _delete_one(
         self,
@@ -244,11 +251,11 @@ class OperationBuilder:
         equals: Any = ...,
         options: CallOptions = NO_OPTIONS,
         time: int | None = None,
+        collation: Collation | None = None,
     ) -> Operation[DeleteResult]:
-        call, parsed = (
-            read_call(options),
-            self._filter(filter, equals, required=True, time=time),
-        )
+        call = read_call(options)
+        given: Any = {"time": time, "collation": call.collation or collation}
+        parsed = self._filter(filter, equals, required=True, **given)
         return called(DeleteFirst(self.name, parsed), call)
 
     def _delete_many(
@@ -257,15 +264,21 @@ class OperationBuilder:
         equals: Any = ...,
         options: CallOptions = NO_OPTIONS,
         time: int | None = None,
+        collation: Collation | None = None,
     ) -> Operation[DeleteResult]:
-        call, parsed = (
-            read_call(options),
-            self._filter(filter, equals, required=True, time=time),
-        )
+        call = read_call(options)
+        given: Any = {"time": time, "collation": call.collation or collation}
+        parsed = self._filter(filter, equals, required=True, **given)
         return called(DeleteMatching(self.name, parsed), call)
 
     def _filter(
-        self, filter: Any, equals: Any = ..., *, required: bool = False, time: int | None = None
+        self,
+        filter: Any,
+        equals: Any = ...,
+        *,
+        required: bool = False,
+        time: int | None = None,
+        collation: Collation | None = None,
     ) -> Filter:
         """Parse a filter of a call that began at `time`; the filter of a write is `required`: `{}` for all documents,
         never None.
@@ -275,18 +288,25 @@ class OperationBuilder:
         parsed = Filter.parse(filter, equals, self._codec)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed)
-        return parsed.at(time)
+        return parsed.at(time).collated(collation)
 
-    def _sort(self, sort: Any, *, scored: bool = False) -> Sort:
+    def _sort(self, sort: Any, *, scored: bool = False, collation: Collation | None = None) -> Sort:
         order = Sort.parse(sort, scored=scored)
         if not self._codec.is_plain:
             self._codec.check_fields(order, "sort")
-        return order
+        return order.collated(collation)
 
-    def _order(self, sort: Any, limit: int | None = 1, *, scored: bool = False) -> Sort | None:
+    def _order(
+        self,
+        sort: Any,
+        limit: int | None = 1,
+        *,
+        scored: bool = False,
+        collation: Collation | None = None,
+    ) -> Sort | None:
         """Return the order of a read; None: the order of the index that serves the filter."""
         if sort is not None:
-            return self._sort(sort, scored=scored)
+            return self._sort(sort, scored=scored, collation=collation)
         return NATURAL if limit is None else None
 
     def _increment(self, id: Any, path: Any, by: Any, initial: Any) -> Increment:
@@ -310,7 +330,7 @@ class OperationBuilder:
         call = read_call(options)
         flags = {"ordered": check_flag("ordered", ordered), "atomic": check_flag("atomic", atomic)}
         read = check_iterable("requests", requests)
-        parse = partial(self._request, time=now())
+        parse = partial(self._request, time=now(), collation=call.collation)
         return bulk_write(self.name, parse, read, call, **flags)
 
     def _change(self, id: Any, function: Any, default: Any, ttl: Any, attempts: Any) -> Steps[Any]:
@@ -338,19 +358,17 @@ class OperationBuilder:
     ) -> Operation[list[Document]]:
         call = read_call(options)
         window = check_window(skip, limit)
-        order = self._order(sort, limit, scored=True)
+        order = self._order(sort, limit, scored=True, collation=call.collation)
         is_plain = equals is ... and projection is None and type(filter) is dict
-        if is_plain and len(filter) == 1 and "$id" in filter:
+        if is_plain and call.collation is None and len(filter) == 1 and "$id" in filter:
             if ids := read_id_range(filter["$id"], order):
                 found = FindIdRange(self.name, *ids, *window, self._codec.decode_body, method)
                 return called(found, call)
             if not order and window == (0, None) and (some := read_ids(filter["$id"])):
                 listed = FindByIds(self.name, some, self._codec.decode_body, method)
                 return called(listed, call)
-        parsed = self._filter(filter, equals)
-        parts = None
-        if projection is not None:
-            parts = read_projection(projection, parsed, self._codec, scored=True)
+        parsed = self._filter(filter, equals, collation=call.collation)
+        parts = read_projection(projection, parsed, self._codec, call.collation, scored=True)
         by_score = order is not None and order.by_score
         if by_score or (parts is not None and parts.has_score):
             given = order or NATURAL, *window, parts, self._codec.decode_body, method
@@ -369,10 +387,10 @@ class OperationBuilder:
         options: CallOptions,
     ) -> Operation[Page]:
         call = read_call(options)
-        parsed = self._filter(filter, equals)
-        parts = read_projection(projection, parsed, self._codec)
+        parsed = self._filter(filter, equals, collation=call.collation)
+        parts = read_projection(projection, parsed, self._codec, call.collation)
         window = check_page(limit), after
-        order = self._sort(sort)
+        order = self._sort(sort, collation=call.collation)
         page = FindPage(self.name, parsed, order, *window, parts, self._codec.decode_body)
         return called(page, call)
 
@@ -428,22 +446,23 @@ class OperationBuilder:
 
     def _count(self, filter: Any, equals: Any, options: CallOptions) -> Operation[int]:
         call = read_call(options)
-        return called(Count(self.name, self._filter(filter, equals)), call)
+        parsed = self._filter(filter, equals, collation=call.collation)
+        return called(Count(self.name, parsed), call)
 
     def _distinct(self, field: Any, filter: Any, options: CallOptions) -> Operation[list[Any]]:
         call = read_call(options)
-        parsed = self._filter(filter)
+        parsed = self._filter(filter, collation=call.collation)
         target = read_target(field, InvalidFilter)
         self._codec.check_fields(target, "field")
-        return called(Distinct(self.name, target, parsed), call)
+        return called(Distinct(self.name, target, parsed, call.collation), call)
 
     def _explain(  # noqa: PLR0917 - as the method has them
         self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, options: CallOptions
     ) -> Operation[Explanation]:
         call = read_call(options)
-        parsed = self._filter(filter, equals)
+        parsed = self._filter(filter, equals, collation=call.collation)
         window = check_window(skip, limit)
-        order = self._order(sort, limit)
+        order = self._order(sort, limit, collation=call.collation)
         return called(Explain(self.name, parsed, order, *window), call)
 
     def _aggregate(
@@ -452,13 +471,16 @@ class OperationBuilder:
         from .merge import merge_of
 
         call = read_call(options)
-        source = self._aggregated(pipeline, memory_limit)
+        source = self._aggregated(pipeline, memory_limit, call.collation)
         reading, last = source.pipeline.output()
         if last is None:
             return called(source, call)
-        return called(merge_of(replace(source, pipeline=reading), last, self._codec), call)
+        source = replace(source, pipeline=reading)
+        return called(merge_of(source, last, self._codec), call)
 
-    def _aggregated(self, pipeline: Any, memory_limit: Any) -> Aggregate:
+    def _aggregated(
+        self, pipeline: Any, memory_limit: Any, collation: Collation | None
+    ) -> Aggregate:
         """Return the operation that runs a pipeline, whose last stage may write."""
         from ..aggregation.pipeline import Pipeline
         from .aggregate import Aggregate, check_memory
@@ -467,19 +489,24 @@ class OperationBuilder:
         if not self._codec.is_plain:
             self._codec.check_fields(parsed.filtered()[0], "pipeline")
         time = now()
-        return Aggregate(self.name, parsed.at(time), check_memory(memory_limit), time)
+        read = parsed.at(time).collated(collation)
+        return Aggregate(self.name, read, check_memory(memory_limit), time, collation)
 
     def _stream_aggregate(self, pipeline: Any, memory_limit: Any, options: CallOptions) -> Batches:
         from .aggregate_stream import aggregate_batches
 
         call = read_call(options)
-        return called_batches(aggregate_batches(self._aggregated(pipeline, memory_limit)), call)
+        source = self._aggregated(pipeline, memory_limit, call.collation)
+        return called_batches(aggregate_batches(source), call)
 
     def _stream(
         self, filter: Any, equals: Any, sort: Any, projection: Any, options: CallOptions
     ) -> Batches:
-        call, parsed = read_call(options), self._filter(filter, equals)
-        batches = batches_of(self.name, parsed, self._sort(sort), projection, self._codec)
+        call = read_call(options)
+        parsed = self._filter(filter, equals, collation=call.collation)
+        parts = read_projection(projection, parsed, self._codec, call.collation)
+        order = self._sort(sort, collation=call.collation)
+        batches = batches_of(self.name, parsed, order, parts, self._codec.decode_body)
         return called_batches(batches, call)
 
     def _watched(self, filter: Any, kinds: Any) -> ChangeFilter:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self, TypedDict
 
 from ..errors import InvalidOption, shortened
+from ..expressions.collation import Collation
 from .checks import check_known
 
 MAX_COMMENT: Final = 256
@@ -18,9 +20,13 @@ class CallOptions(TypedDict, total=False):
     * `comment`: a string of up to 256 printable characters. Each statement of the call has the comment, so the database's
       logs and views show it, and so does the `OperationRecord`. Each comment is a statement of its own to the caches of
       the database and its driver: use few different comments.
+    * `collation`: the rules by which strings compare, by default by code point: a mapping with the `locale`, and MongoDB's
+      options `strength` (1 to 5), `caseLevel`, `caseFirst`, `numericOrdering`, `alternate`, `maxVariable`, `normalization`
+      and `backwards`. Requires the extra `collation`. See [Collation](../how-to/collation.md).
     """
 
     comment: str | None
+    collation: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +34,15 @@ class CallContext:
     """Validated `CallOptions`."""
 
     comment: str | None = None
+    collation: Collation | None = None
 
     @classmethod
     def parse(cls, options: CallOptions) -> Self:
         """Validate the options of a call; raises `InvalidOption`, and `TypeError` for an unknown option."""
         check_known("the call", options, CallOptions)
-        call = cls(**options)
+        given: dict[str, Any] = {**options}
+        given["collation"] = Collation.parse(options.get("collation"))
+        call = cls(**given)
         if call.comment is not None:
             _check_comment(call.comment)
         return call

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import icu
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +14,7 @@ from collections_store.expressions.values import compare, equal
 from collections_store.query.matcher import matches
 from collections_store.update import Update
 
+icu: Any = pytest.importorskip("icu")
 LOCALES = ("en", "de", "de@collation=phonebook", "sv", "fr_CA", "tr", "zh", "ja", "th", "ar", "da")
 SCRIPTS = "aAbBzZ\u00e4\u00c4o\u0308\u00f6\u00df\u00e9\u00c9e\u0301iI\u0131\u0130\u0431\u0411\u4e2d\u65e5\u3042\u30a2\u0e01\u0e44\u0627\u0628\ud55c\u1112\uff21\u00aa 0129_-'\0\u200d\U0001f600"  # fmt: skip
 STRINGS = st.text(st.one_of(st.sampled_from(SCRIPTS), st.characters(exclude_categories=["Cs"])), max_size=6)  # fmt: skip
