@@ -579,7 +579,8 @@ class Explain(Operation[Explanation]):
             arrays = arrays or session.finds(statements.has_array(self.filter, keys), self.filter)
         if arrays and not session.database.indexes_arrays:
             return None
-        index = missing_index(self.filter, sort, existing, arrays=arrays)
+        served = sort if sort.collation is None else NATURAL  # no index has a collation
+        index = missing_index(self.filter, served, existing, arrays=arrays)
         return index if index is not None and can_index(session.database, index) else None
 
 

@@ -223,6 +223,9 @@ def test_an_index_without_the_collation_does_not_serve(words: Any) -> None:
     assert plan.in_matcher.to_json() == {"w": "ZUG"}
     assert plan.in_sql.to_json() == {"n": 1}
     assert plan.order == "python"
+    assert "n" in plan.advice
+    assert "w" not in plan.advice
+    assert words.explain({"w": "ZUG"}, sort="o", collation=DE).advice is None
     assert words.explain({"n": 1}, collation=DE).in_matcher is None
 
 
