@@ -135,7 +135,7 @@ def sort_key(ordered: Ordered) -> Callable[[Any], Any]:
 
 def key_of(value: Any, *, ordered: Ordered = True) -> Hashable:
     """Return a hashable, the same for equal values only: for 1 and 1.0, but not for true."""
-    if type(ordered) is Collator:
+    if ordered is not True and type(ordered) is Collator:
         return key_of(ordered.keyed(value), ordered=ordered.ordered)
     match value:
         case bool():

@@ -26,7 +26,7 @@ RANKS: Final[dict[type, int]] = {
 
 def equal(left: Any, right: Any, *, ordered: Ordered = True) -> bool:
     """Return whether two JSON values are equal. Values of different types never are."""
-    if type(ordered) is Collator:
+    if ordered is not True and type(ordered) is Collator:
         return equal(ordered.keyed(left), ordered.keyed(right), ordered=ordered.ordered)
     match left, right:
         case (bool(), _) | (_, bool()):
@@ -70,7 +70,7 @@ def identical(left: Any, right: Any, *, ordered: Ordered = True) -> bool:
 
 def compare(left: Any, right: Any, *, ordered: Ordered = True) -> int:
     """Return -1, 0 or 1: MongoDB's order of two JSON values of any types."""
-    if type(ordered) is Collator:
+    if ordered is not True and type(ordered) is Collator:
         return compare(ordered.keyed(left), ordered.keyed(right), ordered=ordered.ordered)
     ranks = RANKS[type(left)], RANKS[type(right)]
     if ranks[0] != ranks[1]:

@@ -246,7 +246,7 @@ def passes(test: Test, value: Any, *, ordered: Ordered = True) -> bool:
             there = None if value is MISSING else value  # null equals what is missing
             return equal(there, _value(wanted), ordered=ordered)
         case OneOf():
-            keys = test.keys_under(ordered)
+            keys = test.keys if ordered is True else test.keys_under(ordered)
             return not isinstance(value, dict | list) and _key(value, ordered) in keys
         case Compare(operator, wanted):
             return _compares(value, operator, _value(wanted), ordered)

@@ -100,8 +100,11 @@ class Sort:
     def keys(self, document: Document, *, ordered: Ordered = True) -> tuple[Key, ...]:
         """Return the key of each field, whatever its direction."""
         spend()
-        ordered = under(self.collation, ordered)
-        keys = [_plain_key(document, field.target, ordered) for field in self.fields]
+        if self.collation is not None:
+            ordered = under(self.collation, ordered)
+        keys = [_plain_key(document, field.target) for field in self.fields]
+        if type(ordered) is Collator:
+            keys = [key and (key[0], ordered.keyed(key[1])) for key in keys]
         if None in keys:
             fields: Any = enumerate(self.fields)
             routes = [(n, f.target.keys, f.descending) for n, f in fields if keys[n] is None]
@@ -164,13 +167,15 @@ def key_of(value: Any, ordered: Ordered = True) -> Key:
         return NULL, 0
     if isinstance(value, bool):
         return (TRUE if value else FALSE), 0
-    return RANKS[type(value)], ordered.keyed(value) if type(ordered) is Collator else value
+    if ordered is not True and type(ordered) is Collator:
+        value = ordered.keyed(value)
+    return RANKS[type(value)], value
 
 
-def _plain_key(document: Document, target: Path | str, ordered: Ordered) -> Key | None:
+def _plain_key(document: Document, target: Path | str) -> Key | None:
     """Return the key of a field; None: an element of an array counts."""
     if isinstance(target, str):
-        return key_of(metadatum(document, target), ordered)
+        return key_of(metadatum(document, target))
     value = document.body
     if target.keys and type(value) is not dict:
         return NULL, 0
@@ -178,7 +183,7 @@ def _plain_key(document: Document, target: Path | str, ordered: Ordered) -> Key 
         if type(value) is not dict:
             return None if isinstance(value, list) else (NULL, 0)
         value = value.get(key)
-    return None if isinstance(value, list) else key_of(value, ordered)
+    return None if isinstance(value, list) else key_of(value)
 
 
 def _below(value: Any, routes: list[_Route], ordered: Ordered) -> _Found:
