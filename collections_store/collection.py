@@ -310,7 +310,7 @@ class Collection(OperationBuilder, Generic[Body]):
         UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
         """
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
-        return self._run(self._modify(request, options=options))
+        return self._run(self._modify(request, call=self._call(options)))
 
     def update_many(
         self,
@@ -328,7 +328,7 @@ class Collection(OperationBuilder, Generic[Body]):
         UpdateResult(matched_count=2, modified_count=2, upserted_id=None)
         """
         request = UpdateMany(filter, update, upsert, array_filters=array_filters)
-        return self._run(self._modify(request, options=options))
+        return self._run(self._modify(request, call=self._call(options)))
 
     def replace_one(
         self,
@@ -345,7 +345,7 @@ class Collection(OperationBuilder, Generic[Body]):
         UpdateResult(matched_count=0, modified_count=0, upserted_id='ulm')
         """
         request = ReplaceOne(filter, replacement, upsert, sort=sort)
-        return self._run(self._modify(request, options=options))
+        return self._run(self._modify(request, call=self._call(options)))
 
     def find_one_and_update(
         self,
@@ -721,7 +721,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].delete_one("country", "de")
         DeleteResult(deleted_count=0)
         """
-        return self._run(self._delete_one(filter, equals, options))
+        return self._run(self._delete_one(filter, equals, call=self._call(options)))
 
     def delete_many(
         self, filter: FilterLike, equals: Any = ..., **options: Unpack[CallOptions]
@@ -731,7 +731,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].delete_many({"country": "de"})
         DeleteResult(deleted_count=0)
         """
-        return self._run(self._delete_many(filter, equals, options))
+        return self._run(self._delete_many(filter, equals, call=self._call(options)))
 
     def create_index(
         self,

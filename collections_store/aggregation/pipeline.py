@@ -6,7 +6,7 @@ returns the part for the database.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -16,7 +16,7 @@ from ..document import Anonymous, Document
 from ..errors import InvalidOperand, shortened
 from ..expressions.budget import spend
 from ..expressions.collation import Collation, Ordered
-from ..expressions.evaluation import MEMORY_LIMIT, Scope
+from ..expressions.evaluation import MEMORY_LIMIT, NO_VARIABLES, Scope
 from ..expressions.fields import added, computed, excluded, included
 from ..expressions.nodes import Meta, ObjectOf, Reference
 from ..expressions.values import MISSING
@@ -68,17 +68,26 @@ class Pipeline:
     """Whether stages read the score of the `$text` in the first `$match`."""
 
     @classmethod
-    def parse(cls, pipeline: Any, codec: Codec = Codec()) -> Pipeline:  # noqa: B008
-        """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place."""
+    def parse(
+        cls,
+        pipeline: Any,
+        codec: Codec = Codec(),  # noqa: B008
+        variables: frozenset[str] = frozenset(),
+    ) -> Pipeline:
+        """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place. `variables` are
+        those of `let`.
+        """
         if isinstance(pipeline, Pipeline):
             return pipeline
-        parser = PipelineParser(codec)
+        parser = PipelineParser(codec, variables)
         return cls(parser.steps(pipeline), parser.scored)
 
-    def at(self, time: int) -> Pipeline:
-        """Return the pipeline with `$$NOW` in its leading `$match` stages as of a time in microseconds."""
+    def at(self, time: int, variables: Mapping[str, Any] = NO_VARIABLES) -> Pipeline:
+        """Return the pipeline with `$$NOW` in its leading `$match` stages as of a time in microseconds, and with the values
+        of `variables` there.
+        """
         leading = [
-            PlacedStage(place, stages.Match(match.filter.at(time)))
+            PlacedStage(place, stages.Match(match.filter.at(time, variables)))
             for place, match in self._matches()
         ]
         return replace(self, steps=(*leading, *self.steps[len(leading) :]))

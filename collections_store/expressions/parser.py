@@ -58,10 +58,14 @@ class ExpressionParser:
         self._refuse(place, f"nested deeper than {MAX_NESTING} levels")
 
     def variables(self, given: Any, place: str) -> tuple[tuple[str, Node], ...]:
+        names = self.variable_names(given, place)
+        return tuple([(name, self._field(given, name, place)) for name in names])
+
+    def variable_names(self, given: Any, place: str) -> list[str]:
+        """Return the names of a document of variables."""
         if not isinstance(given, dict):
             self._refuse(place, f"must be a document of variables, got {shortened(given)}")
-        names = [self._variable(name, f"{place}.{name}") for name in given]
-        return tuple([(name, self._field(given, name, place)) for name in names])
+        return [self._variable(name, f"{place}.{name}") for name in given]
 
     def named(
         self, operand: Any, place: str, required: Names, optional: Names = ()

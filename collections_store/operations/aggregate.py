@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from operator import itemgetter
 from typing import Any, Final
 
 from ..aggregation.group import NO_TOTALS, CountedRow, GroupedFields, row_of
 from ..aggregation.pipeline import Leading, Pipeline, run
-from ..aggregation.rows import Context, Row, StageMemory, placed
+from ..aggregation.rows import Context, NoCollections, Row, StageMemory, placed
 from ..codec.times import iso
 from ..document import Anonymous, Document, moment, now
 from ..errors import InvalidOperand, InvalidPipeline, shortened
@@ -45,6 +45,8 @@ class Aggregate(Operation[list[Any]]):
     memory_limit: int = MEMORY_LIMIT
     time: int = field(default_factory=now)
     """What `$$NOW` is, in microseconds."""
+    let: Mapping[str, Any] = field(default_factory=dict)
+    """The values of variables."""
     collation: Collation | None = None
     atomic = True
 
@@ -168,7 +170,11 @@ class Aggregate(Operation[list[Any]]):
         """Return the context of the stages."""
         source = _OtherCollections(session, self.collation)
         ordered = under(self.collation, session.database.ordered_keys)
-        return Context(source, self.memory_limit, ordered, {"NOW": iso(moment(self.time))})
+        return Context(source, self.memory_limit, ordered, self.variables())
+
+    def variables(self) -> dict[str, Any]:
+        """Return the values of all variables."""
+        return {"NOW": iso(moment(self.time)), **self.let}
 
     @property
     def collections(self) -> tuple[str, ...]:
@@ -176,7 +182,8 @@ class Aggregate(Operation[list[Any]]):
         return (self.collection, *self.pipeline.collections())
 
     def absent(self) -> list[Any]:
-        return list(self.pipeline.run(()))
+        context = Context(NoCollections(), self.memory_limit, variables=self.variables())
+        return [row.body for row in run(self.pipeline.steps, (), context)]
 
 
 @value_class

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..expressions.classes import value_class
-from ..options import CallContext, CallOptions
-from ..options.calls import PLAIN
+from ..options import CallContext
 from .find import Batches
 from .operation import Operation, Wrapper
 from .session import Session
 
 T = TypeVar("T")
-NO_OPTIONS: Final[CallOptions] = {}
 
 
 @value_class
@@ -37,11 +35,13 @@ class Called(Wrapper):
             return self.call.comment
 
     def __call__(self, session: Session) -> Any:
-        before, session.comment = session.comment, self.call.comment
+        before = session.comment, session.hint
+        hint = None if self.call.hint is None else (self.collection, self.call.hint)
         try:
+            session.comment, session.hint = self.call.comment, hint
             return self.operation(session)
         finally:
-            session.comment = before  # no signal can come before
+            session.comment, session.hint = before  # no signal can come before
 
 
 class _CalledBatches:
@@ -58,19 +58,14 @@ class _CalledBatches:
         return self._batches.advance(batch)
 
 
-def read_call(options: CallOptions) -> CallContext:
-    """Return the options of a call; raises `InvalidOption` and `TypeError`."""
-    return CallContext.parse(options) if options else PLAIN
-
-
 def called_batches(batches: Batches, call: CallContext) -> Batches:
     """Return the batches of a stream, read with the options of its call."""
-    return batches if call is PLAIN else _CalledBatches(batches, call)
+    return batches if call.is_pure else _CalledBatches(batches, call)
 
 
 def called(operation: Operation[T], call: CallContext) -> Operation[T]:
     """Return the operation with the options of its call."""
-    return operation if call is PLAIN else Called(operation, call)
+    return operation if call.is_pure else Called(operation, call)
 
 
 def plain_operation(operation: Operation[Any]) -> Operation[Any]:

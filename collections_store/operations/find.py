@@ -33,7 +33,7 @@ from ..errors import (
 from ..expressions.classes import value_class
 from ..expressions.collation import Collation, under
 from ..expressions.evaluation import key_of, size_of, sort_key
-from ..options import CollectionOptions
+from ..options import CallContext, CollectionOptions
 from ..query.conditions import And, Target
 from ..query.cursor import Position, seal, unseal
 from ..query.filter import Filter, conjuncts
@@ -357,7 +357,7 @@ def read_projection(
     projection: Any,
     filter: Filter,
     codec: Codec,
-    collation: Collation | None = None,
+    call: CallContext,
     *,
     scored: bool = False,
 ) -> Projection | None:
@@ -367,9 +367,9 @@ def read_projection(
     if codec.has_model:
         problem = "a collection with a model returns whole bodies: read parts from store[name]"
         raise InvalidProjection("", problem)
-    parsed = Projection.parse(projection, codec)
+    parsed = Projection.parse(projection, codec, frozenset(call.let))
     parsed.check(filter, scored=scored)
-    return parsed.at().collated(collation)
+    return parsed.at(call.time, call.let).collated(call.collation)
 
 
 _BY_ID: Final = Sort.parse("$id")
@@ -391,12 +391,12 @@ class Batches(Protocol):
 
 
 def batches_of(
-    collection: str, filter: Filter, sort: Sort, projection: Projection | None, decode: Decode
+    collection: str, filter: Filter, order: Sort, projection: Projection | None, codec: Codec
 ) -> Batches:
     """Return the batches of a stream."""
-    if not sort:
-        return NaturalBatches(collection, filter, projection, decode=decode)
-    return SortedBatches(collection, filter, sort, projection, decode)
+    if not order:
+        return NaturalBatches(collection, filter, projection, decode=codec.decode_body)
+    return SortedBatches(collection, filter, order, projection, codec.decode_body)
 
 
 @value_class

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
@@ -9,8 +10,7 @@ from ..aggregation.pipeline import run
 from ..aggregation.rows import Context, NoCollections, name_at, placed
 from ..aggregation.stages import Output, PlacedStage
 from ..codec import Codec
-from ..codec.times import iso
-from ..document import Anonymous, Document, check_id, moment, new_id
+from ..document import Anonymous, Document, check_id, new_id
 from ..errors import DocumentNotFound, InvalidOperand, InvalidPipeline
 from ..expressions.classes import value_class
 from ..expressions.evaluation import named
@@ -40,7 +40,7 @@ class Merge(Operation[list[Any]]):
     place: str
     output: Output
     memory_limit: int
-    time: int
+    variables: Mapping[str, Any]
     codec: Codec = field(repr=False)
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     method = "aggregate"
@@ -144,11 +144,10 @@ class Merge(Operation[list[Any]]):
             case "fail":
                 raise id_taken(self.output.collection, found.id)
         ordered = session.database.ordered_keys
-        moments = {"NOW": iso(moment(self.time))}
-        context = Context(NoCollections(), self.memory_limit, ordered, moments)
+        context = Context(NoCollections(), self.memory_limit, ordered, self.variables)
         scope = context.scope(Anonymous(body))
         variables = {name: evaluate(each, scope) for name, each in self.output.variables}
-        inner = replace(context, variables={**moments, **variables})
+        inner = replace(context, variables={**self.variables, **variables})
         [row] = run(self.output.steps, [found], inner)
         return row.body
 
@@ -169,4 +168,4 @@ def merge_of(source: Aggregate, step: PlacedStage, codec: Codec) -> Merge:
             "does not go with a collation: documents are found by an index without a collation"
         )
         raise InvalidPipeline(step.place, problem)
-    return Merge(source, step.place, step.stage, source.memory_limit, source.time, codec)
+    return Merge(source, step.place, step.stage, source.memory_limit, source.variables(), codec)

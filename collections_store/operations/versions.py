@@ -28,7 +28,7 @@ from .aggregate import Aggregate
 from .aggregate_stream import AggregateBatch
 from .bulk import BulkBatch, Together, attempt
 from .by_id import Insert, Rewrite, as_document
-from .called import Called
+from .called import Called, plain_operation
 from .catalogue import CollectionAbsent
 from .connection import Row
 from .find import Count, Distinct, Find, FindPage, ReadSorted
@@ -69,6 +69,7 @@ def for_version(operation: Any, version: int) -> Operation[Any]:
 
 def _compares(operation: Any) -> bool:
     """Return whether the result of an operation depends on fields of the stored bodies."""
+    operation = plain_operation(operation)
     match operation:
         case Distinct() | Aggregate() | AggregateBatch():
             return True

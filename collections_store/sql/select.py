@@ -19,10 +19,11 @@ from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeAli
 import sqlalchemy as sa
 
 from ..document import now
-from ..errors import InvalidSearch
+from ..errors import InvalidOption, InvalidSearch
 from ..expressions.classes import value_class
 from ..expressions.path import Path, path_prefixes
 from ..options import CollectionOptions, Feed, Names
+from ..options.calls import Hint
 from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
 from ..query.index import (
@@ -62,6 +63,7 @@ substrings serves.
 """
 
 SHAPES_CACHED: Final = 256
+HINTS_CACHED: Final = 8
 DIRECTIONS: Final = 3
 VERSIONS_CACHED: Final = 8
 VECTORS_CACHED: Final = 8
@@ -164,13 +166,17 @@ class Statements:
         options: CollectionOptions,
         database: Database,
         feed: FeedStatements | None = None,
+        hint: Index | Sort | None = None,
     ) -> None:
+        self._hint = hint
+        """The only index of fields to use; `NATURAL`: none."""
+        self.hinted = lru_cache(maxsize=HINTS_CACHED)(self._hinted)
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
         has_own_sql = bool(options.text_indexes) or any(
             e.arrays or e.where is not None for e in options.indexes
         )
-        if table.name != TEMPLATE and not has_own_sql:
+        if table.name != TEMPLATE and not has_own_sql and hint is None:
             self.shared = _template(_sql_options(options), database)
         template = None if self.shared is None else self.shared.by_id
         self.by_id: IdStatements = IdStatements(table, options, database, template)
@@ -192,6 +198,17 @@ class Statements:
         self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
         """Return the statements of a vector index: of its physical name and its definition."""
 
+    def _hinted(self, collection: str, hint: Hint) -> Statements:
+        """Return the statements that use one index of fields only; raises `InvalidOption`."""
+        found: list[Index | Sort] = [NATURAL] if hint == NATURAL else []
+        found += [each for each in self.options.indexes if hint in {each.name, each.sort}]
+        if not found:
+            known = ", ".join(each.name for each in self.options.indexes) or "none"
+            given = repr(hint) if isinstance(hint, str) else str(hint)
+            problem = f"must be an index of fields of {collection!r} ({known}), got {given}"
+            raise InvalidOption("hint", problem)
+        return Statements(self.table, self.options, self.database, self.feed, found[0])
+
     @PerShape
     def select(
         self,
@@ -209,7 +226,7 @@ class Statements:
         """
         order = self.order(sort if indexed else NATURAL)
         where = self._where(shape, implied, indexed, partial(order.is_bounded, level=level))
-        statement = self._in_order(where, order, level)
+        statement = self._by_hint(self._in_order(where, order, level), indexed=indexed)
         return self._guarded(shape, where, statement, order.prefixes)
 
     @PerShape
@@ -305,7 +322,8 @@ class Statements:
         order = self.order(sort)
         where = self._where(shape, implied, True, partial(order.is_bounded, level=level))
         arrays = any_array(self.table.c.body, where.prefixes | order.prefixes)
-        return self._query(self._in_order(where, order, level).where(IsNot(arrays)), where)
+        rows = self._by_hint(self._in_order(where, order, level), indexed=True)
+        return self._query(rows.where(IsNot(arrays)), where)
 
     @PerShape
     def select_with_arrays(self, shape: Condition, implied: Implied, sort: Sort) -> Query:
@@ -322,7 +340,8 @@ class Statements:
         if not self.database.takes_subqueries:
             counted = sa.select(sa.func.count()).select_from(self.table).where(*where.clauses)
             return self._apart(counted, where, shape, where.prefixes)
-        number, guard = self._number(where), self._array_guard(shape, where.prefixes)
+        number = self._number(where, indexed=indexed)
+        guard = self._array_guard(shape, where.prefixes)
         if guard is None:
             return self._query(sa.select(number), where)
         bindings = self._conditions.where(shape).bindings + where.bindings
@@ -451,7 +470,13 @@ class Statements:
         return self._planned(filter.shape, self.implied(filter) if self.reads_values else ())
 
     def _plan(self, shape: Condition, implied: Implied) -> tuple[Sort, Query | None]:
-        order = plan_order(shape, self._usable(implied)) or NATURAL
+        match self._hint:
+            case Index(sort=sort, arrays=False):
+                order = Sort(free_fields(sort.fields, set(equal_targets(shape))))
+            case None:
+                order = plan_order(shape, self._usable(implied)) or NATURAL
+            case _:
+                order = NATURAL
         compiled: Any = self.exact
         return order, compiled.__wrapped__(shape, implied, order)
 
@@ -486,7 +511,13 @@ class Statements:
 
     def _usable(self, implied: Implied) -> list[Index]:
         """Return the indexes that hold all matches of a filter."""
-        return [e for e in self.options.indexes if e.where is None or e.name in implied]
+        usable = [e for e in self.options.indexes if e.where is None or e.name in implied]
+        if self._hint is None:
+            return usable
+        if isinstance(self._hint, Index) and self._hint not in usable:
+            problem = f"{self._hint.name} is a partial index: the filter must have its condition"
+            raise InvalidOption("hint", f"{problem}, {self._hint.where}")
+        return [each for each in usable if each == self._hint]
 
     def on_table(self, query: Query | None) -> Query | None:
         """Return a query of the template over this table."""
@@ -566,11 +597,20 @@ class Statements:
         both = sa.select(row.c.guard, *found.c).select_from(joined)
         return Query(self._sql(both), bindings, where.residual, guard="column")
 
-    def _number(self, where: Where) -> sa.ColumnElement[int]:
+    def _by_hint(self, rows: sa.Select[Any], *, indexed: bool) -> sa.Select[Any]:
+        """Return the query that reads by the index of the hint; an index serves the indexed form only."""
+        match self._hint:
+            case Sort():
+                return self.database.compiler.read_by(rows, self.table, None)
+            case Index(arrays=False, physical=physical) if indexed:
+                return self.database.compiler.read_by(rows, self.table, physical)
+        return rows
+
+    def _number(self, where: Where, *, indexed: bool = True) -> sa.ColumnElement[int]:
         """Return the number of documents: all rows less the expired rows. SQLite counts both in indexes, without
         reading rows.
         """
-        rows = sa.select(sa.func.count()).select_from(self.table)
+        rows = self._by_hint(sa.select(sa.func.count()).select_from(self.table), indexed=indexed)
         if not self.database.takes_subqueries or (
             where.tests and not self.database.counts_in_index
         ):

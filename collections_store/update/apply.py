@@ -347,9 +347,17 @@ def _goes_through_array(keys: Keys, value: Any) -> bool:
     return False
 
 
-def transformed(pipeline: Pipeline, document: Document, *, now: int, ordered: Ordered) -> Any:
+def transformed(
+    pipeline: Pipeline,
+    document: Document,
+    *,
+    now: int,
+    ordered: Ordered,
+    variables: Mapping[str, Any],
+) -> Any:
     """Return the new body by a pipeline, or the old body if both have the same JSON."""
-    context = Context(NoCollections(), MEMORY_LIMIT, ordered, {"NOW": iso(moment(now))})
+    values = {"NOW": iso(moment(now)), **variables}
+    context = Context(NoCollections(), MEMORY_LIMIT, ordered, values)
     try:
         (row,) = run(pipeline.steps, [document], context)
     except InvalidOperand as error:

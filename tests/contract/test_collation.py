@@ -257,3 +257,23 @@ def test_icu_is_an_extra(things: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingExtra, match=r"collections-store\[collation\]"):
         things.find({}, collation={"locale": "en"})
     assert things.find({}, collation={"locale": "simple"}) == []
+
+
+@pytest.mark.each_backend
+def test_other_options_of_the_call(words: Any) -> None:
+    words.create_index("n")
+    words.create_index("w")
+    both = {"collation": DE, "comment": "why"}
+    assert ids(words.find({"w": "ZUG"}, hint="n_1", **both)) == ["1", "4"]
+    assert ids(words.find({"w": "ZUG", "n": {"$gt": 1}}, hint="n_1", **both)) == ["4"]
+    assert ids(words.find({"w": "ZUG"}, hint="w_1", sort="w", **both)) == ["1", "4"]
+    equal = {"$expr": {"$eq": ["$w", "$$wanted"]}}
+    let = {"wanted": "ZUG", "same": {"$eq": ["$$wanted", "zug"]}}
+    assert ids(words.find(equal, let=let, **both)) == ["1", "4"]
+    same = {"$expr": {"$and": ["$$same", {"$eq": ["$w", "$$wanted"]}]}}
+    assert words.count(same, let=let, **both) == 2
+    stages = [{"$match": same}, {"$set": {"is": {"$eq": ["$w", "$$wanted"]}}}]
+    assert [each["is"] for each in words.aggregate(stages, let=let, **both)] == [True, True]
+    update = [{"$set": {"is": {"$eq": ["$w", "$$wanted"]}}}]
+    assert words.update_many({"w": "apfel"}, update, let={"wanted": "APFEL"}, **both)
+    assert ids(words.find("is", True)) == ["3", "5"]

@@ -375,6 +375,10 @@ class StatementCompiler(Protocol):
         text = comment.replace("*/", "* /").replace("/*", "/ *")
         return f"{verb} /* {text} */ {rest}"
 
+    def read_by(self, rows: sa.Select[Any], table: sa.Table, index: str | None) -> sa.Select[Any]:
+        """Return the query that reads a table by an index, or by none (None), if the database can be told."""
+        return rows
+
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the rows of an `explain` statement on a collection's table."""
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from .... import codec
@@ -58,7 +59,15 @@ _USED: Final = re.compile(
 )
 
 
+class _Compiler(SQLiteCompiler):
+    """Compiles the hints of `SqliteCompiler.read_by`."""
+
+    def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
+        return text
+
+
 _DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="named")
+_DIALECT.statement_compiler = _Compiler
 _DIALECT.supports_native_boolean = True  # else it writes `(…) = 1`, which no index serves
 _ROW_DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="qmark")
 """For statements without paths. The driver binds a parameter by its position in half the time."""
@@ -130,6 +139,11 @@ class SqliteCompiler(StatementCompiler):
         versions: list[int] = []
         connection.create_function(_REPORT_VERSION, 1, versions.append)
         return versions
+
+    def read_by(self, rows: sa.Select[Any], table: sa.Table, index: str | None) -> sa.Select[Any]:
+        if index is None:
+            return rows.with_hint(table, "NOT INDEXED")
+        return rows.with_hint(table, f"INDEXED BY {_DIALECT.identifier_preparer.quote(index)}")
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a line of text for each step."""
