@@ -175,6 +175,7 @@ def _check_together(options: Mapping[str, Any]) -> None:
         raise InvalidOption("collation.caseFirst", problem)
 
 
+@lru_cache(maxsize=CACHED)  # ICU makes a list of all locales
 def _check_locale(locale: str) -> None:
     icu, match = _icu(), _LOCALE.fullmatch(locale)
     base, type = match.groups() if match else ("", None)
