@@ -974,19 +974,21 @@ class Collection(OperationBuilder, Generic[Body]):
         pipeline: Any,
         *,
         memory_limit: int = MEMORY_LIMIT,
+        allow_disk_use: bool = False,
         **options: Unpack[CallOptions],
     ) -> Results:
         """Run an aggregation pipeline over the collection; return the results.
 
         All stages see a single snapshot. `$merge` and `$out` write the results into a collection, in the same transaction;
-        the returned list is then empty. A stage that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes. Raise
-        `InvalidPipeline`, `InvalidOperand` and `MemoryLimitExceeded`.
+        the returned list is then empty. A stage that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes.
+        `allow_disk_use`: `$sort`, `$group` and stages like these then sort in a temporary file. Raise `InvalidPipeline`,
+        `InvalidOperand` and `MemoryLimitExceeded`. See `CallOptions`.
 
         >>> count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
         >>> store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
         [{'_id': 'de', 'cities': 2}]
         """
-        operation = self._aggregate(pipeline, memory_limit, options)
+        operation = self._aggregate(pipeline, memory_limit, allow_disk_use, options)
         return self._run(operation) if operation.writes else self._read(operation)
 
     def stream(
@@ -1020,6 +1022,7 @@ class Collection(OperationBuilder, Generic[Body]):
         pipeline: Any,
         *,
         memory_limit: int = MEMORY_LIMIT,
+        allow_disk_use: bool = False,
         **options: Unpack[CallOptions],
     ) -> Iterator[Any]:
         """Yield the results of an aggregation pipeline, the same as `aggregate` returns.
@@ -1029,15 +1032,15 @@ class Collection(OperationBuilder, Generic[Body]):
         are read in batches, in natural order. Between results the stream then holds no connection and no transaction,
         and each batch sees a snapshot of its own. With any other stage, such as `$sort` or `$group`, the whole pipeline
         runs at the first result, in one snapshot, and its results are in memory. A batch, or all such results, and each
-        stage take up to about `memory_limit` bytes. Raise `InvalidPipeline`, also for `$merge` and `$out`,
-        `InvalidOperand` and `MemoryLimitExceeded`.
+        stage take up to about `memory_limit` bytes; see `aggregate` for `allow_disk_use`. Raise `InvalidPipeline`, also
+        for `$merge` and `$out`, `InvalidOperand` and `MemoryLimitExceeded`.
 
         >>> count = store["numbers"].put_many((str(n), {"n": n}) for n in range(1000))
         >>> doubled = [{"$project": {"twice": {"$multiply": ["$n", 2]}}}, {"$skip": 900}]
         >>> sum(each["twice"] for each in store["numbers"].stream_aggregate(doubled))
         189900
         """
-        batches = self._stream_aggregate(pipeline, memory_limit, options)
+        batches = self._stream_aggregate(pipeline, memory_limit, allow_disk_use, options)
         while (page := batches.next()) is not None:
             yield from batches.advance(self._read(page))
 

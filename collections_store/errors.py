@@ -460,6 +460,10 @@ class InvalidOperand(CollectionsStoreError, ValueError):
         self.operator, self.problem, self.found, self.place = operator, problem, found, place
 
 
+SPILLING: Final = frozenset({"$bucket", "$group", "$setWindowFields", "$sort", "$sortByCount"})
+"""The stages that can sort in a temporary file."""
+
+
 class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):
     """The stage `stage` of a pipeline at `place` (`""`: its result) holds more than `limit` bytes: reduce the documents
     before it, or pass a larger `memory_limit`.
@@ -467,9 +471,10 @@ class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):
 
     def __init__(self, place: str, stage: str, limit: int) -> None:
         where = f", at {place!r}: {stage}" if place else ": the result"
+        disk = " or allow_disk_use=True" if stage in SPILLING else ""
         super().__init__(
             f"pipeline{where} holds more than {limit:,} bytes. Let stages in front of "
-            "it leave less ($match, $project, $limit), or give a larger memory_limit"
+            f"it leave less ($match, $project, $limit), or give a larger memory_limit{disk}"
         )
         self.place, self.stage, self.limit = place, stage, limit
 

@@ -7,18 +7,21 @@ A database can do a part (`fields_of`): equal values are one row with a number o
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..codec import decode
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand
-from ..expressions.evaluation import OperandError, Scope, integer, key_of
+from ..expressions.evaluation import OperandError, Scope, integer, key_of, sort_key
 from ..expressions.fields import Keys
-from ..expressions.nodes import Meta, OperatorCall, Reference, evaluate, nodes_of
+from ..expressions.nodes import Constant, Meta, OperatorCall, Reference, evaluate, nodes_of
 from ..expressions.values import MISSING
 from .accumulators import ACCUMULATORS, Setting, State
-from .rows import Context, Row, StageMemory, placed, with_value
+from .rows import ROW, Context, Row, StageMemory, placed, with_value
+from .spill import ExternalSort
 from .stages import Accumulator, Group
 
 Totals: TypeAlias = dict[Keys, tuple[int, int]]
@@ -35,6 +38,9 @@ def grouped(
     stage: Group, rows: Iterable[CountedRow], context: Context, place: str
 ) -> Iterator[Row]:
     """Yield a body for each group after reading all rows."""
+    if place in context.spilled:
+        yield from _sorted_groups(stage, rows, context, place)
+        return
     memory = StageMemory(place, context.memory_limit)
     groups = dict[Hashable, tuple[Any, list[State]]]()
     fields = [(each, _added(each)) for _, each in stage.fields]
@@ -62,6 +68,41 @@ def grouped(
                 except OperandError as error:
                     raise InvalidOperand(each.operator, error.problem, error.found) from None
             yield Anonymous(body)
+
+
+def _sorted_groups(
+    stage: Group, rows: Iterable[CountedRow], context: Context, place: str
+) -> Iterator[Row]:
+    """Yield a body for each group: the rows are sorted by their groups in a temporary file, and the groups by their first
+    rows in another.
+    """
+    memory, by_key = StageMemory(place, context.memory_limit), sort_key(context.ordered)
+    in_memory = replace(context, spilled=frozenset())
+    items = ExternalSort[tuple[Any, int, CountedRow]](
+        lambda item: by_key(item[0]), context.memory_limit
+    )
+    with placed(place):
+        for number, (row, times, totals) in enumerate(rows):
+            key = evaluate(stage.key, context.scope(row))
+            key = None if key is MISSING else key
+            size = memory.measure(key) + memory.measure(row.body) + ROW
+            items.add((key, number, (row, times, totals)), size)
+    groups = ExternalSort[tuple[int, Row]](lambda item: item[0], context.memory_limit // 2)
+    for _, some in groupby(items.in_order(), key=lambda item: by_key(item[0])):
+        number, found = _one_group(stage, some, in_memory, place)
+        groups.add((number, found), memory.measure(found.body) + ROW)
+    yield from (row for _, row in groups.in_order())
+
+
+def _one_group(
+    stage: Group, items: Iterator[tuple[Any, int, CountedRow]], context: Context, place: str
+) -> tuple[int, Row]:
+    """Return the number of a group's first row, and the body of the group."""
+    first = next(items)
+    whole = Group(Constant.of(first[0]), stage.fields)
+    rows = (row for _, _, row in chain([first], items))
+    [found] = grouped(whole, rows, context, place)
+    return first[1], found
 
 
 def state_of(accumulator: Accumulator, scope: Scope, memory: StageMemory) -> State:

@@ -44,6 +44,7 @@ from .rows import (
     with_body,
     with_value,
 )
+from .spill import ExternalSort
 from .stages import Group, PlacedStage
 from .windows import windowed
 
@@ -330,11 +331,21 @@ def _sorted(
     sort: Sort, most: int | None, rows: Iterator[Row], context: Context, place: str
 ) -> Iterator[Row]:
     memory, held = StageMemory(place, context.memory_limit), list[tuple[Any, Row, int]]()
+
+    def key_of(row: Row) -> Any:
+        document = row if isinstance(row, Document) else Document("", row.body)
+        return sort.key(document, ordered=context.ordered)
+
+    if place in context.spilled:
+        rows_by_key = ExternalSort(key_of, context.memory_limit)
+        for row in rows:
+            rows_by_key.add(row, memory.measure(row.body) + 2 * ROW)
+        yield from rows_by_key.in_order()
+        return
     with placed(place):
         for row in rows:
             spend()
-            document = row if isinstance(row, Document) else Document("", row.body)
-            key = sort.key(document, ordered=context.ordered)
+            key = key_of(row)
             memory.hold(ROW)
             held.append((key, row, memory.hold_value(row.body) + ROW))
             if most is not None and len(held) > 2 * most + _SLACK:

@@ -48,6 +48,8 @@ class Context:
     memory_limit: int = MEMORY_LIMIT
     ordered: Ordered = True
     variables: Mapping[str, Any] = field(default_factory=lambda: {"NOW": iso(moment(now()))})
+    spilled: frozenset[str] = frozenset()
+    """The places of the stages that sort in a temporary file."""
 
     def scope(self, row: Row) -> Scope:
         limit = self.memory_limit

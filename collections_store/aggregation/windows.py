@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
@@ -23,6 +24,7 @@ from ..expressions.values import MISSING, is_number
 from ..query.sort import Sort
 from .group import state_of, value_of
 from .rows import ROW, Context, Row, StageMemory, placed, with_body, with_value
+from .spill import ExternalSort
 from .stages import Accumulator, SetWindowFields, Window, WindowField, WindowFunction
 
 Span: TypeAlias = tuple[int, int]
@@ -33,7 +35,11 @@ def windowed(
     stage: SetWindowFields, rows: Iterable[Row], context: Context, place: str
 ) -> Iterator[Row]:
     """Yield the rows with the new fields, sorted by partition and within it."""
-    memory, held = StageMemory(place, context.memory_limit), list[tuple[Any, Row]]()
+    memory, by_key = StageMemory(place, context.memory_limit), sort_key(context.ordered)
+    is_spilled = place in context.spilled
+    held = ExternalSort[tuple[Any, Row]](
+        lambda each: by_key(each[0]), context.memory_limit if is_spilled else sys.maxsize
+    )
     with placed(place):
         for row in rows:
             spend()
@@ -41,13 +47,17 @@ def windowed(
             if isinstance(key, list):
                 problem = f"must not be an array, got {named(key)}"
                 raise InvalidOperand("partitionBy", problem, key)
-            memory.hold(ROW + memory.measure(row.body) + memory.measure(key))
-            held.append((None if key is MISSING else key, row))
-    by_key = sort_key(context.ordered)
-    held.sort(key=lambda each: by_key(each[0]))
-    for _, group in groupby(held, key=lambda each: by_key(each[0])):
-        before = memory.held
-        partition = _Partition(stage.sort, [row for _, row in group], context, memory)
+            size = ROW + memory.measure(row.body) + memory.measure(key)
+            if not is_spilled:
+                memory.hold(size)
+            held.add((None if key is MISSING else key, row), size)
+    for _, group in groupby(held.in_order(), key=lambda each: by_key(each[0])):
+        before, same = memory.held, list[Row]()
+        for _, row in group:
+            same.append(row)
+            if is_spilled:
+                memory.hold(ROW + memory.measure(row.body))
+        partition = _Partition(stage.sort, same, context, memory)
         with placed(place):
             columns = [_column(field, partition) for field in stage.fields]
             for number, row in enumerate(partition.rows):

@@ -267,10 +267,13 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         pipeline: Any,
         *,
         memory_limit: int = MEMORY_LIMIT,
+        allow_disk_use: bool = False,
         **options: Unpack[CallOptions],
     ) -> AsyncIterator[Any]:
         """Async counterpart of `Collection.stream_aggregate`. An async generator."""
-        batches = await compute(self._stream_aggregate, pipeline, memory_limit, options)
+        batches = await compute(
+            self._stream_aggregate, pipeline, memory_limit, allow_disk_use, options
+        )
         while (page := batches.next()) is not None:
             for result in batches.advance(await self._read(page)):
                 yield result

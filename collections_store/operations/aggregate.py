@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from operator import itemgetter
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from ..aggregation.pipeline import Leading, Pipeline, run
 from ..aggregation.rows import Context, NoCollections, Row, StageMemory, placed
 from ..codec.times import iso
 from ..document import Anonymous, Document, moment, now
-from ..errors import InvalidOperand, InvalidPipeline, shortened
+from ..errors import SPILLING, InvalidOperand, InvalidPipeline, MemoryLimitExceeded, shortened
 from ..expressions.classes import value_class
 from ..expressions.collation import Collation, under
 from ..expressions.evaluation import MEMORY_LIMIT
@@ -47,10 +47,27 @@ class Aggregate(Operation[list[Any]]):
     """What `$$NOW` is, in microseconds."""
     let: Mapping[str, Any] = field(default_factory=dict)
     """The values of variables."""
+    allow_disk_use: bool = False
+    spilled: frozenset[str] = frozenset()
+    """The places of the stages that sort in a temporary file."""
     collation: Collation | None = None
     atomic = True
 
     def __call__(self, session: Session) -> list[Any]:
+        """Run the pipeline; with `allow_disk_use` again, with a stage that exceeded the limit sorting in a file."""
+        try:
+            return self._attempted(session)
+        except MemoryLimitExceeded as error:
+            again = self.spilling(error)
+        return again(session)
+
+    def spilling(self, error: MemoryLimitExceeded) -> Aggregate:
+        """Return the operation in which the stage of the error sorts in a temporary file; raise the error if impossible."""
+        if not self.allow_disk_use or error.stage not in SPILLING or error.place in self.spilled:
+            raise error
+        return replace(self, spilled=self.spilled | {error.place})
+
+    def _attempted(self, session: Session) -> list[Any]:
         """Let the database do the first stages if possible, and run the rest."""
         try:
             grouped = self._grouped(session)
@@ -76,6 +93,7 @@ class Aggregate(Operation[list[Any]]):
         if (
             leading.sort is not None
             and leading.limit is not None
+            and leading.place not in self.spilled
             and self._can_sort(session, leading)
         ):
             found = self._sorted(session, leading, leading.limit)
@@ -170,7 +188,7 @@ class Aggregate(Operation[list[Any]]):
         """Return the context of the stages."""
         source = _OtherCollections(session, self.collation)
         ordered = under(self.collation, session.database.ordered_keys)
-        return Context(source, self.memory_limit, ordered, self.variables())
+        return Context(source, self.memory_limit, ordered, self.variables(), self.spilled)
 
     def variables(self) -> dict[str, Any]:
         """Return the values of all variables."""

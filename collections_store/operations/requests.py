@@ -466,12 +466,12 @@ class OperationBuilder:
         return called(Explain(self.name, parsed, order, *window), call)
 
     def _aggregate(
-        self, pipeline: Any, memory_limit: Any, options: CallOptions
+        self, pipeline: Any, memory_limit: Any, allow_disk_use: Any, options: CallOptions
     ) -> Operation[list[Any]]:
         from .merge import merge_of
 
         call = self._call(options)
-        source = self._aggregated(pipeline, memory_limit, call)
+        source = self._aggregated(pipeline, memory_limit, allow_disk_use, call)
         reading, last = source.pipeline.output()
         if last is None:
             return called(source, call)
@@ -479,7 +479,9 @@ class OperationBuilder:
         merge = replace(merge, source=called(merge.source, call))
         return called(merge, replace(call, hint=None))
 
-    def _aggregated(self, pipeline: Any, memory_limit: Any, call: CallContext) -> Aggregate:
+    def _aggregated(
+        self, pipeline: Any, memory_limit: Any, allow_disk_use: Any, call: CallContext
+    ) -> Aggregate:
         """Return the operation that runs a pipeline, whose last stage may write."""
         from ..aggregation.pipeline import Pipeline
         from .aggregate import Aggregate, check_memory
@@ -489,14 +491,18 @@ class OperationBuilder:
             self._codec.check_fields(parsed.filtered()[0], "pipeline")
         time = now() if call.time is None else call.time
         memory = check_memory(memory_limit)
+        spills = check_flag("allow_disk_use", allow_disk_use)
         read = parsed.at(time, call.let).collated(call.collation)
-        return Aggregate(self.name, read, memory, time, call.let, call.collation)
+        limits: Any = {"allow_disk_use": spills, "collation": call.collation}
+        return Aggregate(self.name, read, memory, time, call.let, **limits)
 
-    def _stream_aggregate(self, pipeline: Any, memory_limit: Any, options: CallOptions) -> Batches:
+    def _stream_aggregate(
+        self, pipeline: Any, memory_limit: Any, allow_disk_use: Any, options: CallOptions
+    ) -> Batches:
         from .aggregate_stream import aggregate_batches
 
         call = self._call(options)
-        source = self._aggregated(pipeline, memory_limit, call)
+        source = self._aggregated(pipeline, memory_limit, allow_disk_use, call)
         return called_batches(aggregate_batches(source), call)
 
     def _stream(

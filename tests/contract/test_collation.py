@@ -12,6 +12,7 @@ from collections_store import (
     InvalidFilter,
     InvalidOption,
     InvalidPipeline,
+    MemoryLimitExceeded,
     MissingExtra,
     UpdateOne,
 )
@@ -277,3 +278,16 @@ def test_other_options_of_the_call(words: Any) -> None:
     update = [{"$set": {"is": {"$eq": ["$w", "$$wanted"]}}}]
     assert words.update_many({"w": "apfel"}, update, let={"wanted": "APFEL"}, **both)
     assert ids(words.find("is", True)) == ["3", "5"]
+
+
+@pytest.mark.each_backend
+def test_a_temporary_file(things: Any) -> None:
+    words = ["Zug", "apfel", "zug", "Apfel", "\u00c4pfel"] * 40
+    things.put_many((str(n), {"w": word, "t": "x" * 50}) for n, word in enumerate(words))
+    stages: Any = [{"$sort": {"w": 1}}, {"$project": {"w": 1, "_id": 0}}]
+    with pytest.raises(MemoryLimitExceeded):
+        things.aggregate(stages, collation=DE, memory_limit=80_000)
+    limits = {"memory_limit": 80_000, "allow_disk_use": True}
+    found = things.aggregate(stages, collation=DE, **limits)
+    assert found == things.aggregate(stages, collation=DE)
+    assert [each["w"] for each in found[:3]] == ["apfel", "Apfel", "apfel"]
