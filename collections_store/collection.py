@@ -37,6 +37,7 @@ from .operations.requests import OperationBuilder, ReturnDocument
 from .operations.upgrades import Progress, upgrade_documents, versioned_steps
 from .operations.vectors import ListUnindexed
 from .options import CallOptions, Consistency, Ttl, check_choice, check_integer, check_version
+from .options.calls import PLAIN
 from .query.change import ChangeKind
 from .query.filter import FilterLike
 from .query.index import Explanation, Index, read_index_name
@@ -310,7 +311,7 @@ class Collection(OperationBuilder, Generic[Body]):
         UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
         """
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
-        return self._run(self._modify(request, call=self._call(options)))
+        return self._run(self._modify(request, call=self._call(options) if options else PLAIN))
 
     def update_many(
         self,
@@ -328,7 +329,7 @@ class Collection(OperationBuilder, Generic[Body]):
         UpdateResult(matched_count=2, modified_count=2, upserted_id=None)
         """
         request = UpdateMany(filter, update, upsert, array_filters=array_filters)
-        return self._run(self._modify(request, call=self._call(options)))
+        return self._run(self._modify(request, call=self._call(options) if options else PLAIN))
 
     def replace_one(
         self,
@@ -345,7 +346,7 @@ class Collection(OperationBuilder, Generic[Body]):
         UpdateResult(matched_count=0, modified_count=0, upserted_id='ulm')
         """
         request = ReplaceOne(filter, replacement, upsert, sort=sort)
-        return self._run(self._modify(request, call=self._call(options)))
+        return self._run(self._modify(request, call=self._call(options) if options else PLAIN))
 
     def find_one_and_update(
         self,
@@ -426,7 +427,8 @@ class Collection(OperationBuilder, Generic[Body]):
         Each batch of up to 500 requests is a transaction. `ordered` stops at the first refused request; otherwise
         all further requests run. Then raise `BulkWriteError`, whose `result` has the counts and the refused
         requests by position. `atomic` runs all requests in a single transaction: the first refusal is raised, and
-        nothing is written. Further exceptions end the call as in `put_many`.
+        nothing is written. Further exceptions end the call as in `put_many`. `options` are `comment` and `let` of
+        `CallOptions`; a request takes `hint=`.
 
         >>> requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
         >>> result = store["things"].bulk_write(requests)
@@ -580,8 +582,8 @@ class Collection(OperationBuilder, Generic[Body]):
         `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types sort in MongoDB's
         order, an array by its smallest element (descending: its largest), equal documents in natural order.
         `projection` selects parts of the bodies: a list of fields, or MongoDB's mapping, which may also compute fields.
-        All returned documents are in memory at once, as in `list`: use `stream` for many. Raise `InvalidFilter`,
-        `InvalidSort`, `InvalidProjection` and `InvalidOperand`.
+        All returned documents are in memory at once, as in `list`: use `stream` for many. `options`: see `CallOptions`.
+        Raise `InvalidFilter`, `InvalidSort`, `InvalidProjection`, `InvalidOperand` and `InvalidOption`.
 
         >>> count = store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
         >>> [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
@@ -721,7 +723,9 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].delete_one("country", "de")
         DeleteResult(deleted_count=0)
         """
-        return self._run(self._delete_one(filter, equals, call=self._call(options)))
+        return self._run(
+            self._delete_one(filter, equals, call=self._call(options) if options else PLAIN)
+        )
 
     def delete_many(
         self, filter: FilterLike, equals: Any = ..., **options: Unpack[CallOptions]
@@ -731,7 +735,9 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].delete_many({"country": "de"})
         DeleteResult(deleted_count=0)
         """
-        return self._run(self._delete_many(filter, equals, call=self._call(options)))
+        return self._run(
+            self._delete_many(filter, equals, call=self._call(options) if options else PLAIN)
+        )
 
     def create_index(
         self,

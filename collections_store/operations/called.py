@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..expressions.classes import value_class
 from ..options import CallContext
+from ..options.calls import PLAIN
 from .find import Batches
 from .operation import Operation, Wrapper
 from .session import Session
@@ -38,7 +39,7 @@ class Called(Wrapper):
         before = session.comment, session.hint
         hint = None if self.call.hint is None else (self.collection, self.call.hint)
         try:
-            session.comment, session.hint = self.call.comment, hint
+            session.comment, session.hint = self.call.comment or before[0], hint
             return self.operation(session)
         finally:
             session.comment, session.hint = before  # no signal can come before
@@ -65,7 +66,7 @@ def called_batches(batches: Batches, call: CallContext) -> Batches:
 
 def called(operation: Operation[T], call: CallContext) -> Operation[T]:
     """Return the operation with the options of its call."""
-    return operation if call.is_pure else Called(operation, call)
+    return operation if call is PLAIN or call.is_pure else Called(operation, call)
 
 
 def plain_operation(operation: Operation[Any]) -> Operation[Any]:

@@ -220,14 +220,14 @@ class OperationBuilder:
             raise InvalidOption("if_version", problem)
         answer: Answer = "after" if after else "before"
         operation: Any = self._modify(
-            request, answer, projection, expected, call=self._call(options)
+            request, answer, projection, expected, call=self._call(options) if options else PLAIN
         )
         return operation  # type: ignore[no-any-return]
 
     def _find_and_delete(
         self, filter: Any, sort: Any, projection: Any, options: CallOptions
     ) -> Operation[Document | None]:
-        call = self._call(options)
+        call = self._call(options) if options else PLAIN
         parsed = self._filter(filter, required=True, call=call)
         parts = read_projection(projection, parsed, self._codec, call)
         order = self._order(sort, collation=call.collation)
@@ -241,8 +241,8 @@ class OperationBuilder:
         if isinstance(request, ReplaceOne):
             body = read_replacement(request.replacement, codec)
             return Modification(Replacement(body), codec, upsert, time, call.collation)
-        given: dict[str, Any] = {"array_filters": request.array_filters, "variables": call.let}
-        update = Update.parse(request.update, codec=codec, **given)
+        filters, let = request.array_filters, call.let
+        update = Update.parse(request.update, array_filters=filters, codec=codec, variables=let)
         if not codec.is_plain:
             codec.check_fields(update, "update")
         return Modification(update, codec, upsert, time, call.collation)
@@ -261,7 +261,7 @@ class OperationBuilder:
 
     def _call(self, options: CallOptions) -> CallContext:
         """Return the validated options of a call."""
-        return CallContext.parse(options, self._codec) if options else PLAIN
+        return CallContext.parse(options, self._codec)
 
     def _filter(
         self,
@@ -277,8 +277,10 @@ class OperationBuilder:
         """
         if required and filter is None:
             raise InvalidFilter("", "must be given, got None: {} matches all documents")
-        names = frozenset(call.let) if call.let else frozenset[str]()
-        parsed = Filter.parse(filter, equals, self._codec, names)
+        if call.let:
+            parsed = Filter.parse(filter, equals, self._codec, frozenset(call.let))
+        else:
+            parsed = Filter.parse(filter, equals, self._codec)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed)
         return parsed.at(call.time if time is None else time, call.let).collated(call.collation)
@@ -320,7 +322,7 @@ class OperationBuilder:
     def _bulk_write(
         self, requests: Iterable[Request], ordered: Any, atomic: Any, options: CallOptions
     ) -> Steps[BulkWriteResult]:
-        call = self._call(options)
+        call = self._call(options) if options else PLAIN
         if call.hint is not None:
             raise InvalidOption("hint", "belongs to a write request: UpdateOne(..., hint=...)")
         flags = {"ordered": check_flag("ordered", ordered), "atomic": check_flag("atomic", atomic)}
@@ -352,7 +354,7 @@ class OperationBuilder:
         options: CallOptions = NO_OPTIONS,
         method: str = "find",
     ) -> Operation[list[Document]]:
-        call = self._call(options)
+        call = self._call(options) if options else PLAIN
         window = check_window(skip, limit)
         end = limit if call.hint is None else 1
         order = self._order(sort, end, scored=True, collation=call.collation)
@@ -386,7 +388,7 @@ class OperationBuilder:
         projection: Any,
         options: CallOptions,
     ) -> Operation[Page]:
-        call = self._call(options)
+        call = self._call(options) if options else PLAIN
         parsed = self._filter(filter, equals, call=call)
         parts = read_projection(projection, parsed, self._codec, call)
         window = check_page(limit), after
@@ -445,11 +447,11 @@ class OperationBuilder:
         return Hybrid(words, near, self.name, index, skip, limit, diversity).steps()
 
     def _count(self, filter: Any, equals: Any, options: CallOptions) -> Operation[int]:
-        call = self._call(options)
+        call = self._call(options) if options else PLAIN
         return called(Count(self.name, self._filter(filter, equals, call=call)), call)
 
     def _distinct(self, field: Any, filter: Any, options: CallOptions) -> Operation[list[Any]]:
-        call = self._call(options)
+        call = self._call(options) if options else PLAIN
         parsed = self._filter(filter, call=call)
         target = read_target(field, InvalidFilter)
         self._codec.check_fields(target, "field")
@@ -458,7 +460,7 @@ class OperationBuilder:
     def _explain(  # noqa: PLR0917 - as the method has them
         self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, options: CallOptions
     ) -> Operation[Explanation]:
-        call = self._call(options)
+        call = self._call(options) if options else PLAIN
         parsed = self._filter(filter, equals, call=call)
         window = check_window(skip, limit)
         end = limit if call.hint is None else 1
@@ -470,7 +472,7 @@ class OperationBuilder:
     ) -> Operation[list[Any]]:
         from .merge import merge_of
 
-        call = self._call(options)
+        call = self._call(options) if options else PLAIN
         source = self._aggregated(pipeline, memory_limit, allow_disk_use, call)
         reading, last = source.pipeline.output()
         if last is None:
@@ -501,14 +503,14 @@ class OperationBuilder:
     ) -> Batches:
         from .aggregate_stream import aggregate_batches
 
-        call = self._call(options)
+        call = self._call(options) if options else PLAIN
         source = self._aggregated(pipeline, memory_limit, allow_disk_use, call)
         return called_batches(aggregate_batches(source), call)
 
     def _stream(
         self, filter: Any, equals: Any, sort: Any, projection: Any, options: CallOptions
     ) -> Batches:
-        call = self._call(options)
+        call = self._call(options) if options else PLAIN
         parsed = self._filter(filter, equals, call=call)
         parts = read_projection(projection, parsed, self._codec, call)
         order = self._sort(sort, collation=call.collation)

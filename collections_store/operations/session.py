@@ -49,9 +49,8 @@ class Session(Connection):
             found = known[0]
         else:
             found = self.catalogue.look_up(self, name)
-        if self.hint is None or self.hint[0] != name:
-            return found
-        return found.hinted(name, self.hint[1])
+        hint = self.hint
+        return found if hint is None or hint[0] != name else found.hinted(name, hint[1])
 
     def entries(self, sql: str, **parameters: str) -> list[Row]:
         """Return rows of the catalogue's table: none before the first write creates the table."""

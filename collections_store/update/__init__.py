@@ -52,7 +52,7 @@ class Update:
     pipeline: Pipeline | None = None
     _written: Any = field(default=None, compare=False, repr=False)
     _limit: int = field(default=Codec().max_bytes, compare=False, repr=False)
-    _variables: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    _variables: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     _tree: Fields = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -118,7 +118,7 @@ class Update:
             problem = f"only objects have fields, got the body {shortened(body)}: replace it"
             raise UpdateRefused(document.id, "", problem)
         if self.pipeline is not None:
-            options: dict[str, Any] = {"ordered": ordered, "variables": self._variables}
+            options: dict[str, Any] = {"ordered": ordered, "variables": self._variables or {}}
             return transformed(self.pipeline, document, now=now, **options)
         filters, limit = self.array_filters, self._limit
         conditions = {each.name: each.condition for each in filters} if filters else {}

@@ -167,6 +167,19 @@ def test_a_slow_call_with_a_comment_has_advice(caplog: pytest.LogCaptureFixture)
     assert "comment 'why'; advice: create_index" in caplog.text
 
 
+@pytest.mark.parametrize("atomic", [False, True])
+def test_hinted_requests_have_the_comment_of_the_call(
+    open_store: Any, statements: Statements, *, atomic: bool
+) -> None:
+    store = open_store(echo=True)
+    things = fill(store)
+    things.create_index("n")
+    requests = [UpdateOne({"n": 3}, SET, hint="n_1"), UpdateOne({"n": 3}, {"$set": {"n": 4}})]
+    statements.taken()
+    assert things.bulk_write(requests, atomic=atomic, comment="why").modified_count == 2
+    assert all("/* why */" in text for text in statements.taken())
+
+
 def test_documents_of_versions_take_comments(open_store: Any, statements: Statements) -> None:
     store = open_store(echo=True)
     old = store["things"]
