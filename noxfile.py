@@ -5,6 +5,7 @@ The Python versions are those of the classifiers in `pyproject.toml`.
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import nox
@@ -137,11 +138,14 @@ def citus(session: nox.Session) -> None:
 
 @nox.session(python=OLDEST)
 def browser(session: nox.Session) -> None:
-    """Go through the studio in the Chromium of the machine, and look for barriers with axe."""
+    """Go through the studio in the Chromium of the machine, look for barriers with axe, and draw the pictures again."""
     _install(session)
     session.install("playwright>=1.50", "axe-playwright-python>=0.1.4")
     tests = ("-n", "0", "-m", "soak", "tests/studio/test_studio_in_browser.py")
     session.run("python", "-m", "pytest", *tests, *session.posargs)
+    if "COLLECTIONS_STORE_TEST_BROWSER" in os.environ or shutil.which("chromium"):
+        for picture in ("studio", "tour"):  # of the docs and of the README
+            session.run("python", f"docs/images/{picture}.py")
 
 
 @nox.session(python=OLDEST)
@@ -168,9 +172,10 @@ def failover(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def hosts(session: nox.Session) -> None:
-    """Test the integrations with agent frameworks, and their pages; CrewAI and LangGraph have only `hosts-…`."""
-    session.install("-e", ".[dev,hosts]")
-    tests = ("tests/integrations", "tests/test_docs.py")
+    """Test the integrations with agent frameworks, collations, and their pages; CrewAI and LangGraph have only `hosts-…`."""
+    session.install("-e", ".[dev,hosts,collation]")
+    collations = sorted(map(str, Path("tests").glob("*/**/test_collat*.py")))
+    tests = ("tests/integrations", *collations, "tests/test_docs.py")
     installed = {"COLLECTIONS_STORE_TEST_HOSTS": "installed"}
     session.run("python", "-m", "pytest", *tests, *session.posargs, env=installed)
 

@@ -15,10 +15,10 @@ from . import errors
 from .errors import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from .aio.collection import AsyncChangeStream, AsyncCollection
+    from .aio.collection import AsyncChangeDocumentStream, AsyncChangeStream, AsyncCollection
     from .aio.store import AsyncStore
     from .aio.transaction import AsyncTransaction
-    from .changes import ChangeStream
+    from .changes import ChangeDocumentStream, ChangeStream
     from .collection import Collection
     from .document import (
         DeleteMany,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .models.indexes import Indexed
     from .operations.requests import ReturnDocument
     from .options import (
+        CallOptions,
         ChangeSettings,
         CollectionSettings,
         ModelSettings,
@@ -74,8 +75,8 @@ if TYPE_CHECKING:
     from .update import Update
 
 __all__ = [
-    "AsyncChangeStream", "AsyncCollection", "AsyncStore", "AsyncTransaction", "BulkWriteResult",
-    "Change", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
+    "AsyncChangeDocumentStream", "AsyncChangeStream", "AsyncCollection", "AsyncStore", "AsyncTransaction", "BulkWriteResult",
+    "CallOptions", "Change", "ChangeDocumentStream", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
     "CollectionSettings", "CopiedCollection", "CopyProgress", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
     "Filter", "Health", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Page", "Path",
     "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "SearchPage", "SearchResult", "Sort", "Store",
@@ -87,17 +88,17 @@ __all__ += errors.__all__
 __all__.sort()
 
 _MODULES = {
-    "aio.collection": "AsyncChangeStream AsyncCollection",
+    "aio.collection": "AsyncChangeDocumentStream AsyncChangeStream AsyncCollection",
     "aio.store": "AsyncStore",
     "aio.transaction": "AsyncTransaction",
-    "changes": "ChangeStream",
+    "changes": "ChangeDocumentStream ChangeStream",
     "collection": "Collection",
     "document": "DeleteMany DeleteOne Document InsertOne ReplaceOne UpdateMany UpdateOne",
     "errors": "Refusal",
     "models.fields": "F",
     "models.indexes": "Indexed",
     "operations.requests": "ReturnDocument",
-    "options": "ChangeSettings CollectionSettings ModelSettings StoreOptions VersionSettings",
+    "options": "CallOptions ChangeSettings CollectionSettings ModelSettings StoreOptions VersionSettings",
     "query.change": "Change",
     "query.filter": "Filter",
     "query.index": "Explanation Index",

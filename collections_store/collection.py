@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, get_args, overload
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar, Unpack, get_args, overload
 
-from .changes import ChangeReader, ChangeStream, check_notifier
+from .changes import ChangeDocumentStream, ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
     Body,
@@ -36,7 +36,8 @@ from .operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from .operations.requests import OperationBuilder, ReturnDocument
 from .operations.upgrades import Progress, upgrade_documents, versioned_steps
 from .operations.vectors import ListUnindexed
-from .options import Consistency, Ttl, check_choice, check_integer, check_version
+from .options import CallOptions, Consistency, Ttl, check_choice, check_integer, check_version
+from .options.calls import PLAIN
 from .query.change import ChangeKind
 from .query.filter import FilterLike
 from .query.index import Explanation, Index, read_index_name
@@ -297,6 +298,7 @@ class Collection(OperationBuilder, Generic[Body]):
         upsert: bool = False,
         array_filters: Any = None,
         sort: SortLike | None = None,
+        **options: Unpack[CallOptions],
     ) -> UpdateResult:
         """Update the first matching document by `sort`; without `sort`, in the order of `find` with a limit. See
         `update`.
@@ -309,7 +311,7 @@ class Collection(OperationBuilder, Generic[Body]):
         UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
         """
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
-        return self._run(self._modify(request))
+        return self._run(self._modify(request, call=self._call(options) if options else PLAIN))
 
     def update_many(
         self,
@@ -318,6 +320,7 @@ class Collection(OperationBuilder, Generic[Body]):
         *,
         upsert: bool = False,
         array_filters: Any = None,
+        **options: Unpack[CallOptions],
     ) -> UpdateResult:
         """Update all matching documents, or none if an error is raised; `{}` matches all. See `update_one`.
 
@@ -326,7 +329,7 @@ class Collection(OperationBuilder, Generic[Body]):
         UpdateResult(matched_count=2, modified_count=2, upserted_id=None)
         """
         request = UpdateMany(filter, update, upsert, array_filters=array_filters)
-        return self._run(self._modify(request))
+        return self._run(self._modify(request, call=self._call(options) if options else PLAIN))
 
     def replace_one(
         self,
@@ -335,13 +338,15 @@ class Collection(OperationBuilder, Generic[Body]):
         *,
         upsert: bool = False,
         sort: SortLike | None = None,
+        **options: Unpack[CallOptions],
     ) -> UpdateResult:
         """Replace the body of the first matching document; see `update_one`.
 
         >>> store["cities"].replace_one({"$id": "ulm"}, {"country": "de"}, upsert=True)
         UpdateResult(matched_count=0, modified_count=0, upserted_id='ulm')
         """
-        return self._run(self._modify(ReplaceOne(filter, replacement, upsert, sort=sort)))
+        request = ReplaceOne(filter, replacement, upsert, sort=sort)
+        return self._run(self._modify(request, call=self._call(options) if options else PLAIN))
 
     def find_one_and_update(
         self,
@@ -354,6 +359,7 @@ class Collection(OperationBuilder, Generic[Body]):
         return_document: bool = ReturnDocument.BEFORE,
         array_filters: Any = None,
         if_version: int | None = None,
+        **options: Unpack[CallOptions],
     ) -> Document[Body] | None:
         """Update the first matching document. Return the document before the update, or with
         `return_document=ReturnDocument.AFTER` after the update.
@@ -367,7 +373,7 @@ class Collection(OperationBuilder, Generic[Body]):
         {'state': 'new'}
         """
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
-        wanted = projection, return_document, if_version
+        wanted = projection, return_document, options, if_version
         return self._run(self._find_and_modify(request, *wanted))
 
     def find_one_and_replace(
@@ -379,6 +385,7 @@ class Collection(OperationBuilder, Generic[Body]):
         sort: SortLike | None = None,
         upsert: bool = False,
         return_document: bool = ReturnDocument.BEFORE,
+        **options: Unpack[CallOptions],
     ) -> Document[Body] | None:
         """Replace the body of the first matching document, and return it as `find_one_and_update` does.
 
@@ -389,10 +396,15 @@ class Collection(OperationBuilder, Generic[Body]):
         2
         """
         request = ReplaceOne(filter, replacement, upsert, sort=sort)
-        return self._run(self._find_and_modify(request, projection, return_document))
+        return self._run(self._find_and_modify(request, projection, return_document, options))
 
     def find_one_and_delete(
-        self, filter: FilterLike, *, projection: Any = None, sort: SortLike | None = None
+        self,
+        filter: FilterLike,
+        *,
+        projection: Any = None,
+        sort: SortLike | None = None,
+        **options: Unpack[CallOptions],
     ) -> Document[Body] | None:
         """Delete and return the first matching document, or None. See `find`.
 
@@ -400,24 +412,30 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["jobs"].find_one_and_delete({"state": "new"})
         Document(id='1', body={'state': 'new'}, version=1)
         """
-        return self._run(self._find_and_delete(filter, sort, projection))
+        return self._run(self._find_and_delete(filter, sort, projection, options))
 
     def bulk_write(
-        self, requests: Iterable[Request], *, ordered: bool = True, atomic: bool = False
+        self,
+        requests: Iterable[Request],
+        *,
+        ordered: bool = True,
+        atomic: bool = False,
+        **options: Unpack[CallOptions],
     ) -> BulkWriteResult:
         """Execute write requests: `InsertOne`, `UpdateOne`, `UpdateMany`, `ReplaceOne`, `DeleteOne`, `DeleteMany`.
 
         Each batch of up to 500 requests is a transaction. `ordered` stops at the first refused request; otherwise
         all further requests run. Then raise `BulkWriteError`, whose `result` has the counts and the refused
-        requests by position. `atomic` runs all requests in a single transaction: the first refusal is raised, and
-        nothing is written. Further exceptions end the call as in `put_many`.
+        requests by position. `atomic` reads all requests into memory, then runs them in a single transaction: the
+        first refusal is raised, and nothing is written. Further exceptions end the call as in `put_many`. `options`
+        are `comment`, `let` and `collation` of `CallOptions`; a request takes `hint=`.
 
         >>> requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
         >>> result = store["things"].bulk_write(requests)
         >>> result.inserted_count, result.modified_count, result.deleted_count
         (1, 1, 1)
         """
-        return self._follow(self._bulk_write(requests, ordered, atomic))
+        return self._follow(self._bulk_write(requests, ordered, atomic, options))
 
     def increment(self, id: str, path: FieldLike, by: float = 1, *, initial: float = 0) -> Any:
         """Add to a number in a body, in a single statement; return the new number.
@@ -482,7 +500,8 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._run(by_id.Touch(self.name, check_id(id), read_ttl(ttl)))
 
     def purge_expired(self) -> int:
-        """Delete the rows of expired documents, already invisible; return their number.
+        """Delete the rows of expired documents, already invisible, and the documents that expired by an index with
+        `expire_after_seconds`; return their number.
 
         >>> store["sessions"].purge_expired()
         0
@@ -537,7 +556,9 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [id for id, body in store["cities"].list()]
         ['paris', 'berlin']
         """
-        return FoundDocuments(self._read(self._find(None, ..., None, skip, limit, None, "list")))
+        return FoundDocuments(
+            self._read(self._find(None, ..., None, skip, limit, None, method="list"))
+        )
 
     def find(
         self,
@@ -548,6 +569,7 @@ class Collection(OperationBuilder, Generic[Body]):
         skip: int = 0,
         limit: int | None = None,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Documents[Body]:
         """Return the matching documents by `sort`. Without `sort`, documents come in natural order or, with a
         `limit`, in the order of the index that serves the filter. `sort=[]` is always the natural order.
@@ -561,14 +583,14 @@ class Collection(OperationBuilder, Generic[Body]):
         `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types sort in MongoDB's
         order, an array by its smallest element (descending: its largest), equal documents in natural order.
         `projection` selects parts of the bodies: a list of fields, or MongoDB's mapping, which may also compute fields.
-        All returned documents are in memory at once, as in `list`: use `stream` for many. Raise `InvalidFilter`,
-        `InvalidSort`, `InvalidProjection` and `InvalidOperand`.
+        All returned documents are in memory at once, as in `list`: use `stream` for many. `options`: see `CallOptions`.
+        Raise `InvalidFilter`, `InvalidSort`, `InvalidProjection`, `InvalidOperand` and `InvalidOption`.
 
         >>> count = store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
         >>> [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
         ['berlin']
         """
-        found = self._read(self._find(filter, equals, sort, skip, limit, projection))
+        found = self._read(self._find(filter, equals, sort, skip, limit, projection, options))
         return FoundDocuments(found)
 
     def find_one(
@@ -579,6 +601,7 @@ class Collection(OperationBuilder, Generic[Body]):
         sort: SortLike | None = None,
         skip: int = 0,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Document[Body] | None:
         """Return the first matching document, or None; see `find`.
 
@@ -586,7 +609,8 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> print(store["cities"].find_one("rivers", "Seine"))
         None
         """
-        found = self._read(self._find(filter, equals, sort, skip, 1, projection, "find_one"))
+        arguments = filter, equals, sort, skip, 1, projection, options, "find_one"
+        found = self._read(self._find(*arguments))
         return found[0] if found else None
 
     def page(
@@ -598,6 +622,7 @@ class Collection(OperationBuilder, Generic[Body]):
         limit: int = 100,
         after: str | None = None,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Page[Body]:
         """Return up to `limit` documents, and the `cursor` of the next page for `after=`.
 
@@ -611,7 +636,7 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> [number.body for number in store["numbers"].page(sort="$body", after=page.cursor)]
         [3, 4]
         """
-        return self._read(self._page(filter, equals, sort, limit, after, projection))
+        return self._read(self._page(filter, equals, sort, limit, after, projection, options))
 
     def search(
         self,
@@ -663,15 +688,25 @@ class Collection(OperationBuilder, Generic[Body]):
         steps = self._hybrid(query, meaning, options, index, diversity, store=store)
         return self._follow(steps)
 
-    def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
+    def count(
+        self,
+        filter: FilterLike | None = None,
+        equals: Any = ...,
+        **options: Unpack[CallOptions],
+    ) -> int:
         """Return the number of matching documents, or of all without a filter.
 
         >>> store["cities"].count({"country": "de"})
         0
         """
-        return self._read(self._count(filter, equals))
+        return self._read(self._count(filter, equals, options))
 
-    def distinct(self, field: FieldLike, filter: FilterLike | None = None) -> Values:
+    def distinct(
+        self,
+        field: FieldLike,
+        filter: FilterLike | None = None,
+        **options: Unpack[CallOptions],
+    ) -> Values:
         """Return the distinct values of a field in the matching documents, sorted; an array contributes its
         elements.
 
@@ -679,23 +714,31 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> store["cities"].distinct("rivers")
         ['Danube', 'Iller']
         """
-        return self._read(self._distinct(field, filter))
+        return self._read(self._distinct(field, filter, options))
 
-    def delete_one(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
+    def delete_one(
+        self, filter: FilterLike, equals: Any = ..., **options: Unpack[CallOptions]
+    ) -> DeleteResult:
         """Delete the first matching document in the order of `find` with a limit.
 
         >>> store["cities"].delete_one("country", "de")
         DeleteResult(deleted_count=0)
         """
-        return self._run(self._delete_one(filter, equals))
+        return self._run(
+            self._delete_one(filter, equals, call=self._call(options) if options else PLAIN)
+        )
 
-    def delete_many(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
+    def delete_many(
+        self, filter: FilterLike, equals: Any = ..., **options: Unpack[CallOptions]
+    ) -> DeleteResult:
         """Delete all matching documents, or none if an error is raised; `{}` matches all.
 
         >>> store["cities"].delete_many({"country": "de"})
         DeleteResult(deleted_count=0)
         """
-        return self._run(self._delete_many(filter, equals))
+        return self._run(
+            self._delete_many(filter, equals, call=self._call(options) if options else PLAIN)
+        )
 
     def create_index(
         self,
@@ -704,6 +747,8 @@ class Collection(OperationBuilder, Generic[Body]):
         unique: bool = False,
         where: Any = None,
         arrays: bool = False,
+        sparse: bool = False,
+        expire_after_seconds: int | None = None,
         name: str | None = None,
     ) -> str:
         """Create an index on fields of the body, unless the index exists; return the name.
@@ -717,13 +762,31 @@ class Collection(OperationBuilder, Generic[Body]):
         serves filters with the same conditions. `arrays` indexes the elements of arrays on SQLite; PostgreSQL's
         index over whole bodies already covers elements.
 
-        Writers wait while the index is created, readers do not. Raise `InvalidIndex`, `IndexExists`, and
-        `DuplicateKey` if existing documents are duplicates.
+        `sparse` limits the index to documents with at least one of the fields, null included; the index serves filters
+        that imply this, and several documents may lack the fields of a unique index.
+
+        `unique` with `arrays` rejects documents that share an element. A compound index of `arrays` refuses documents
+        with arrays in two of its fields (`InvalidBody`), unless the fields share the array.
+
+        `expire_after_seconds`, an integer from 0 on, lets a document expire this long after the time in the field: a string
+        such as "2026-11-22T10:00:00.000000Z", or the earliest such string in an array. `purge_expired` and the sweeper
+        delete such documents; until then every method finds them.
+
+        Writers wait while the index is created, readers do not. Raise `InvalidIndex`, for a unique or compound index of
+        `arrays` on PostgreSQL also in a transaction that has read before, `IndexExists`, and `DuplicateKey` if existing
+        documents are duplicates.
 
         >>> store["cities"].create_index([("country", 1), ("people", -1)])
         'country_1_people_-1'
         """
-        options = {"unique": unique, "where": where, "arrays": arrays, "name": name}
+        options = {
+            "unique": unique,
+            "where": where,
+            "arrays": arrays,
+            "sparse": sparse,
+            "expire_after_seconds": expire_after_seconds,
+            "name": name,
+        }
         return self._run(self._create_index(keys, options))
 
     def create_vector_index(
@@ -914,6 +977,7 @@ class Collection(OperationBuilder, Generic[Body]):
         sort: SortLike | None = None,
         skip: int = 0,
         limit: int | None = None,
+        **options: Unpack[CallOptions],
     ) -> Explanation:
         """Return how `find` would run: the parts that the database and Python evaluate, the indexes in use, and an
         index to create.
@@ -930,21 +994,49 @@ class Collection(OperationBuilder, Generic[Body]):
         order: natural
         advice: none
         """
-        return self._run(self._explain(filter, equals, sort, skip, limit))
+        return self._run(self._explain(filter, equals, sort, skip, limit, options))
 
-    def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
+    def aggregate(
+        self,
+        pipeline: Any,
+        *,
+        memory_limit: int = MEMORY_LIMIT,
+        allow_disk_use: bool = False,
+        **options: Unpack[CallOptions],
+    ) -> Results:
         """Run an aggregation pipeline over the collection; return the results.
 
         All stages see a single snapshot. `$merge` and `$out` write the results into a collection, in the same transaction;
-        the returned list is then empty. A stage that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes. Raise
-        `InvalidPipeline`, `InvalidOperand` and `MemoryLimitExceeded`.
+        the returned list is then empty. A stage that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes.
+        `allow_disk_use`: `$sort`, `$group` and stages like these then sort in a temporary file. Raise `InvalidPipeline`,
+        `InvalidOperand` and `MemoryLimitExceeded`. See `CallOptions`.
 
         >>> count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
         >>> store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
         [{'_id': 'de', 'cities': 2}]
         """
-        operation = self._aggregate(pipeline, memory_limit)
+        operation = self._aggregate(pipeline, memory_limit, allow_disk_use, options)
         return self._run(operation) if operation.writes else self._read(operation)
+
+    def explain_aggregate(self, pipeline: Any, **options: Unpack[CallOptions]) -> Explanation:
+        """Return how `aggregate` would run: the stages that the database and Python run, the indexes in use, and an index
+        to create.
+
+        The pipeline does not run. Where a statement turns out to be inexact, such as for more than 50,000 different values of a `$group`,
+        `aggregate` lets Python run more stages than named here. Raise `InvalidPipeline`, and `CollectionNotFound` for a missing collection.
+
+        >>> count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
+        >>> name = store["cities"].create_index("in")
+        >>> pipeline = [{"$match": {"in": "de"}}, {"$group": {"_id": "$in", "n": {"$sum": 1}}}, {"$sort": {"n": -1}}]
+        >>> print(store["cities"].explain_aggregate(pipeline))
+        in the database: $match, $group
+        in Python: $sort
+        uses: index in_1
+        scans: a part of the collection
+        documents: unknown, the database has no estimate
+        advice: none
+        """
+        return self._run(self._explain_aggregate(pipeline, options))
 
     def stream(
         self,
@@ -953,6 +1045,7 @@ class Collection(OperationBuilder, Generic[Body]):
         *,
         sort: SortLike | None = None,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Iterator[Document[Body]]:
         """Yield the matching documents, in natural order or by `sort`, in constant memory.
 
@@ -967,11 +1060,18 @@ class Collection(OperationBuilder, Generic[Body]):
         >>> sum(document.body for document in store["numbers"].stream())
         499500
         """
-        batches = self._stream(filter, equals, sort, projection)
+        batches = self._stream(filter, equals, sort, projection, options)
         while (page := batches.next()) is not None:
             yield from batches.advance(self._read(page))
 
-    def stream_aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Iterator[Any]:
+    def stream_aggregate(
+        self,
+        pipeline: Any,
+        *,
+        memory_limit: int = MEMORY_LIMIT,
+        allow_disk_use: bool = False,
+        **options: Unpack[CallOptions],
+    ) -> Iterator[Any]:
         """Yield the results of an aggregation pipeline, the same as `aggregate` returns.
 
         A pipeline of stages that need only one document (`$match`, `$project`, `$addFields`, `$unset`, `$replaceRoot`,
@@ -979,15 +1079,15 @@ class Collection(OperationBuilder, Generic[Body]):
         are read in batches, in natural order. Between results the stream then holds no connection and no transaction,
         and each batch sees a snapshot of its own. With any other stage, such as `$sort` or `$group`, the whole pipeline
         runs at the first result, in one snapshot, and its results are in memory. A batch, or all such results, and each
-        stage take up to about `memory_limit` bytes. Raise `InvalidPipeline`, also for `$merge` and `$out`,
-        `InvalidOperand` and `MemoryLimitExceeded`.
+        stage take up to about `memory_limit` bytes; see `aggregate` for `allow_disk_use`. Raise `InvalidPipeline`, also
+        for `$merge` and `$out`, `InvalidOperand` and `MemoryLimitExceeded`.
 
         >>> count = store["numbers"].put_many((str(n), {"n": n}) for n in range(1000))
         >>> doubled = [{"$project": {"twice": {"$multiply": ["$n", 2]}}}, {"$skip": 900}]
         >>> sum(each["twice"] for each in store["numbers"].stream_aggregate(doubled))
         189900
         """
-        batches = self._stream_aggregate(pipeline, memory_limit)
+        batches = self._stream_aggregate(pipeline, memory_limit, allow_disk_use, options)
         while (page := batches.next()) is not None:
             yield from batches.advance(self._read(page))
 
@@ -1017,14 +1117,33 @@ class Collection(OperationBuilder, Generic[Body]):
         options = {"dry_run": dry_run, "quarantine": quarantine, "progress": progress}
         return self._follow(upgrade_documents(self.name, self._codec, **options))
 
+    @overload
     def watch(
         self,
         filter: FilterLike | None = None,
         *,
+        pipeline: None = None,
         after: str | None = None,
         kinds: Iterable[ChangeKind] | None = None,
         timeout: float | None = None,
-    ) -> ChangeStream[Body]:
+    ) -> ChangeStream[Body]: ...
+    @overload
+    def watch(
+        self,
+        *,
+        pipeline: Sequence[Any],
+        after: str | None = None,
+        timeout: float | None = None,
+    ) -> ChangeDocumentStream: ...
+    def watch(
+        self,
+        filter: FilterLike | None = None,
+        *,
+        pipeline: Sequence[Any] | None = None,
+        after: str | None = None,
+        kinds: Iterable[ChangeKind] | None = None,
+        timeout: float | None = None,
+    ) -> ChangeStream[Body] | ChangeDocumentStream:
         """Return a stream of the collection's changes in commit order.
 
         The collection must record changes: open the collection with `changes=True`, or "after" or "both" to record
@@ -1033,20 +1152,27 @@ class Collection(OperationBuilder, Generic[Body]):
         stream the position after it, in any process at any time. Each change comes exactly once.
 
         `filter` matches the document after the change, or before a removal or expiry, by `$id`, `$version` and the
-        recorded body. `kinds` selects from "insert", "update", "remove" and "expire". Raise `InvalidFilter`,
-        `InvalidToken`, `InvalidOption` if changes are not recorded, and `ChangesLost` if changes after the token
-        were deleted.
+        recorded body. `kinds` selects from "insert", "update", "remove" and "expire". In place of both, `pipeline` has
+        stages over change documents; the stream then returns dicts, as pymongo does. The stages are $match, $project,
+        $addFields, $set, $unset, $replaceRoot, $replaceWith and $redact; they must keep `_id`, the token.
+
+        Raise `InvalidFilter`, `InvalidPipeline`, `InvalidToken`, `InvalidOption` if changes are not recorded, and
+        `ChangesLost` if changes after the token were deleted.
 
         >>> cities = store.collection("cities", changes="after")
         >>> version = cities.put("berlin", {"country": "de"})
         >>> for change in cities.watch({"country": "de"}, after="oldest", kinds=["insert"], timeout=0):
         ...     print(change.kind, change.id, change.body)
         insert berlin {'country': 'de'}
+        >>> pipeline = [{"$match": {"fullDocument.country": "de"}}, {"$project": {"documentKey": 1}}]
+        >>> [each["documentKey"] for each in cities.watch(pipeline=pipeline, after="oldest", timeout=0)]
+        [{'_id': 'berlin'}]
         """
         notifier = check_notifier(self._notifier)
-        wanted = partial(self._watched, filter, kinds)
+        wanted = partial(self._watched, filter, kinds, pipeline)
         reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
-        return ChangeStream(self._run, notifier, reader)
+        stream = ChangeStream[Body] if pipeline is None else ChangeDocumentStream
+        return stream(self._run, notifier, reader)
 
     def _follow(self, steps: Steps[T], *_: Any) -> T:
         return follow(self._step, steps)

@@ -128,8 +128,8 @@ class InvalidId(CollectionsStoreError, ValueError):
 
 
 class InvalidBody(CollectionsStoreError, ValueError, TypeError):
-    """A body has a value that JSON or its model cannot hold, at `path`, or is too large: change the value, or set the
-    store's `default`. For a stored body, `collection` and `id` name the document.
+    """A body has a value that JSON, its model or an index cannot hold, at `path`, or is too large: change the value, or set
+    the store's `default`. For a stored body, `collection` and `id` name the document.
     """
 
     def __init__(
@@ -460,6 +460,10 @@ class InvalidOperand(CollectionsStoreError, ValueError):
         self.operator, self.problem, self.found, self.place = operator, problem, found, place
 
 
+SPILLING: Final = frozenset({"$bucket", "$group", "$setWindowFields", "$sort", "$sortByCount"})
+"""The stages that can sort in a temporary file."""
+
+
 class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):
     """The stage `stage` of a pipeline at `place` (`""`: its result) holds more than `limit` bytes: reduce the documents
     before it, or pass a larger `memory_limit`.
@@ -467,9 +471,10 @@ class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):
 
     def __init__(self, place: str, stage: str, limit: int) -> None:
         where = f", at {place!r}: {stage}" if place else ": the result"
+        disk = " or allow_disk_use=True" if stage in SPILLING else ""
         super().__init__(
             f"pipeline{where} holds more than {limit:,} bytes. Let stages in front of "
-            "it leave less ($match, $project, $limit), or give a larger memory_limit"
+            f"it leave less ($match, $project, $limit), or give a larger memory_limit{disk}"
         )
         self.place, self.stage, self.limit = place, stage, limit
 

@@ -125,6 +125,17 @@ class FoundDocuments(list[Document[Body]]):
             raise AttributeError(missing_cursor(name), name=name, obj=self)
 
 
+class AggregationResults(list[Any]):
+    """The list of results that `aggregate` returns, which a notebook shows as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        from .codec.html import html_of_bodies
+
+        return html_of_bodies([({}, each) for each in self], "result")
+
+
 def _html_of(documents: Sequence[Document[Any]], cursor: str | None = None) -> str:
     from .codec.html import html_of_bodies
 
@@ -398,6 +409,8 @@ class OperationRecord:
     consistency: str = "strong"
     shape: str | None = None
     """The filter with `?` in place of each value."""
+    comment: str | None = None
+    """The `comment` of the call."""
     context: Context | None = field(default=None, repr=False)
     """The context variables of the caller; an `AsyncStore` runs operations in other threads."""
 
@@ -409,6 +422,7 @@ class OperationRecord:
         parts += [f"group of {self.group}"] if self.group > 1 else []
         parts += ["in a transaction"] if self.in_transaction else []
         parts += [] if self.shape is None else [self.shape]
+        parts += [] if self.comment is None else [f"comment {self.comment!r}"]
         parts += [] if self.error is None else [type(self.error).__name__]
         return ", ".join(parts)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final, Self, TypeVar, Unpack, cast, get_args
 
 import sqlalchemy as sa
 
+from .aggregation.change_pipeline import ChangePipeline
+from .changes import ChangeDocumentStream, StoreChangeReader
 from .collection import Runner
 from .document import check_name
 from .engine.backup.backup import back_up, restore
@@ -300,6 +303,37 @@ class Store(Collections):
         1
         """
         return restore(self.core, path, collections, progress, replace=replace)
+
+    def watch(
+        self,
+        *,
+        pipeline: Sequence[Any] = (),
+        after: str | None = None,
+        timeout: float | None = None,
+    ) -> ChangeDocumentStream:
+        """Return a stream of the changes of all collections that record changes, as change documents.
+
+        A document is a dict with pymongo's names: `_id` is the token, `ns` names the collection. `pipeline` and the
+        other arguments are as in `Collection.watch`, and `after` takes the tokens of such streams. Collections that begin
+        to record later are included. The stream also returns that a collection was renamed, or dropped, with the
+        changes that were not yet read.
+
+        Changes of a collection are in commit order. Changes of different collections are in the order of their times, as far
+        as they are recorded when the stream reads: a write that began after another write's commit comes later, if the
+        clocks of both writers agree.
+
+        Raise `InvalidPipeline`, `InvalidToken`, `InvalidOption`, and `ChangesLost` if changes after the token were
+        deleted, or a collection stopped recording; `after=error.oldest` continues with the others.
+
+        >>> cities = store.collection("cities", changes=True)
+        >>> with store.watch(timeout=0) as stream:
+        ...     version = cities.put("berlin", {})
+        ...     [(each["operationType"], each["ns"], each["documentKey"]) for each in stream]
+        [('insert', {'coll': 'cities'}, {'_id': 'berlin'})]
+        """
+        wanted = partial(ChangePipeline.parse, pipeline, self._codec)
+        reader = StoreChangeReader(wanted, after=after, timeout=timeout, codec=self._codec)
+        return ChangeDocumentStream(self._runner, self.core.notifier, reader)
 
     def stats(self) -> StoreStats:
         """Return the figures of the store since the constructor: operations by kind, retries, waits.

@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from collections_store import AsyncChangeStream, AsyncCollection, AsyncStore, Store
+from collections_store import (
+    AsyncChangeDocumentStream,
+    AsyncChangeStream,
+    AsyncCollection,
+    AsyncStore,
+    Store,
+)
 from collections_store.dialogues import AsyncDialogues, AsyncDialogueStore, Dialogues, DialogueStore
 from collections_store.integrations import kdeps
 from collections_store.integrations.soul_machines import AsyncSkillMemory
@@ -88,7 +94,7 @@ class SyncAdapter:
             result = function(*arguments, **options)
             if inspect.isasyncgen(result):
                 return self._iterate(result)
-            if isinstance(result, AsyncChangeStream):
+            if isinstance(result, AsyncChangeStream | AsyncChangeDocumentStream):
                 return SyncStreamAdapter(result, self._runner).start()
             if isinstance(result, AsyncMemory | AsyncSkillMemory):
                 return SyncAdapter(result, self._runner)

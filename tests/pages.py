@@ -85,6 +85,7 @@ OWN_ENVIRONMENTS = {"crewai", "langgraph"}
 
 FRAMEWORKS = {
     "agent-framework": "agent_framework",
+    "collation": "icu",
     "fastmcp": "fastmcp",
     "google-adk": "google.adk",
     "haystack": "haystack",

@@ -408,6 +408,16 @@ def test_the_terminal_image_shows_the_output_of_the_program(
     assert list(terminal["text_of"](shown)) == list(terminal["text_of"](terminal["draw"](run)))
 
 
+def test_the_moving_image_shows_the_output_of_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tour = runpy.run_path(str(DOCS / "images" / "tour.py"))
+    shown = tour["PICTURE"].read_text(encoding="utf-8")
+    assert len(shown) < 600_000
+    assert tour["text_of"](shown) == tour["text_of"](tour["draw"]({}))
+
+
 # -- other files -----------------------------------------------------------------------------
 
 

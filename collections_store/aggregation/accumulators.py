@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 from ..expressions import numbers
 from ..expressions.budget import spend
 from ..expressions.classes import value_class
+from ..expressions.collation import Ordered
 from ..expressions.evaluation import (
     NUMBER,
     POINTER,
@@ -28,6 +29,7 @@ from ..expressions.evaluation import (
 )
 from ..expressions.numbers import Total
 from ..expressions.values import MISSING, is_number
+from ..query.sort import NATURAL
 from .rows import StageMemory
 from .stages import Accumulator
 
@@ -41,10 +43,19 @@ class Setting(NamedTuple):
     """What the state of an accumulator needs to know."""
 
     memory: StageMemory
-    ordered: bool
+    ordered: Ordered
     accumulator: Accumulator
     most: int
     """The `n` of the group."""
+
+
+class Integers(NamedTuple):
+    """The sum and the number of integers that a database has combined; `least` and `greatest` are those of `$min` and `$max`."""
+
+    total: int
+    number: int
+    least: int | None = None
+    greatest: int | None = None
 
 
 class State:
@@ -57,14 +68,14 @@ class State:
 
     def add(self, value: Any, times: int) -> None:
         """Add a value that occurs `times` times; raises `OperandError`. The value of an accumulator that sorts is a
-        sort key and a value.
+        pair of the keys of `Sort.keys` and a value.
         """
         if is_number(value):
             self._total.add(value, times)
 
-    def add_total(self, total: int, count: int) -> None:
-        """Add the sum of `count` integers."""
-        self._total.add_integers(total, count)
+    def add_integers(self, integers: Integers) -> None:
+        """Add combined integers."""
+        self._total.add_integers(integers.total, integers.number)
 
     def result(self) -> Any:
         """Return the accumulated value; raises `OperandError`."""
@@ -114,6 +125,10 @@ class _Least(_Last):
         first = self._value is MISSING
         if first or order(value, self._value, ordered=self._ordered) * self.sign < 0:
             super().add(value, times)
+
+    def add_integers(self, integers: Integers) -> None:
+        self.add(integers.least, 1)
+        self.add(integers.greatest, 1)
 
 
 class _Greatest(_Least):
@@ -226,31 +241,32 @@ class _LastN(State):
 class _Ranked(State):
     """The first `n` values in an order, or the last ones. Values whose keys are equal stay in the order of the rows."""
 
-    __slots__ = ("_count", "_memory", "_ordered", "_values")
+    __slots__ = ("_count", "_memory", "_ordered", "_sort", "_values")
     last: ClassVar = False
 
     def __init__(self, setting: Setting) -> None:
         self._memory, self._ordered, self._count = setting.memory, setting.ordered, setting.most
-        self._values = list[tuple[Any, Any]]()
+        self._sort = setting.accumulator.sort or NATURAL
+        self._values = list[tuple[Any, Any, int]]()
 
     def add(self, value: Any, times: int) -> None:
-        key, found = self._keyed(value)
-        if found is MISSING:
-            return
-        for _ in range(min(times, self._count)):
-            insort(self._values, (key, found), key=itemgetter(0))
-            self._memory.hold(self._memory.measure(found) + NUMBER)
-            if len(self._values) > self._count:
-                _, gone = self._values.pop(0 if self.last else -1)
-                self._memory.release(self._memory.measure(gone) + NUMBER)
+        keys, found = value
+        size = self._memory.measure([key for _, key in keys])
+        self._rank(self._sort.comparable(keys, ordered=self._ordered), found, times, size)
 
-    def _keyed(self, value: Any) -> tuple[Any, Any]:
-        """Return the key and the value; `MISSING` is left out."""
-        key, found = value
-        return key, None if found is MISSING else found
+    def _rank(self, key: Any, value: Any, times: int, size: int = 0) -> None:
+        """Add a value; `size`: the bytes of its key, besides those of the value."""
+        value = None if value is MISSING else value
+        size += self._memory.measure(value) + NUMBER
+        for _ in range(min(times, self._count)):
+            insort(self._values, (key, value, size), key=itemgetter(0))
+            self._memory.hold(size)
+            if len(self._values) > self._count:
+                *_, released = self._values.pop(0 if self.last else -1)
+                self._memory.release(released)
 
     def result(self) -> Any:
-        return [value for _, value in self._values]
+        return [value for _, value, _ in self._values]
 
 
 class _RankedLast(_Ranked):
@@ -275,8 +291,9 @@ class _Bottom(_RankedLast):
 class _LeastN(_Ranked):
     __slots__ = ()
 
-    def _keyed(self, value: Any) -> tuple[Any, Any]:
-        return sort_key(self._ordered)(value), MISSING if value is None else value
+    def add(self, value: Any, times: int) -> None:
+        if not is_null(value):
+            self._rank(sort_key(self._ordered)(value), value, times)
 
 
 class _GreatestN(_LeastN):
@@ -363,8 +380,8 @@ ACCUMULATORS: Final[dict[str, Declared]] = {
     "$mergeObjects": Declared(_Merged, in_order=True),
     "$firstN": Declared(_FirstN, "n", in_order=True),
     "$lastN": Declared(_LastN, "n", in_order=True),
-    "$minN": Declared(_LeastN, "n"),
-    "$maxN": Declared(_GreatestN, "n"),
+    "$minN": Declared(_LeastN, "n", in_order=True),
+    "$maxN": Declared(_GreatestN, "n", in_order=True),
     "$top": Declared(_Top, "sorted", in_order=True),
     "$topN": Declared(_Ranked, "sorted n", in_order=True),
     "$bottom": Declared(_Bottom, "sorted", in_order=True),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ..document import Anonymous
+from ..errors import InvalidOperand
 from ..expressions.budget import spend
-from ..expressions.evaluation import order, sort_key
+from ..expressions.evaluation import OperandError, named, order, sort_key
 from ..expressions.nodes import Constant, evaluate
-from ..expressions.values import MISSING
+from ..expressions.values import MISSING, is_number
+from .granularity import rounded_down, rounded_up
 from .group import NO_TOTALS, grouped
 from .rows import ROW, Context, Row, StageMemory, placed
 from .stages import BucketAuto, Group
@@ -20,31 +22,57 @@ def in_buckets(
     stage: BucketAuto, rows: Iterable[Row], context: Context, place: str
 ) -> Iterator[Row]:
     """Yield a body for each bucket. The buckets are filled as by MongoDB's server: each takes its share, and then all rows
-    with the same key as its last row. The last bucket takes all that is left.
+    with the same key as its last row, or with a key below its rounded limit. The last bucket takes all that is left.
     """
-    memory, held = StageMemory(place, context.memory_limit), list[tuple[Any, Row]]()
-    with placed(place):
-        for row in rows:
-            spend()
-            key = evaluate(stage.key, context.scope(row))
-            memory.hold(ROW + memory.measure(row.body) + memory.measure(key))
-            held.append((None if key is MISSING else key, row))
-    key_of = sort_key(context.ordered)
-    held.sort(key=lambda each: key_of(each[0]))
-    share, begin = max(1, int(len(held) / stage.count + 0.5)), 0
+    held, begin = _by_key(stage, rows, context, place), 0
+    share = max(1, int(len(held) / stage.count + 0.5))
+    low = _rounded(rounded_down, held[0][0], stage, place) if held else None
     whole = Group(Constant.of(None), stage.fields)
     for number in range(stage.count):
         if begin == len(held):
             return
         end = len(held) if number == stage.count - 1 else min(begin + share, len(held))
         last = held[end - 1][0]
-        while end < len(held) and not order(held[end][0], last, ordered=context.ordered):
+        high = _rounded(rounded_up, last, stage, place)
+        while end < len(held) and (
+            order(held[end][0], last, ordered=context.ordered) == 0
+            or order(held[end][0], high, ordered=context.ordered) < 0
+        ):
             end += 1
+        if end < len(held) and (stage.granularity is None or high == 0):
+            high = _rounded(rounded_down, held[end][0], stage, place)
         inside = ((row, 1, NO_TOTALS) for _, row in held[begin:end])
         [found] = grouped(whole, inside, context, place)
-        limits = {"min": held[begin][0], "max": held[end][0] if end < len(held) else last}
-        yield Anonymous({**found.body, "_id": limits})
-        begin = end
+        yield Anonymous({**found.body, "_id": {"min": low, "max": high}})
+        begin, low = end, high
+
+
+def _by_key(
+    stage: BucketAuto, rows: Iterable[Row], context: Context, place: str
+) -> list[tuple[Any, Row]]:
+    memory, held = StageMemory(place, context.memory_limit), list[tuple[Any, Row]]()
+    with placed(place):
+        for row in rows:
+            spend()
+            key = evaluate(stage.key, context.scope(row))
+            if stage.granularity is not None and not (is_number(key) and key >= 0):
+                problem = f"requires numbers from 0 on with a granularity, got {named(key)}"
+                raise InvalidOperand("$bucketAuto", problem, key)
+            memory.hold(ROW + memory.measure(row.body) + memory.measure(key))
+            held.append((None if key is MISSING else key, row))
+    key_of = sort_key(context.ordered)
+    held.sort(key=lambda each: key_of(each[0]))
+    return held
+
+
+def _rounded(function: Callable[[Any, str], Any], value: Any, stage: BucketAuto, place: str) -> Any:
+    """Return a limit rounded by the granularity, if there is one."""
+    if stage.granularity is None:
+        return value
+    try:
+        return function(value, stage.granularity)
+    except OperandError as error:
+        raise InvalidOperand("$bucketAuto", error.problem, value, place) from None
 
 
 def sampled(count: int, rows: Iterable[Row], context: Context, place: str) -> Iterator[Row]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
@@ -14,7 +14,7 @@ from ..expressions.fields import computed
 from ..expressions.nodes import Node
 from .lookup import first_filter
 from .rows import Context, Row, Runner, StageMemory, placed
-from .stages import Facet, Union
+from .stages import Facet, PlacedStage, Union
 
 
 def documents_in(array: Node, context: Context, place: str) -> Iterator[Row]:
@@ -45,18 +45,30 @@ def united(
 
 
 def faceted(
-    stage: Facet, rows: Iterable[Row], context: Context, place: str, run: Runner
+    stage: Facet,
+    rows: Iterable[Row],
+    context: Context,
+    place: str,
+    run: Runner,
+    *,
+    found_of: Callable[[tuple[PlacedStage, ...]], Iterable[Any] | None] = lambda _: None,
 ) -> Iterator[Row]:
-    """Yield one body with the results of each pipeline; the rows are read once and held."""
+    """Yield one body with the results of each pipeline. `found_of` returns the results of a pipeline without the rows, or None.
+    The first pipeline without results reads the rows, which are held for later pipelines.
+    """
     memory, held = StageMemory(place, context.memory_limit), list[Row]()
-    for row in rows:
-        spend()
-        memory.hold_value(row.body)
-        held.append(row)
     body: dict[str, list[Any]] = {}
     for name, steps in stage.pipelines:
+        bodies = found_of(steps)
+        if bodies is None:
+            for row in rows:
+                spend()
+                memory.hold_value(row.body)
+                held.append(row)
+            rows = ()
+            bodies = (row.body for row in run(steps, held, context))
         found = body[name] = []
-        for row in run(steps, held, context):
-            memory.hold_shared(row.body)
-            found.append(row.body)
+        for each in bodies:
+            memory.hold_shared(each)
+            found.append(each)
     yield Anonymous(body)

@@ -1,28 +1,32 @@
 """`$group`: rows to groups, in the order of their first rows.
 
-A database can do a part (`fields_of`): equal values are one row with a number of occurrences, and integers of `$sum` and
-`$avg` come added up (`CountedRow`). All other numbers come as values: the database rounds when it adds floats.
+A database can do a part (`fields_of`): equal values are one row with a number of occurrences, and the integers of `$sum`,
+`$avg`, `$min` and `$max` come combined (`CountedRow`). All other numbers come as values: a database rounds sums of floats, and does
+not return whether 1 or 1.0 came first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, groupby
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..codec import decode
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand
-from ..expressions.evaluation import OperandError, Scope, integer, key_of
+from ..expressions.evaluation import OperandError, Scope, integer, key_of, sort_key
 from ..expressions.fields import Keys
-from ..expressions.nodes import Meta, OperatorCall, Reference, evaluate, nodes_of
+from ..expressions.nodes import Constant, Meta, OperatorCall, Reference, evaluate, nodes_of
 from ..expressions.values import MISSING
-from .accumulators import ACCUMULATORS, Setting, State
-from .rows import Context, Row, StageMemory, placed, with_value
+from .accumulators import ACCUMULATORS, Integers, Setting, State
+from .rows import ROW, Context, Row, StageMemory, placed, with_value
+from .spill import ExternalSort
 from .stages import Accumulator, Group
 
-Totals: TypeAlias = dict[Keys, tuple[int, int]]
-"""The sum and the number of integers, by field."""
+Totals: TypeAlias = dict[Keys, Integers]
+"""The combined integers, by field."""
 CountedRow: TypeAlias = tuple[Row, int, Totals]
 """A row, the number of its occurrences, and integers of other rows of its group."""
 NO_TOTALS: Final[Totals] = {}
@@ -35,9 +39,12 @@ def grouped(
     stage: Group, rows: Iterable[CountedRow], context: Context, place: str
 ) -> Iterator[Row]:
     """Yield a body for each group after reading all rows."""
+    if place in context.spilled:
+        yield from _sorted_groups(stage, rows, context, place)
+        return
     memory = StageMemory(place, context.memory_limit)
     groups = dict[Hashable, tuple[Any, list[State]]]()
-    fields = [(each, _added(each)) for _, each in stage.fields]
+    fields = [(each, _combined(each)) for _, each in stage.fields]
     with placed(place):
         for row, times, totals in rows:
             scope = context.scope(row)
@@ -47,13 +54,12 @@ def grouped(
             hashed = key_of(key, ordered=context.ordered)
             if hashed not in groups:
                 memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * size)
-                scope_of_n = context.scope(Anonymous(key))
-                states = [state_of(each, scope_of_n, memory) for _, each in stage.fields]
+                states = [state_of(each, key, context, memory) for _, each in stage.fields]
                 groups[hashed] = key, states
             for (each, keys), state in zip(fields, groups[hashed][1], strict=True):
                 accumulate(each, state, row, scope, times)
                 if keys in totals:
-                    state.add_total(*totals[keys])
+                    state.add_integers(totals[keys])
         for key, states in groups.values():
             body = {"_id": key}
             for (name, each), state in zip(stage.fields, states, strict=True):
@@ -64,17 +70,52 @@ def grouped(
             yield Anonymous(body)
 
 
-def state_of(accumulator: Accumulator, scope: Scope, memory: StageMemory) -> State:
-    """Return the state of an accumulator before the first value; `scope` is that of its `n`."""
+def _sorted_groups(
+    stage: Group, rows: Iterable[CountedRow], context: Context, place: str
+) -> Iterator[Row]:
+    """Yield a body for each group: the rows are sorted by their groups in a temporary file, and the groups by their first
+    rows in another.
+    """
+    memory, by_key = StageMemory(place, context.memory_limit), sort_key(context.ordered)
+    in_memory = replace(context, spilled=frozenset())
+    items = ExternalSort[tuple[Any, int, CountedRow]](
+        lambda item: by_key(item[0]), context.memory_limit
+    )
+    with placed(place):
+        for number, (row, times, totals) in enumerate(rows):
+            key = evaluate(stage.key, context.scope(row))
+            key = None if key is MISSING else key
+            size = memory.measure(key) + memory.measure(row.body) + ROW
+            items.add((key, number, (row, times, totals)), size)
+    groups = ExternalSort[tuple[int, Row]](lambda item: item[0], context.memory_limit // 2)
+    for _, some in groupby(items.in_order(), key=lambda item: by_key(item[0])):
+        number, found = _one_group(stage, some, in_memory, place)
+        groups.add((number, found), memory.measure(found.body) + ROW)
+    yield from (row for _, row in groups.in_order())
+
+
+def _one_group(
+    stage: Group, items: Iterator[tuple[Any, int, CountedRow]], context: Context, place: str
+) -> tuple[int, Row]:
+    """Return the number of a group's first row, and the body of the group."""
+    first = next(items)
+    whole = Group(Constant.of(first[0]), stage.fields)
+    rows = (row for _, _, row in chain([first], items))
+    [found] = grouped(whole, rows, context, place)
+    return first[1], found
+
+
+def state_of(accumulator: Accumulator, key: Any, context: Context, memory: StageMemory) -> State:
+    """Return the state of an accumulator before the first value; its `n` may read the key of the group."""
     count = 1
     if accumulator.count is not None:
-        given = evaluate(accumulator.count, scope)
+        given = evaluate(accumulator.count, context.scope(Anonymous(key)))
         try:
             count = integer(given, 1)
         except OperandError as error:
             problem = f"n {error.problem}"
             raise InvalidOperand(accumulator.operator, problem, error.found) from None
-    setting = Setting(memory, scope.ordered, accumulator, count)
+    setting = Setting(memory, context.ordered, accumulator, count)
     return ACCUMULATORS[accumulator.operator].state(setting)
 
 
@@ -94,27 +135,37 @@ def value_of(accumulator: Accumulator, row: Row, scope: Scope) -> Any:
     if accumulator.sort is None:
         return value
     document = row if isinstance(row, Document) else Document("", row.body)
-    return accumulator.sort.key(document, ordered=scope.ordered), value
+    return accumulator.sort.keys(document, ordered=scope.ordered), value
 
 
 class GroupedFields(NamedTuple):
-    """The fields that a group reads: for their values, and for the sum of their numbers."""
+    """The fields that a group reads: for their values, and for their numbers, combined. `extremes` are the fields of
+    `$min` and `$max` in `numbers`: other values than numbers count too. `unwound` is an array; its elements take its place.
+    """
 
     values: tuple[Keys, ...]
-    sums: tuple[Keys, ...]
+    numbers: tuple[Keys, ...]
+    extremes: tuple[Keys, ...] = ()
+    unwound: Keys | None = None
+
+    def without_extremes(self) -> GroupedFields:
+        """Return the fields with the extremes read for their values."""
+        numbers = tuple(each for each in self.numbers if each not in self.extremes)
+        return GroupedFields((*self.values, *self.extremes), numbers, (), self.unwound)
 
 
 @lru_cache(maxsize=_GROUPS)
-def fields_of(stage: Group) -> GroupedFields | None:
-    """Return the fields that a group reads; None: the group reads whole documents, or their order.
+def fields_of(stage: Group, unwound: Keys | None = None) -> GroupedFields | None:
+    """Return the fields that a group reads; None: the group reads whole documents, their order, or more of the object
+    around an unwound array.
 
     A field within a field that is read for its value is left out.
     """
     if any(ACCUMULATORS[each.operator].in_order for _, each in stage.fields):
         return None
-    sums = {keys for _, each in stage.fields if (keys := _added(each))}
+    numbers = {keys for _, each in stage.fields if (keys := _combined(each))}
     found = set()
-    operands = (each.operand for _, each in stage.fields if not _added(each))
+    operands = (each.operand for _, each in stage.fields if not _combined(each))
     for expression in (stage.key, *operands):
         for node in nodes_of(expression):
             match node:
@@ -122,14 +173,34 @@ def fields_of(stage: Group) -> GroupedFields | None:
                     return None
                 case Reference("CURRENT" | "ROOT", keys):
                     found.add(keys)
-    inner = {keys for keys in found | sums if any(keys[:n] in found for n in range(len(keys)))}
-    return GroupedFields(tuple(sorted(found - inner)), tuple(sorted(sums - found - inner)))
+    read = found | numbers
+    if unwound and any(keys == unwound[: len(keys)] != unwound for keys in read):
+        return None
+    extremes = {_combined(e) for _, e in stage.fields if e.operator in {"$min", "$max"}} & numbers
+    outer = {keys for keys in extremes if any(keys == e[: len(keys)] != e for e in read)}
+    found |= outer  # the value of such a field has the others in it
+    inner = {keys for keys in read if any(keys[:n] in found for n in range(len(keys)))}
+    numbers -= found | inner
+    values, extremes = tuple(sorted(found - inner)), extremes & numbers
+    return GroupedFields(values, tuple(sorted(numbers)), tuple(sorted(extremes)), unwound)
 
 
-def _added(accumulator: Accumulator) -> Keys:
-    """Return the field whose numbers are added up; no keys for any other accumulator."""
+@lru_cache(maxsize=_GROUPS)
+def counted_field(stage: Group) -> Keys | None:
+    """Return the field whose values a group only counts; None: the group reads more, or may distinguish 1 and 1.0."""
+    operands = [each.operand for _, each in stage.fields]
+    if fields_of(stage) is None or any(isinstance(n, Reference) for n in nodes_of((*operands,))):
+        return None
+    match stage.key:
+        case Reference("CURRENT" | "ROOT", keys):
+            return keys
+    return None
+
+
+def _combined(accumulator: Accumulator) -> Keys:
+    """Return the field whose integers a database combines; no keys for any other accumulator."""
     match accumulator:
-        case Accumulator("$sum" | "$avg", Reference("CURRENT" | "ROOT", keys)):
+        case Accumulator("$sum" | "$avg" | "$min" | "$max", Reference("CURRENT" | "ROOT", keys)):
             return keys
     return ()
 

@@ -47,10 +47,12 @@ def fields_of(operand: Any, place: str) -> dict[str, Any]:
     return operand
 
 
-def integer_of(value: Any, least: int, place: str) -> int:
+def integer_of(value: Any, least: int, place: str, most: int | None = None) -> int:
     """Return an integer; 2.0 is one."""
-    if not is_number(value) or value != value // 1 or not least <= value < MAX_COUNT:
-        raise InvalidPipeline(place, f"must be an integer from {least} on, got {shortened(value)}")
+    end = MAX_COUNT - 1 if most is None else most
+    if not is_number(value) or value != value // 1 or not least <= value <= end:
+        bounds = f"from {least} on" if most is None else f"from {least} to {most}"
+        raise InvalidPipeline(place, f"must be an integer {bounds}, got {shortened(value)}")
     return int(value)
 
 

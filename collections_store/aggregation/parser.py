@@ -16,16 +16,18 @@ from ..errors import (
     shortened,
 )
 from ..expressions.fields import NAMED, Keys, Tree, tree_of
+from ..expressions.language import ABSENT
 from ..expressions.nodes import Constant, Node, Reference
 from ..expressions.parser import MAX_NESTING, ExpressionParser, check_keys
 from ..expressions.path import Path
-from ..expressions.values import RANKS, compare
+from ..expressions.values import MISSING, RANKS, compare
 from ..query.conditions import holds_text
 from ..query.filter import Filter
 from ..query.parser import FilterParser
 from ..query.sort import BY_SCORE, Sort
 from . import stages
 from .accumulators import ACCUMULATORS
+from .granularity import SERIES
 from .operands import (
     collection_of,
     fields_of,
@@ -37,17 +39,13 @@ from .operands import (
 )
 from .redact import DECISIONS
 from .stages import Accumulator, PlacedStage, Stage
-from .window_parser import WINDOW_FUNCTIONS, WindowParser
+from .window_parser import WindowParser
+from .windows import FUNCTIONS
 
 MAX_STAGES: Final = 200
 """Stages of a pipeline, including those within stages: each takes a call or two for every row."""
 MAX_LEVELS: Final = 20
 """Levels of pipelines within stages; MongoDB's limit for `$lookup`."""
-UNSUPPORTED_STAGES: Final = frozenset({
-    "$changeStream", "$collStats", "$currentOp", "$geoNear", "$indexStats", "$listSessions",
-    "$planCacheStats", "$search", "$searchMeta", "$vectorSearch",
-})  # fmt: skip
-UNSUPPORTED_ACCUMULATORS: Final = frozenset({"$accumulator", "$minMaxScaler"})
 _WITH_PIPELINES: Final = frozenset({"$facet", "$graphLookup", "$lookup", "$merge", "$unionWith"})
 """The stages whose filters and pipelines take what JSON does not have, such as a `Filter`."""
 _MAKING_IDS: Final = frozenset({
@@ -84,13 +82,18 @@ class PipelineParser:
     """Parser of pipelines, with the codec of one store."""
 
     def __init__(
-        self, codec: Codec, variables: frozenset[str] = frozenset(), depth: int = 0
+        self,
+        codec: Codec,
+        variables: frozenset[str] = frozenset(),
+        depth: int = 0,
+        *,
+        names_id: bool = True,
     ) -> None:
         self._codec, self._variables, self._depth = codec, variables, depth
         self._expressions = ExpressionParser(InvalidPipeline, variables)
         self._windows = WindowParser(self._expressions, self._accumulator, self._sort)
         self._left = MAX_STAGES
-        self._names_id = True
+        self._names_id = names_id
         """Whether `_id` is the id of the rows' documents; else it is a field, as a `$group` makes it."""
 
     def steps(self, pipeline: Any, place: str = "") -> tuple[PlacedStage, ...]:
@@ -122,11 +125,10 @@ class PipelineParser:
             raise InvalidPipeline(place, problem)
         ((name, operand),) = stage.items()
         here = f"{place}.{name}"
-        if name in UNSUPPORTED_STAGES:
-            raise InvalidPipeline(here, "this stage is not supported")
-        reader = _READERS.get(name)
+        reader = READERS.get(name)
         if reader is None:
-            raise InvalidPipeline(here, "no such stage")
+            known = name in ABSENT["stages"]
+            raise InvalidPipeline(here, "this stage is not supported" if known else "no such stage")
         if name not in _WITH_PIPELINES and name != "$match":
             operand = self._plain(operand, here)
         found = reader(self, operand, here)
@@ -244,6 +246,8 @@ class PipelineParser:
         if not isinstance(fields, dict):
             problem = f"must be a document of accumulators, got {shortened(fields)}"
             raise InvalidPipeline(place, problem)
+        if "_id" in fields:
+            raise InvalidPipeline(f"{place}._id", "must be another field: _id is the bucket")
         return tuple([
             (name_of(name, f"{place}.{name}"), self._accumulator(each, f"{place}.{name}"))
             for name, each in fields.items()
@@ -259,7 +263,10 @@ class PipelineParser:
         if not isinstance(limits, list) or len(limits) < 2:
             problem = f"must be a list of at least two values, got {shortened(limits)}"
             raise InvalidPipeline(f"{place}.boundaries", problem)
-        limits = [self._constant(each, f"{place}.boundaries.{n}") for n, each in enumerate(limits)]
+        limits = [
+            self._expressions.constant(each, f"{place}.boundaries.{n}").value
+            for n, each in enumerate(limits)
+        ]
         for number, (lower, upper) in enumerate(pairwise(limits), 1):
             if RANKS[type(lower)] != RANKS[type(upper)] or compare(lower, upper) >= 0:
                 problem = "must be of the type of the value before it, and greater"
@@ -275,7 +282,7 @@ class PipelineParser:
         switch: dict[str, Any] = {"branches": branches}
         if "default" in given:
             here = f"{place}.default"
-            default = self._constant(given["default"], here)
+            default = self._expressions.constant(given["default"], here).value
             if RANKS[type(default)] == RANKS[type(limits[0])] and (
                 compare(limits[0], default) <= 0 < compare(limits[-1], default)
             ):
@@ -291,24 +298,18 @@ class PipelineParser:
         given = self._expressions.named(
             operand, place, ("groupBy", "buckets"), ("output", "granularity")
         )
+        granularity = given.get("granularity")
         if "granularity" in given:
-            raise InvalidPipeline(f"{place}.granularity", "this option is not supported")
+            _check_choice(granularity, (*SERIES,), f"{place}.granularity")
         key = self._grouped_by(given["groupBy"], f"{place}.groupBy")
-        count = integer_of(given["buckets"], 1, f"{place}.buckets")
-        fields = self._accumulators(given.get("output", _COUNT), f"{place}.output")
-        return stages.BucketAuto(key, count, fields)
+        count = integer_of(given["buckets"], 1, f"{place}.buckets", 2**31 - 1)
+        output = given.get("output", _COUNT)
+        fields = self._accumulators(_COUNT if output == {} else output, f"{place}.output")
+        return stages.BucketAuto(key, count, fields, granularity)
 
     def _grouped_by(self, expression: Any, place: str) -> Node:
-        is_path = isinstance(expression, str) and expression.startswith("$")
-        if not is_path and not isinstance(expression, dict):
-            raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
+        _check_path_or_operator(expression, place)
         return self._expressions.parse(expression, place)
-
-    def _constant(self, value: Any, place: str) -> Any:
-        node = self._expressions.parse(value, place)
-        if not isinstance(node, Constant):
-            raise InvalidPipeline(place, f"must be a constant, got {shortened(value)}")
-        return node.value
 
     def _sample(self, operand: Any, place: str) -> Stage:
         given = self._expressions.named(operand, place, ("size",))
@@ -360,6 +361,9 @@ class PipelineParser:
         names = given.get("on", "_id")
         names = names if isinstance(names, list | tuple) and names else [names]
         on = () if names == ["_id"] else tuple([path_of(each, f"{place}.on") for each in names])
+        if len(set(on)) < len(on):
+            problem = f"must name each field once, got {shortened(names)}"
+            raise InvalidPipeline(f"{place}.on", problem)
         variables, steps = self._merging(given, matched, place)
         if not steps:
             _check_choice(matched, _MATCHED, f"{place}.whenMatched")
@@ -376,10 +380,9 @@ class PipelineParser:
             if "let" in given:
                 raise InvalidPipeline(f"{place}.let", "requires a pipeline as whenMatched")
             return (), ()
-        let = self._plain(given.get("let", {"new": "$$ROOT"}), f"{place}.let")
-        variables = self._expressions.variables(let, f"{place}.let")
+        variables = self._let(given, place)
         place = f"{place}.whenMatched"
-        if "new" not in let:
+        if "new" not in given.get("let", ()):
             variables = (*variables, ("new", Reference("ROOT")))
         steps, _ = self._inner(matched, variables, place)
         for step in steps:
@@ -394,13 +397,12 @@ class PipelineParser:
         required = "from", "startWith", "connectFromField", "connectToField", "as"
         optional = "maxDepth", "depthField", "restrictSearchWithMatch"
         self._expressions.named(operand, place, required, optional)
-        limit = operand.get("maxDepth")
+        limit, field = operand.get("maxDepth", MISSING), operand.get("depthField", MISSING)
         inner = PipelineParser(self._codec, self._variables, self._depth + 1)
         match = inner._match(
             operand.get("restrictSearchWithMatch", {}), f"{place}.restrictSearchWithMatch"
         )
         assert isinstance(match, stages.Match)
-        field = operand.get("depthField")
         start = self._plain(operand["startWith"], f"{place}.startWith")
         return stages.GraphLookup(
             collection_of(operand["from"], f"{place}.from"),
@@ -408,8 +410,8 @@ class PipelineParser:
             self._expressions.parse(start, f"{place}.startWith"),
             side_of(operand["connectFromField"], f"{place}.connectFromField", True),
             side_of(operand["connectToField"], f"{place}.connectToField", True),
-            None if limit is None else integer_of(limit, 0, f"{place}.maxDepth"),
-            None if field is None else path_of(field, f"{place}.depthField"),
+            None if limit is MISSING else integer_of(limit, 0, f"{place}.maxDepth"),
+            None if field is MISSING else path_of(field, f"{place}.depthField"),
             match.filter,
         )
 
@@ -424,9 +426,9 @@ class PipelineParser:
             return Accumulator("$sum", Constant.of(1))
         declared = ACCUMULATORS.get(name)
         if declared is None:
-            known = name in UNSUPPORTED_ACCUMULATORS
+            known = name in ABSENT["accumulators"]
             problem = "this accumulator is not supported" if known else "no such accumulator"
-            if name in WINDOW_FUNCTIONS:
+            if name in FUNCTIONS:
                 problem = "is a function of $setWindowFields"
             raise InvalidPipeline(here, problem)
         if declared.form == "value":
@@ -483,9 +485,7 @@ class PipelineParser:
         return Path.parse(name) if is_field else name
 
     def _sort_by_count(self, operand: Any, place: str) -> list[Stage]:
-        first = next(iter(operand), "") if isinstance(operand, dict) else operand
-        if not isinstance(first, str) or not first.startswith("$"):
-            raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
+        _check_path_or_operator(operand, place)
         fields = (("count", Accumulator("$sum", Constant.of(1))),)
         group = stages.Group(self._expressions.parse(operand, place), fields)
         return [group, stages.SortRows(Sort.parse({"count": -1}))]
@@ -510,14 +510,18 @@ class PipelineParser:
             raise InvalidPipeline(place, problem)
         if "let" in operand and "pipeline" not in operand:
             raise InvalidPipeline(f"{place}.let", "requires pipeline")
-        given = self._plain(operand.get("let", {}), f"{place}.let")
-        variables = self._expressions.variables(given, f"{place}.let")
-        if "CURRENT" in given:
-            raise InvalidPipeline(f"{place}.let.CURRENT", "must not be redefined")
+        variables = self._let(operand, place)
         into = path_of(operand["as"], f"{place}.as")
         steps, _ = self._inner(operand.get("pipeline", []), variables, f"{place}.pipeline")
         collection = source_of(operand, "from", steps, place)
         return stages.Lookup(collection, into, local, foreign, variables, steps)
+
+    def _let(self, operand: Mapping[str, Any], place: str) -> tuple[tuple[str, Node], ...]:
+        """Return the variables of a stage for the pipeline within it."""
+        given = self._plain(operand.get("let", {}), f"{place}.let")
+        if isinstance(given, dict) and "CURRENT" in given:
+            raise InvalidPipeline(f"{place}.let.CURRENT", "must not be redefined")
+        return self._expressions.variables(given, f"{place}.let")
 
     def _inner(
         self, pipeline: Any, variables: tuple[tuple[str, Node], ...], place: str
@@ -542,7 +546,7 @@ class PipelineParser:
         return steps
 
 
-_READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[Stage]]]] = {
+READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[Stage]]]] = {
     "$match": PipelineParser._match,
     "$project": PipelineParser._project,
     "$addFields": PipelineParser._add_fields,
@@ -585,6 +589,12 @@ def _makes_id(stage: Mapping[str, Any]) -> bool:
         made = [each for key, each in operand.items() if key.split(".")[0] == "_id"]
         return any(name != "$project" or not isinstance(each, int | float) for each in made)
     return name in _MAKING_IDS
+
+
+def _check_path_or_operator(expression: Any, place: str) -> None:
+    first = next(iter(expression), "") if isinstance(expression, dict) else expression
+    if not isinstance(first, str) or not first.startswith("$"):
+        raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
 
 
 def _check_choice(value: Any, choices: tuple[str, ...], place: str) -> None:

@@ -6,7 +6,7 @@ returns the part for the database.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -15,7 +15,8 @@ from ..codec import Codec
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand, shortened
 from ..expressions.budget import spend
-from ..expressions.evaluation import MEMORY_LIMIT, Scope
+from ..expressions.collation import Collation, Ordered
+from ..expressions.evaluation import MEMORY_LIMIT, NO_VARIABLES, Scope
 from ..expressions.fields import added, computed, excluded, included
 from ..expressions.nodes import Meta, ObjectOf, Reference
 from ..expressions.values import MISSING
@@ -43,6 +44,7 @@ from .rows import (
     with_body,
     with_value,
 )
+from .spill import ExternalSort
 from .stages import Group, PlacedStage
 from .windows import windowed
 
@@ -50,6 +52,8 @@ _PART = 64
 """A row is measured if its expressions hold more than this part of the limit."""
 _SLACK = 100
 """A bounded sort sorts again when it holds twice its limit plus this many rows."""
+WHOLE = Reference("ROOT")
+"""The body of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +71,37 @@ class Pipeline:
     """Whether stages read the score of the `$text` in the first `$match`."""
 
     @classmethod
-    def parse(cls, pipeline: Any, codec: Codec = Codec()) -> Pipeline:  # noqa: B008
-        """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place."""
+    def parse(
+        cls,
+        pipeline: Any,
+        codec: Codec = Codec(),  # noqa: B008
+        variables: frozenset[str] = frozenset(),
+    ) -> Pipeline:
+        """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place. `variables` are
+        those of `let`.
+        """
         if isinstance(pipeline, Pipeline):
             return pipeline
-        parser = PipelineParser(codec)
+        parser = PipelineParser(codec, variables)
         return cls(parser.steps(pipeline), parser.scored)
 
-    def at(self, time: int) -> Pipeline:
-        """Return the pipeline with `$$NOW` in its leading `$match` stages as of a time in microseconds."""
+    def at(self, time: int, variables: Mapping[str, Any] = NO_VARIABLES) -> Pipeline:
+        """Return the pipeline with `$$NOW` in its leading `$match` stages as of a time in microseconds, and with the values
+        of `variables` there.
+        """
         leading = [
-            PlacedStage(place, stages.Match(match.filter.at(time)))
+            PlacedStage(place, stages.Match(match.filter.at(time, variables)))
             for place, match in self._matches()
         ]
         return replace(self, steps=(*leading, *self.steps[len(leading) :]))
+
+    def collated(self, collation: Collation | None) -> Pipeline:
+        """Return the pipeline with its `$match` and `$sort` stages, which a database may do, under a collation. The other
+        stages get the collation from their context.
+        """
+        if collation is None:
+            return self
+        return replace(self, steps=tuple(_collated(each, collation) for each in self.steps))
 
     def run(
         self,
@@ -88,7 +109,7 @@ class Pipeline:
         source: Source = NoCollections(),  # noqa: B008
         *,
         memory_limit: int = MEMORY_LIMIT,
-        ordered: bool = True,
+        ordered: Ordered = True,
     ) -> Iterator[Any]:
         """Yield the resulting bodies. Rows are read as they are needed.
 
@@ -98,28 +119,35 @@ class Pipeline:
         return (row.body for row in run(self.steps, rows, context))
 
     def fields(self) -> GroupedFields | None:
-        """Return the fields that a pipeline with a leading `$group` reads. None: no leading `$group`, or the pipeline
-        reads whole documents or their order.
+        """Return the fields that a pipeline with a leading `$group`, or an `$unwind` and a `$group`, reads. None: another
+        pipeline, or the stages read whole documents or their order.
         """
-        stage = self.steps[0].stage if self.steps else None
-        return fields_of(stage) if isinstance(stage, Group) else None
+        match [step.stage for step in self.steps[:2]]:
+            case [Group() as group, *_]:
+                return fields_of(group)
+            case [stages.Unwind(path, None, False), Group() as group]:
+                return fields_of(group, path)
+        return None
 
     def run_counted(self, rows: Iterable[CountedRow], context: Context) -> Iterator[Any]:
-        """Run a pipeline with a leading `$group`."""
-        first, *others = self.steps
+        """Run a pipeline from its first `$group` on."""
+        number = next(n for n, step in enumerate(self.steps) if isinstance(step.stage, Group))
+        first, others = self.steps[number], self.steps[number + 1 :]
         assert isinstance(first.stage, Group)
         groups = grouped(first.stage, rows, context, first.place)
-        return (row.body for row in run(tuple(others), groups, context))
+        return (row.body for row in run(others, groups, context))
 
     def output(self) -> tuple[Pipeline, PlacedStage | None]:
         """Return the pipeline without its last stage if that one writes, and this stage. Its results are documents of `body`,
-        and of `_id`, its field, and `id`, that of its document, which may be missing.
+        of `_id`, its field, and `id`, that of its document, which may be missing, and of `let`, the variables of the stage
+        but those that are `WHOLE`.
         """
         last = self.steps[-1] if self.steps else None
         if last is None or not isinstance(last.stage, stages.Output):
             return self, None
         ids = ("_id", Reference("CURRENT", ("_id",))), ("id", Meta("id"))
-        parts = ObjectOf((*ids, ("body", Reference("ROOT"))))
+        let = tuple([(name, each) for name, each in last.stage.variables if each != WHOLE])
+        parts = ObjectOf((*ids, ("let", ObjectOf(let)), ("body", WHOLE)))
         named = PlacedStage(last.place, stages.ReplaceRoot(parts))
         return replace(self, steps=(*self.steps[:-1], named)), last
 
@@ -192,6 +220,15 @@ class Leading:
     count: str | None = None
     rest: Pipeline = Pipeline()
     place: str = ""
+
+
+def _collated(step: PlacedStage, collation: Collation) -> PlacedStage:
+    match step.stage:
+        case stages.Match(filter):
+            return PlacedStage(step.place, stages.Match(filter.collated(collation)))
+        case stages.SortRows(sort):
+            return PlacedStage(step.place, stages.SortRows(sort.collated(collation)))
+    return step
 
 
 # -- running -----------------------------------------------------------------------------------
@@ -303,11 +340,21 @@ def _sorted(
     sort: Sort, most: int | None, rows: Iterator[Row], context: Context, place: str
 ) -> Iterator[Row]:
     memory, held = StageMemory(place, context.memory_limit), list[tuple[Any, Row, int]]()
+
+    def key_of(row: Row) -> Any:
+        document = row if isinstance(row, Document) else Document("", row.body)
+        return sort.key(document, ordered=context.ordered)
+
+    if place in context.spilled:
+        rows_by_key = ExternalSort(key_of, context.memory_limit)
+        for row in rows:
+            rows_by_key.add(row, memory.measure(row.body) + 2 * ROW)
+        yield from rows_by_key.in_order()
+        return
     with placed(place):
         for row in rows:
             spend()
-            document = row if isinstance(row, Document) else Document("", row.body)
-            key = sort.key(document, ordered=context.ordered)
+            key = key_of(row)
             memory.hold(ROW)
             held.append((key, row, memory.hold_value(row.body) + ROW))
             if most is not None and len(held) > 2 * most + _SLACK:

@@ -14,6 +14,7 @@ from ..codec.times import iso
 from ..document import Anonymous, Document, Scored, moment, now, with_other_body
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..expressions.classes import value_class
+from ..expressions.collation import Ordered
 from ..expressions.evaluation import MEMORY_LIMIT, OperandError, Scope, size_of
 from ..expressions.fields import Keys
 from ..expressions.values import MISSING
@@ -45,8 +46,10 @@ class Context:
 
     source: Source
     memory_limit: int = MEMORY_LIMIT
-    ordered: bool = True
+    ordered: Ordered = True
     variables: Mapping[str, Any] = field(default_factory=lambda: {"NOW": iso(moment(now()))})
+    spilled: frozenset[str] = frozenset()
+    """The places of the stages that sort in a temporary file."""
 
     def scope(self, row: Row) -> Scope:
         limit = self.memory_limit

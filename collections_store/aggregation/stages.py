@@ -105,11 +105,14 @@ class Group:
 
 @value_class(eq=True)
 class BucketAuto:
-    """A document for each of `count` ranges of `key` with about as many rows (`$bucketAuto`)."""
+    """A document for each of `count` ranges of `key` with about as many rows (`$bucketAuto`). The limits are numbers of the
+    series `granularity`, or else values of `key`.
+    """
 
     key: Node
     count: int
     fields: tuple[tuple[str, Accumulator], ...]
+    granularity: str | None = None
 
 
 @value_class(eq=True)

@@ -11,7 +11,7 @@ from ..errors import InvalidPipeline, shortened
 from ..expressions import times
 from ..expressions.evaluation import OperandError
 from ..expressions.fields import NAMED, Keys, tree_of
-from ..expressions.nodes import Constant, IfNull, Node, Reference
+from ..expressions.nodes import IfNull, Node, Reference
 from ..expressions.parser import ExpressionParser
 from ..expressions.path import Path
 from ..expressions.values import is_number
@@ -19,16 +19,8 @@ from ..query.sort import NATURAL, Sort
 from . import stages
 from .operands import MAX_COUNT, fields_of, integer_of, path_of
 from .stages import Accumulator, Stage, Window, WindowField, WindowFunction
+from .windows import FUNCTIONS, DeclaredFunction
 
-_RANKS: Final = frozenset({"$rank", "$denseRank", "$documentNumber"})
-_FILLS: Final = frozenset({"$locf", "$linearFill"})
-_SLOPES: Final = frozenset({"$derivative", "$integral"})
-_COVARIANCES: Final = frozenset({"$covariancePop", "$covarianceSamp"})
-_WINDOWLESS: Final = _RANKS | _FILLS | {"$shift", "$expMovingAvg"}
-_BY_FIELD: Final = _SLOPES | {"$linearFill"}
-"""The functions that calculate with the values of the field that sorts."""
-WINDOW_FUNCTIONS: Final = _WINDOWLESS | _SLOPES | _COVARIANCES
-"""The functions that no group has."""
 _FIXED: Final = frozenset({"week", "day", "hour", "minute", "second", "millisecond"})
 _WHOLE: Final = Window()
 
@@ -77,7 +69,7 @@ class WindowParser:
             operator = {"locf": "$locf", "linear": "$linearFill"}.get(str(each["method"]))
             if operator is None:
                 raise InvalidPipeline(f"{here}.method", "must be locf or linear")
-            _check_sort(operator, sort, here)
+            _check_sort(FUNCTIONS[operator], sort, here)
             windows.append(WindowField(keys, WindowFunction(operator, (field,)), _WHOLE))
         found: list[Stage] = []
         if windows or sort is not NATURAL:
@@ -112,7 +104,11 @@ class WindowParser:
 
     def _partition(self, given: Mapping[str, Any], place: str) -> Node:
         if "partitionByFields" not in given:
-            return self.expressions.parse(given.get("partitionBy"), f"{place}.partitionBy")
+            by = given.get("partitionBy")
+            if not isinstance(by, str | dict | None):
+                problem = f"must be an expression, got {shortened(by)}"
+                raise InvalidPipeline(f"{place}.partitionBy", problem)
+            return self.expressions.parse(by, f"{place}.partitionBy")
         names, here = given["partitionByFields"], f"{place}.partitionByFields"
         if "partitionBy" in given or not isinstance(names, list):
             raise InvalidPipeline(here, "must be a list of fields, without partitionBy beside it")
@@ -135,59 +131,77 @@ class WindowParser:
             raise InvalidPipeline(place, "must have one function, and a window beside it or none")
         ((operator, operand),) = rest.items()
         here = f"{place}.{operator}"
-        _check_sort(operator, sort, here)
-        if "window" in given and operator in _WINDOWLESS:
-            raise InvalidPipeline(f"{place}.window", f"{operator} takes no window")
+        declared = FUNCTIONS.get(operator)
         window = _window(given["window"], sort, f"{place}.window") if "window" in given else _WHOLE
-        function = self._function(operator, operand, here)
-        return WindowField(keys, function or self.accumulator(rest, place), window)
+        if declared is None:
+            return WindowField(keys, self.accumulator(rest, place), window)
+        _check_sort(declared, sort, here)
+        if declared.window == ("none" if "window" in given else "required"):
+            takes = "takes no" if "window" in given else "requires a"
+            raise InvalidPipeline(f"{place}.window", f"{operator} {takes} window")
+        if declared.form == "scale" and not (window.lower or 0) <= 0 <= (window.upper or 0):
+            raise InvalidPipeline(f"{place}.window", f"{operator} requires the document itself")
+        return WindowField(keys, self._function(operator, declared.form, operand, here), window)
 
-    def _function(self, operator: str, operand: Any, place: str) -> WindowFunction | None:
-        """Return a function that is no accumulator."""
+    def _function(self, operator: str, form: str, operand: Any, place: str) -> WindowFunction:
         named, parse = self.expressions.named, self.expressions.parse
-        if operator in _RANKS:
-            if operand != {}:
+        operands: tuple[Node, ...] = ()
+        number: float = 0
+        unit = None
+        match form:
+            case "empty" if operand != {}:
                 raise InvalidPipeline(place, "takes an empty document")
-            return WindowFunction(operator)
-        if operator in _FILLS:
-            return WindowFunction(operator, (parse(operand, place),))
-        if operator == "$shift":
-            given = named(operand, place, ("output", "by"), ("default",))
-            default = parse(given.get("default"), f"{place}.default")
-            if not isinstance(default, Constant):
-                raise InvalidPipeline(f"{place}.default", "must be a constant")
-            by = integer_of(given["by"], -MAX_COUNT, f"{place}.by")
-            return WindowFunction(
-                operator, (parse(given["output"], f"{place}.output"), default), by
+            case "value":
+                operands = (parse(operand, place),)
+            case "shift":
+                given = named(operand, place, ("output", "by"), ("default",))
+                default = self.expressions.constant(given.get("default"), f"{place}.default")
+                operands = (parse(given["output"], f"{place}.output"), default)
+                number = integer_of(given["by"], -MAX_COUNT, f"{place}.by")
+            case "average":
+                given = named(operand, place, ("input",), ("N", "alpha"))
+                operands = (parse(given["input"], f"{place}.input"),)
+                number = _weight(given, place)
+            case "slope":
+                given = named(operand, place, ("input",), ("unit",))
+                operands, unit = (parse(given["input"], f"{place}.input"),), _unit(given, place)
+                if unit is not None and unit not in _FIXED:
+                    problem = f"must be one of {', '.join(sorted(_FIXED))}"
+                    raise InvalidPipeline(f"{place}.unit", problem)
+            case "pair":
+                if not isinstance(operand, list) or len(operand) != 2:
+                    raise InvalidPipeline(place, "takes a list of two operands")
+                operands = tuple(parse(each, f"{place}.{n}") for n, each in enumerate(operand))
+            case "scale":
+                operands = self._scale(operand, place)
+        return WindowFunction(operator, operands, number, unit)
+
+    def _scale(self, operand: Any, place: str) -> tuple[Node, ...]:
+        """Parse `$minMaxScaler`: an input, and the ends of the scale."""
+        if not isinstance(operand, dict) or next(iter(operand), "").startswith("$"):
+            operand = {"input": operand}
+        given = self.expressions.named(operand, place, ("input",), ("min", "max"))
+        if ("min" in given) is not ("max" in given):
+            raise InvalidPipeline(place, "requires both min and max, or neither")
+        ends = [
+            self.expressions.constant(given.get(n, d), f"{place}.{n}")
+            for n, d in (("min", 0), ("max", 1))
+        ]
+        low, high = (each.value for each in ends)
+        if not is_number(low) or not is_number(high) or low >= high:
+            got = f"{shortened(low)} and {shortened(high)}"
+            raise InvalidPipeline(
+                place, f"min must be a number less than the number max, got {got}"
             )
-        if operator == "$expMovingAvg":
-            given = named(operand, place, ("input",), ("N", "alpha"))
-            return WindowFunction(
-                operator, (parse(given["input"], f"{place}.input"),), _weight(given, place)
-            )
-        if operator in _SLOPES:
-            given = named(operand, place, ("input",), ("unit",))
-            unit = _unit(given, place)
-            if unit is not None and unit not in _FIXED:
-                raise InvalidPipeline(
-                    f"{place}.unit", f"must be one of {', '.join(sorted(_FIXED))}"
-                )
-            return WindowFunction(operator, (parse(given["input"], f"{place}.input"),), unit=unit)
-        if operator in _COVARIANCES:
-            if not isinstance(operand, list) or len(operand) != 2:
-                raise InvalidPipeline(place, "takes a list of two operands")
-            return WindowFunction(
-                operator, tuple(parse(each, f"{place}.{n}") for n, each in enumerate(operand))
-            )
-        return None
+        return (self.expressions.parse(given["input"], f"{place}.input"), *ends)
 
 
-def _check_sort(operator: str, sort: Sort, place: str) -> None:
-    if operator in _WINDOWLESS | _BY_FIELD and sort is NATURAL:
+def _check_sort(declared: DeclaredFunction, sort: Sort, place: str) -> None:
+    if declared.sort and sort is NATURAL:
         raise InvalidPipeline(place, "requires sortBy")
-    if operator in {"$rank", "$denseRank"} | _BY_FIELD and len(sort.fields) > 1:
+    if declared.sort in {"one", "body"} and len(sort.fields) > 1:
         raise InvalidPipeline(place, "requires a sortBy of one field")
-    if operator in _BY_FIELD and not isinstance(sort.fields[0].target, Path):
+    if declared.sort == "body" and not isinstance(sort.fields[0].target, Path):
         raise InvalidPipeline(place, "requires a sortBy of a field of the body")
 
 

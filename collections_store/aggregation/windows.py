@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
 from functools import cached_property
 from itertools import groupby, pairwise
 from sys import getsizeof
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from ..codec.times import iso
-from ..document import Anonymous, Document
+from ..document import Document
 from ..errors import InvalidOperand
 from ..expressions import numbers, times
 from ..expressions.budget import spend
+from ..expressions.classes import value_class
 from ..expressions.evaluation import OperandError, is_null, named, number, result, sort_key
-from ..expressions.nodes import Node, Reference, evaluate
+from ..expressions.nodes import Constant, Node, Reference, evaluate
 from ..expressions.numbers import Total
 from ..expressions.path import Path
 from ..expressions.values import MISSING, is_number
 from ..query.sort import Sort
 from .group import state_of, value_of
 from .rows import ROW, Context, Row, StageMemory, placed, with_body, with_value
+from .spill import ExternalSort
 from .stages import Accumulator, SetWindowFields, Window, WindowField, WindowFunction
 
 Span: TypeAlias = tuple[int, int]
@@ -33,7 +37,11 @@ def windowed(
     stage: SetWindowFields, rows: Iterable[Row], context: Context, place: str
 ) -> Iterator[Row]:
     """Yield the rows with the new fields, sorted by partition and within it."""
-    memory, held = StageMemory(place, context.memory_limit), list[tuple[Any, Row]]()
+    memory, by_key = StageMemory(place, context.memory_limit), sort_key(context.ordered)
+    is_spilled = place in context.spilled
+    held = ExternalSort[tuple[Any, Row]](
+        lambda each: by_key(each[0]), context.memory_limit if is_spilled else sys.maxsize
+    )
     with placed(place):
         for row in rows:
             spend()
@@ -41,13 +49,17 @@ def windowed(
             if isinstance(key, list):
                 problem = f"must not be an array, got {named(key)}"
                 raise InvalidOperand("partitionBy", problem, key)
-            memory.hold(ROW + memory.measure(row.body) + memory.measure(key))
-            held.append((None if key is MISSING else key, row))
-    by_key = sort_key(context.ordered)
-    held.sort(key=lambda each: by_key(each[0]))
-    for _, group in groupby(held, key=lambda each: by_key(each[0])):
-        before = memory.held
-        partition = _Partition(stage.sort, [row for _, row in group], context, memory)
+            size = ROW + memory.measure(row.body) + memory.measure(key)
+            if not is_spilled:
+                memory.hold(size)
+            held.add((None if key is MISSING else key, row), size)
+    for _, group in groupby(held.in_order(), key=lambda each: by_key(each[0])):
+        before, same = memory.held, list[Row]()
+        for _, row in group:
+            same.append(row)
+            if is_spilled:
+                memory.hold(ROW + memory.measure(row.body))
+        partition = _Partition(stage.sort, same, context, memory)
         with placed(place):
             columns = [_column(field, partition) for field in stage.fields]
             for number, row in enumerate(partition.rows):
@@ -157,7 +169,7 @@ def _column(field: WindowField, partition: _Partition) -> list[Any]:
     try:
         if isinstance(function, Accumulator):
             return _accumulated(function, field.window, partition)
-        return _FUNCTIONS[function.operator](function, field.window, partition)
+        return FUNCTIONS[function.operator].column(function, field.window, partition)
     except OperandError as error:
         raise InvalidOperand(function.operator, error.problem, error.found) from None
 
@@ -165,7 +177,7 @@ def _column(field: WindowField, partition: _Partition) -> list[Any]:
 def _accumulated(function: Accumulator, window: Window, partition: _Partition) -> list[Any]:
     """Accumulate over each window. A window that only grows from row to row goes on with its state."""
     context, memory, column = partition.context, partition.memory, list[Any]()
-    constant, values = context.scope(Anonymous({})), list[Any]()
+    values = list[Any]()
     for row in partition.rows:
         spend()
         values.append(value_of(function, row, context.scope(row)))
@@ -177,7 +189,7 @@ def _accumulated(function: Accumulator, window: Window, partition: _Partition) -
             begin, end = span
             if last is None or window.lower is not None:
                 state_memory = StageMemory(memory.place, context.memory_limit)
-                state, reached = state_of(function, constant, state_memory), begin
+                state, reached = state_of(function, None, context, state_memory), begin
             for value in values[reached:end]:
                 spend()
                 state.add(value, 1)
@@ -296,16 +308,53 @@ def _covariance(function: WindowFunction, window: Window, partition: _Partition)
     return column
 
 
-_FUNCTIONS: Final[dict[str, Callable[[WindowFunction, Window, _Partition], list[Any]]]] = {
-    "$rank": _numbered,
-    "$denseRank": _numbered,
-    "$documentNumber": _numbered,
-    "$shift": _shifted,
-    "$expMovingAvg": _smoothed,
-    "$locf": _carried,
-    "$linearFill": _interpolated,
-    "$derivative": _sloped,
-    "$integral": _area,
-    "$covariancePop": _covariance,
-    "$covarianceSamp": _covariance,
+def _scaled(function: WindowFunction, window: Window, partition: _Partition) -> list[Any]:
+    """Return each number's place between the least and the greatest of its window, on a scale (`$minMaxScaler`)."""
+    values = [number(each) for each in partition.values(function.operands[0])]
+    low, high = (each.value for each in function.operands[1:] if isinstance(each, Constant))
+    least, greatest = deque[int](), deque[int]()  # positions in ascending and descending order
+    column, behind = list[Any](), 0
+    for value, (begin, end) in zip(values, partition.spans(window), strict=True):  # as above
+        for position in range(behind, end):
+            spend()
+            while least and values[least[-1]] >= values[position]:
+                least.pop()
+            while greatest and values[greatest[-1]] <= values[position]:
+                greatest.pop()
+            least.append(position)
+            greatest.append(position)
+        behind = max(behind, end)
+        for each in (least, greatest):
+            while each[0] < begin:
+                each.popleft()
+        first, length = values[least[0]], result(values[greatest[0]] - values[least[0]])
+        column.append(result((value - first) / length * (high - low) + low) if length else low)
+    return column
+
+
+@value_class
+class DeclaredFunction:
+    """A function that no group has, as it is declared: what returns its column, and how it is written. `sort`: what it
+    requires as `sortBy`: anything, one field, or one field of the body, with whose values it calculates.
+    """
+
+    column: Callable[[WindowFunction, Window, _Partition], list[Any]]
+    form: Literal["empty", "value", "shift", "average", "slope", "pair", "scale"]
+    window: Literal["none", "optional", "required"] = "none"
+    sort: Literal["", "any", "one", "body"] = "any"
+
+
+FUNCTIONS: Final[dict[str, DeclaredFunction]] = {
+    "$rank": DeclaredFunction(_numbered, "empty", sort="one"),
+    "$denseRank": DeclaredFunction(_numbered, "empty", sort="one"),
+    "$documentNumber": DeclaredFunction(_numbered, "empty"),
+    "$shift": DeclaredFunction(_shifted, "shift"),
+    "$expMovingAvg": DeclaredFunction(_smoothed, "average"),
+    "$locf": DeclaredFunction(_carried, "value"),
+    "$linearFill": DeclaredFunction(_interpolated, "value", sort="body"),
+    "$derivative": DeclaredFunction(_sloped, "slope", "required", "body"),
+    "$integral": DeclaredFunction(_area, "slope", "optional", "body"),
+    "$covariancePop": DeclaredFunction(_covariance, "pair", "optional", ""),
+    "$covarianceSamp": DeclaredFunction(_covariance, "pair", "optional", ""),
+    "$minMaxScaler": DeclaredFunction(_scaled, "scale", "optional", ""),
 }

@@ -10,15 +10,16 @@ from collections.abc import (
     Coroutine,
     Generator,
     Iterable,
+    Sequence,
     Sized,
 )
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from inspect import isawaitable, iscoroutinefunction
-from typing import Any, Concatenate, Final, Generic, Self, TypeVar, get_args, overload
+from typing import Any, Concatenate, Final, Generic, Self, TypeVar, Unpack, get_args, overload
 from warnings import warn
 
-from ..changes import ChangeReader, Wait, check_notifier
+from ..changes import ChangeReader, Item, Wait, check_notifier
 from ..codec import Codec
 from ..collection import Collection, Default, Documents, Untyped
 from ..document import (
@@ -35,7 +36,7 @@ from ..operations.embedding import CallEmbedder
 from ..operations.operation import Steps
 from ..operations.procedures import ATTEMPTS, CallFunction, Pause
 from ..operations.requests import OperationBuilder
-from ..options import Consistency, Ttl, check_choice
+from ..options import CallOptions, Consistency, Ttl, check_choice
 from ..query.change import Change, ChangeKind
 from ..query.filter import FilterLike
 from ..query.sort import SortLike
@@ -158,6 +159,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     indexes: Final = _counterpart(Collection[Body].indexes)
     explain: Final = _counterpart(Collection[Body].explain, prepares=True)
     aggregate: Final = _counterpart(Collection[Body].aggregate, prepares=True)
+    explain_aggregate: Final = _counterpart(Collection[Body].explain_aggregate, prepares=True)
     upgrade_documents: Final = _counterpart(Collection[Body].upgrade_documents)
 
     @overload
@@ -212,7 +214,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
 
     async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
         """Async counterpart of `Collection.list`. All documents are in memory at once: use `stream` for many."""
-        operation = self._find(None, ..., None, skip, limit, None, "list")
+        operation = self._find(None, ..., None, skip, limit, None, method="list")
         return FoundDocuments(await self._read(operation))
 
     async def find(
@@ -224,9 +226,11 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         skip: int = 0,
         limit: int | None = None,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Documents[Body]:
         """Async counterpart of `Collection.find`. All documents are in memory at once: use `stream` for many."""
-        operation = await compute(self._find, filter, equals, sort, skip, limit, projection)
+        arguments = filter, equals, sort, skip, limit, projection, options
+        operation = await compute(self._find, *arguments)
         return FoundDocuments(await self._read(operation))
 
     async def find_one(
@@ -237,9 +241,10 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         sort: SortLike | None = None,
         skip: int = 0,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one`."""
-        arguments = filter, equals, sort, skip, 1, projection, "find_one"
+        arguments = filter, equals, sort, skip, 1, projection, options, "find_one"
         operation = await compute(self._find, *arguments)
         found = await self._read(operation)
         return found[0] if found else None
@@ -251,36 +256,65 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         *,
         sort: SortLike | None = None,
         projection: Any = None,
+        **options: Unpack[CallOptions],
     ) -> AsyncIterator[Document[Body]]:
         """Async counterpart of `Collection.stream`. An async generator: `async for document in cities.stream()`."""
-        batches = await compute(self._stream, filter, equals, sort, projection)
+        batches = await compute(self._stream, filter, equals, sort, projection, options)
         while (page := batches.next()) is not None:
             for document in batches.advance(await self._read(page)):
                 yield document
 
     async def stream_aggregate(
-        self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT
+        self,
+        pipeline: Any,
+        *,
+        memory_limit: int = MEMORY_LIMIT,
+        allow_disk_use: bool = False,
+        **options: Unpack[CallOptions],
     ) -> AsyncIterator[Any]:
         """Async counterpart of `Collection.stream_aggregate`. An async generator."""
-        batches = await compute(self._stream_aggregate, pipeline, memory_limit)
+        batches = await compute(
+            self._stream_aggregate, pipeline, memory_limit, allow_disk_use, options
+        )
         while (page := batches.next()) is not None:
             for result in batches.advance(await self._read(page)):
                 yield result
 
+    @overload
     def watch(
         self,
         filter: FilterLike | None = None,
         *,
+        pipeline: None = None,
         after: str | None = None,
         kinds: Iterable[ChangeKind] | None = None,
         timeout: float | None = None,
-    ) -> AsyncChangeStream[Body]:
+    ) -> AsyncChangeStream[Body]: ...
+    @overload
+    def watch(
+        self,
+        *,
+        pipeline: Sequence[Any],
+        after: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncChangeDocumentStream: ...
+    def watch(
+        self,
+        filter: FilterLike | None = None,
+        *,
+        pipeline: Sequence[Any] | None = None,
+        after: str | None = None,
+        kinds: Iterable[ChangeKind] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncChangeStream[Body] | AsyncChangeDocumentStream:
         """Async counterpart of `Collection.watch`. Iterate over the result with `async for`. Await the result first
         to begin at once; the `await` raises errors of the arguments.
         """
         notifier = check_notifier(self._notifier)
-        wanted = partial(self._watched, filter, kinds)
+        wanted = partial(self._watched, filter, kinds, pipeline)
         reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
+        if pipeline is not None:
+            return AsyncChangeDocumentStream(self._run, notifier, reader, pipeline)
         return AsyncChangeStream(self._run, notifier, reader, filter)
 
     async def _follow(self, steps: Steps[T], *arguments: Any) -> T:
@@ -309,22 +343,17 @@ def read_here(ids: Any) -> Any:
     return ids if is_read else list(ids)
 
 
-class AsyncChangeStream(Generic[Body]):
-    """The changes of a collection in the order of their commits. Async counterpart of `ChangeStream`.
-
-    The stream is an async iterator, for a single task at a time, and an async context manager that closes the
-    stream. The first `await`, `async with` or `async for` starts the stream: `stream = await cities.watch()` misses
-    no later change. Between changes the stream holds no connection, no transaction and no thread.
-    """
+class _AsyncStream(Generic[Item]):
+    """What the streams of changes and of change documents have in common."""
 
     def __init__(
         self,
         run: Callable[[Any], Coroutine[Any, Any, Any]],
         notifier: ChangeNotifier,
         reader: ChangeReader,
-        filter: FilterLike | None = None,
+        wanted: Any = None,
     ) -> None:
-        self._run, self._notifier, self._reader, self._filter = run, notifier, reader, filter
+        self._run, self._notifier, self._reader, self._wanted = run, notifier, reader, wanted
         self._woken = asyncio.Event()
 
     @property
@@ -336,13 +365,13 @@ class AsyncChangeStream(Generic[Body]):
         return self._started().__await__()
 
     async def _started(self) -> Self:
-        await follow(self._step, self._reader.start(), self._filter)
+        await follow(self._step, self._reader.start(), self._wanted)
         return self
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Change[Body]:
+    async def __anext__(self) -> Item:
         reader = self._reader
         change = reader.take()
         if change is None and not reader.closed:
@@ -354,7 +383,7 @@ class AsyncChangeStream(Generic[Body]):
 
             try:
                 self._notifier.add(reader.collection, wake)
-                change = await follow(self._step, reader.next(), self._filter)
+                change = await follow(self._step, reader.next(), self._wanted)
             finally:
                 self._notifier.remove(reader.collection, wake)
         if change is None:
@@ -367,14 +396,15 @@ class AsyncChangeStream(Generic[Body]):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def try_next(self) -> Change[Body] | None:
+    async def try_next(self) -> Item | None:
         """Async counterpart of `ChangeStream.try_next`."""
-        change = await follow(self._step, self._reader.poll(), self._filter)
+        change = await follow(self._step, self._reader.poll(), self._wanted)
         return None if change is None else await self._converted(change)
 
-    async def _converted(self, change: Change[Any]) -> Change[Any]:
+    async def _converted(self, change: Any) -> Item:
         convert = self._reader.convert
-        return change if convert is None else await compute(convert, change)
+        item: Item = change if convert is None else await compute(convert, change)
+        return item
 
     async def aclose(self) -> None:
         """Async counterpart of `ChangeStream.close`."""
@@ -388,3 +418,18 @@ class AsyncChangeStream(Generic[Body]):
                     await asyncio.wait_for(self._woken.wait(), seconds)
                 return self._woken.clear()
         return await self._run(step)
+
+
+class AsyncChangeStream(_AsyncStream[Change[Body]]):
+    """The changes of a collection in the order of their commits. Async counterpart of `ChangeStream`.
+
+    The stream is an async iterator, for a single task at a time, and an async context manager that closes the
+    stream. The first `await`, `async with` or `async for` starts the stream: `stream = await cities.watch()` misses
+    no later change. Between changes the stream holds no connection, no transaction and no thread.
+    """
+
+
+class AsyncChangeDocumentStream(_AsyncStream[dict[str, Any]]):
+    """What a pipeline makes of the changes of a collection or a store. Async counterpart of `ChangeDocumentStream`,
+    used as `AsyncChangeStream`.
+    """

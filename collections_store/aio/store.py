@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, cast, get
 
 import sqlalchemy as sa
 
+from ..aggregation.change_pipeline import ChangePipeline
+from ..changes import StoreChangeReader
 from ..collection import Collection
 from ..document import Body, check_name, check_names
 from ..engine.backup.backup import back_up, restore
@@ -64,6 +66,7 @@ from .bridge import (
     run_uncancellably,
     wait_uncancellably,
 )
+from .collection import AsyncChangeDocumentStream
 from .transaction import AsyncBound, AsyncCollections, AsyncOpenTransaction, AsyncTransaction
 
 if TYPE_CHECKING:
@@ -369,6 +372,18 @@ class AsyncStore(AsyncCollections):
         names, report = check_names(collections), check_report(progress)
         act = partial(restore, self.core, path, names, replace=replace)
         return await run_in_batches(act, report)
+
+    def watch(
+        self,
+        *,
+        pipeline: Sequence[Any] = (),
+        after: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncChangeDocumentStream:
+        """Async counterpart of `Store.watch`. Await the result to begin at once, as `AsyncCollection.watch` explains."""
+        wanted = partial(ChangePipeline.parse, pipeline, self._codec)
+        reader = StoreChangeReader(wanted, after=after, timeout=timeout, codec=self._codec)
+        return AsyncChangeDocumentStream(self.run, self.core.notifier, reader, pipeline)
 
     def stats(self) -> StoreStats:
         """Async counterpart of `Store.stats`. Not a coroutine."""

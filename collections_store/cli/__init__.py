@@ -4,6 +4,7 @@ Begin with `app`; `documents`, `catalogue`, `transfer` and `hosts` have the comm
 library.
 """
 
+import os
 import sys
 
 from .output import Exit
@@ -11,6 +12,7 @@ from .output import Exit
 
 def main() -> None:
     """Run the command line `collections-store`, and exit with a code of `Exit`."""
+    _replace_closed_streams()
     try:
         import click  # noqa: F401
         import rich  # noqa: F401
@@ -25,3 +27,11 @@ def main() -> None:
         program.main(prog_name="collections-store")
     except KeyboardInterrupt:
         sys.exit(Exit.INTERRUPTED)
+
+
+def _replace_closed_streams() -> None:
+    """Replace standard streams that the caller closed: reading finds the end, and writing fails with an `OSError`."""
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
+    if sys.stdout is None:  # a descriptor that only reads
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")

@@ -44,17 +44,11 @@ class Program(Group):
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except CollectionsStoreError:  # some of them are also OSErrors
-            raise
         except KeyboardInterrupt:
             raise Failure("interrupted", Exit.INTERRUPTED) from None
         except BrokenPipeError:
             _abandon_output()
             raise Failure("", Exit.BROKEN_PIPE) from None
-        except OSError as error:
-            _abandon_output()
-            where = "" if error.filename else "standard output: "
-            raise Failure(f"{where}{error}", Exit.FAILED) from error
 
     def _exit_code(self, *arguments: Any, **options: Any) -> int:
         try:
@@ -71,6 +65,10 @@ class Program(Group):
         except (CollectionsStoreError, Failure) as error:
             notes = getattr(error, "__notes__", [])  # such as the id of the document
             return _fail("; ".join([one_line(error), *notes]), code_of(error))
+        except OSError as error:
+            _abandon_output()
+            where = "" if error.filename else "standard output: "
+            return _fail(f"{where}{error}", Exit.FAILED)
         return code if isinstance(code, int) else Exit.DONE
 
 

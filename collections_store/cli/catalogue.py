@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from .. import Index
 
 _VECTOR_KEYS = ("name", "fields", "dimensions", "metric", "model", "method")
-_INDEX_KEYS = ("name", "fields", "unique", "where", "arrays")
+_INDEX_KEYS = ("name", "fields", "unique", "where", "arrays", "sparse", "expire_after_seconds")
 
 
 @click.command()
@@ -137,11 +137,14 @@ def info(target: Target, *, as_json: bool) -> None:
 def stats(target: Target, collection: str, *, as_json: bool) -> None:
     """Print the figures of COLLECTION: documents, bytes, expiry, times and indexes.
 
-    The command reads all documents. An expired document does not count:
+    The command reads all documents. An expired document does not count. Sizes of indexes are in bytes; PostgreSQL
+    also counts the uses of an index since the server's statistics were reset:
 
     \b
       collections-store stats people --json
     """
+    from ..operations.survey import MeasureIndexes
+
     with target.to_read() as store:
         found, infos = store.collection(collection), store.collections()
         known = {each.name: each for each in infos}.get(collection)
@@ -151,6 +154,9 @@ def stats(target: Target, collection: str, *, as_json: bool) -> None:
         expiring = {"$expires_at": {"$ne": None}}
         ends = [each.expires_at for each in found.find(expiring, sort="$expires_at", limit=1)]
         indexes = [each.name for each in found.indexes()]
+        measures = (store.run(MeasureIndexes(collection)) or {}).items()
+        sizes = {name: each.size for name, each in measures}
+        uses = {name: each.uses for name, each in measures if each.uses is not None}
         facts = {
             "documents": known.count,
             "bytes": known.size,
@@ -159,8 +165,14 @@ def stats(target: Target, collection: str, *, as_json: bool) -> None:
             "created": known.created_at.isoformat(),
             "last write": newest[0].updated_at.isoformat() if newest else None,
             "indexes": indexes if as_json else ", ".join(indexes) or None,
+            "index sizes": sizes if as_json else _named(sizes),
+            "index uses": uses if as_json else _named(uses),
         }
     write_facts(facts, as_json=as_json)
+
+
+def _named(numbers: dict[str, int]) -> str | None:
+    return ", ".join(f"{name} {number:,}" for name, number in numbers.items()) or None
 
 
 def library_version() -> str:
@@ -222,7 +234,14 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 )
 @click.option("--unique", is_flag=True, help="Forbid two documents with equal values.")
 @click.option("--where", metavar="JSON", help="Index only documents that match this filter.")
-@click.option("--arrays", is_flag=True, help="Index the elements of arrays, at one FIELD.")
+@click.option("--arrays", is_flag=True, help="Index the elements of arrays.")
+@click.option("--sparse", is_flag=True, help="Index only documents with one of the FIELDs.")
+@click.option(
+    "--expire-after-seconds",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Expire documents N seconds after the time in the FIELD.",
+)
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
 @click.option("--substring", is_flag=True, help="With --text: index substrings, for find.")
@@ -279,7 +298,7 @@ def create_index(
 _OWN: Final = {
     "text": ("language", "substring"),
     "vector": ("dimensions", "metric"),
-    "": ("unique", "arrays"),
+    "": ("unique", "arrays", "sparse", "expire_after_seconds"),
 }
 """The options of each kind of index."""
 
@@ -295,9 +314,9 @@ def _own_options(
         raise click.UsageError(f"--where does not go with --{kind}")
     for other, names in _OWN.items():
         for name in names:
-            if other != kind and options[name]:
+            if other != kind and options[name] is not None and options[name] is not False:
                 needs = f"goes with --{other}" if other else f"does not go with --{kind}"
-                raise click.UsageError(f"--{name} {needs}")
+                raise click.UsageError(f"--{name.replace('_', '-')} {needs}")
     if vector and options["dimensions"] is None:
         raise click.UsageError("--vector needs --dimensions, the numbers of a vector")
     own = {name: options[name] for name in (*_OWN[kind], "name")}
@@ -326,7 +345,9 @@ def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
         return ["text", *filter(None, ["substring" * index.substring, index.language])]
     if isinstance(index, VectorIndex):
         return ["vector", index.metric, index.method, *filter(None, [index.model])]
-    return [word for word in ("unique", "arrays") if getattr(index, word)]
+    seconds = index.expire_after_seconds
+    expiry = [] if seconds is None else [f"expires after {seconds} s"]
+    return [*(word for word in ("unique", "arrays", "sparse") if getattr(index, word)), *expiry]
 
 
 def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:
@@ -336,7 +357,7 @@ def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:
     definition = index.to_json()
     if isinstance(index, VectorIndex):
         return {key: definition[key] for key in _VECTOR_KEYS if key in definition}
-    return {key: definition[key] for key in _INDEX_KEYS}
+    return {key: definition[key] for key in _INDEX_KEYS if key in definition}
 
 
 def index_lines(indexes: Sequence[Index | TextIndex | VectorIndex]) -> list[str]:

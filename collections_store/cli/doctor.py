@@ -19,8 +19,8 @@ _RANKS = ("error", "warning", "info")
 def doctor(target: Target, database: str | None, *, as_json: bool) -> None:
     """Look for problems of the database at URL, by default the URL of --url.
 
-    Problems are damage, missing and unknown tables, missing, unused and invalid indexes, expired documents on disk,
-    interrupted restores, bloat, a large log, long transactions, and late replicas. Each problem is an error, a
+    Problems are damage, missing and unknown tables, missing, unused and invalid indexes, fields that mix forms of times,
+    expired documents on disk, interrupted restores, bloat, a large log, long transactions, and late replicas. Each problem is an error, a
     warning or an info, with advice. The command only reads, also while others read and write, and reads all of an
     SQLite file. It exits with 1 after an error or a warning:
 

@@ -42,7 +42,7 @@ from .output import (
 from .spreadsheet import sheet_of_documents
 
 if TYPE_CHECKING:
-    from .. import Collection, Document, Index, Store
+    from .. import Collection, Document, Explanation, Store
 
 _MISSING = object()
 
@@ -247,8 +247,7 @@ def explain(
         explanation = target.collection(store, collection).explain(
             query, sort=order, skip=skip, limit=limit
         )
-    if (index := explanation.missing_index) is not None:
-        explanation = replace(explanation, advice=_creation(target, collection, index))
+    explanation = with_command(target, collection, explanation)
     if not as_json:
         emit(str(explanation))
         if plan:
@@ -269,11 +268,15 @@ def explain(
     emit(to_text(_plain(facts)))
 
 
-def _creation(target: Target, collection: str, index: Index) -> str:
-    """Return the command that creates an index, quoted for a shell."""
+def with_command(target: Target, collection: str, explanation: Explanation) -> Explanation:
+    """Return an explanation whose advice is the command that creates the index, quoted for a shell."""
+    index = explanation.missing_index
+    if index is None:
+        return explanation
     directions = (direction for _, direction in index.fields)
     fields = map(field_as_word, index.paths, directions)
-    return target.command("index", "create", collection, *fields, *["--arrays"] * index.arrays)
+    words = "index", "create", collection, *fields, *["--arrays"] * index.arrays
+    return replace(explanation, advice=target.command(*words))
 
 
 def _plain(value: Any) -> Any:

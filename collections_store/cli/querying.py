@@ -16,6 +16,7 @@ from .arguments import (
     read_field,
     read_json,
 )
+from .documents import with_command
 from .output import Format, emit, write_bodies, write_lines, write_values
 from .spreadsheet import sheet_of_bodies
 
@@ -61,17 +62,27 @@ def distinct(target: Target, collection: str, field: str, filter: str, *, output
 @collection_argument
 @click.argument("pipeline", required=False)
 @output_option("jsonl", "json", "table", "csv")
+@click.option(
+    "--explain", is_flag=True, help="Print how the pipeline would run, and do not run it."
+)
 @on_database
-def aggregate(target: Target, collection: str, pipeline: str | None, *, output: Format) -> None:
+def aggregate(
+    target: Target, collection: str, pipeline: str | None, *, output: Format, explain: bool
+) -> None:
     """Run PIPELINE, a JSON array of MongoDB's stages, and print the results.
 
     Without PIPELINE, or with "-", the command reads PIPELINE from standard input. CSV is as of find:
 
     \b
       collections-store aggregate people '[{"$sortByCount": "$age"}]'
+      collections-store aggregate people '[{"$sortByCount": "$age"}]' --explain
     """
     stages = read_json(pipeline, "PIPELINE")
     with target.to_read() as store:
+        if explain:
+            explanation = target.collection(store, collection).explain_aggregate(stages)
+            emit(str(with_command(target, collection, explanation)))
+            return
         results = target.collection(store, collection).aggregate(stages)
     if output == "csv":
         write_lines(sheet_of_bodies(results), sys.stdout.buffer, array=False)

@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     metavar="N",
     help="Print at most N documents.",
 )
+@click.option(
+    "--any",
+    "any_word",
+    is_flag=True,
+    help="Find documents with any of WORDS, a text without operators.",
+)
 @click.option("--highlight", is_flag=True, help="Print the passages with the words, too.")
 @output_option("jsonl", "json", "table")
 @on_database
@@ -54,6 +60,7 @@ def search(
     like: str | None,
     index: str | None,
     filter: str | None,
+    any_word: bool,
     output: Format,
     **options: Any,
 ) -> None:
@@ -66,6 +73,7 @@ def search(
 
     \b
       collections-store search notes -- tea '"green tea"' 'chin*' -cake
+      collections-store search notes --any 'What was it about green tea?'
       collections-store search notes --like note-17 --limit 5
     """
     if not words and like is None:
@@ -74,18 +82,19 @@ def search(
         raise click.UsageError("--index goes with --like")
     chosen = {} if filter is None else read_json(filter, "--filter")
     query = " ".join(words) or None
+    by_words = {"filter": chosen, "match": "any" if any_word else "all", **options}
     with target.to_read() as store:
         found = target.collection(store, collection)
         page: Iterable[SearchResult]
         if like is None:
-            page = found.search(query, filter=chosen, **options)
+            page = found.search(query, **by_words)
         else:
             vector, index = _vector_of(found, like, index)
-            chosen = {"$and": [{"$id": {"$ne": like}}, chosen]}
+            by_words["filter"] = chosen = {"$and": [{"$id": {"$ne": like}}, chosen]}
             if query is None:
                 page = _nearest(found, vector, index, chosen, **options)
             else:
-                page = found.search(query, meaning=vector, index=index, filter=chosen, **options)
+                page = found.search(query, meaning=vector, index=index, **by_words)
     rows = [
         (each.id, f"{each.score:.3f}", "\n".join(each.snippets.values()) or to_text(each.body))
         for each in page

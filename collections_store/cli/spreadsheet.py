@@ -42,7 +42,8 @@ def sheet_of_bodies(bodies: Iterable[Any]) -> Iterator[str]:
     """Yield the lines of results without ids, as of documents."""
     rows = [dict(leaves(body)) for body in bodies]
     columns = sorted({keys for row in rows for keys in row})
-    yield csv_line(map(_name, columns))
+    if columns:
+        yield csv_line(map(_name, columns))
     for row in rows:
         yield csv_line(_cells(row, columns))
 

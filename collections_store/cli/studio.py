@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import webbrowser
+from contextlib import ExitStack
 from typing import Final
 
 import click
@@ -47,6 +48,11 @@ _CLOSING: Final = 0.5
     help="A model, or a mapping of collections to models, or to a schema version with upgrades: the pages show which "
     "documents do not fit, and what an upgrade would change.",
 )
+@click.option(
+    "--compare", "compared", metavar="URL", help="Another store: the pages show what differs."
+)
+@click.option("--compare-prefix", metavar="TEXT", default="cs_", help="The other store's --prefix.")
+@click.option("--compare-schema", metavar="NAME", help="The other store's --schema.")
 @click.option("--no-browser", is_flag=True, help="Print the link, and open no browser.")
 @on_database
 def studio(
@@ -58,6 +64,9 @@ def studio(
     port: int,
     token: str | None,
     using: str | None,
+    compared: str | None,
+    compare_prefix: str,
+    compare_schema: str | None,
     no_browser: bool,
 ) -> None:
     """Look at the database at URL, by default the URL of --url, in the browser.
@@ -67,6 +76,7 @@ def studio(
     \b
       collections-store studio sqlite:///agent.db
       collections-store studio postgresql://user:password@host/database --write
+      collections-store studio sqlite:///agent.db --compare sqlite:///copy.db
     """
     try:
         from ..studio.server import ListenAddress, serve
@@ -82,12 +92,16 @@ def studio(
 
     target.url = database or target.url
     declared = None if using is None else imported(using)
-    store = target.to_read(**({} if write else target.read_only()))
-    try:
-        serve(store, ListenAddress(host, port, token), ready, write=write, using=declared)
-    except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        store.core.close(_CLOSING)
-        os._exit(Exit.INTERRUPTED)  # a thread that computes a page would keep the process
-    finally:
-        store.close()
+    address = ListenAddress(host, port, token)
+    with ExitStack() as stores:
+        store = stores.enter_context(target.to_read(**({} if write else target.read_only())))
+        other = None
+        if compared is not None:
+            second = Target(compared, compare_prefix, compare_schema)
+            other = stores.enter_context(second.to_read(**second.read_only()))
+        try:
+            serve(store, address, ready, write=write, using=declared, other=other)
+        except KeyboardInterrupt:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            store.core.close(_CLOSING)
+            os._exit(Exit.INTERRUPTED)  # a thread that computes a page would keep the process

@@ -135,13 +135,15 @@ class Import:
             self.collection.create_vector_index(index.paths, **options)
         else:
             options |= {"where": index.where, "arrays": index.arrays, "unique": index.unique}
+            options |= {"sparse": index.sparse}
+            options |= {"expire_after_seconds": index.expire_after_seconds}
             self.collection.create_index(index.sort, **options)
 
     def _create(self, index: Index | TextIndex | VectorIndex) -> None:
         try:
             self._created(index)
             self.created += 1
-        except (DuplicateKey, IndexExists, InvalidIndex) as error:
+        except (DuplicateKey, IndexExists, InvalidBody, InvalidIndex) as error:
             if self.report is None:
                 raise
             self.report(f"skipped the index {index.name!r}: {one_line(error)}")
@@ -149,7 +151,7 @@ class Import:
     def _write_batch(self) -> int | None:
         """Write up to `size` documents in a transaction; return their number, or None at the end of the input.
 
-        A document forbidden by a unique index is named by its id. After a bad document is skipped, the batch is
+        A document forbidden by an index is named by its id. After a bad document is skipped, the batch is
         written again. Nothing is written for an empty batch: no collection is created.
         """
         batch = self._read_batch()
@@ -159,15 +161,10 @@ class Import:
             try:
                 if self._end is None:
                     self._write(batch)
-            except (InvalidBody, InvalidId):
-                refused = _first_refused(batch)
+            except (InvalidBody, InvalidId, DuplicateKey) as error:
+                refused = _first_refused(batch) or _refused_by_index(batch, error)
                 if refused is None:
                     raise
-            except DuplicateKey as error:
-                positions = [at for at, each in enumerate(batch) if each.id == error.id]
-                if not positions:
-                    raise
-                refused = positions[-1], error
             if refused is None:
                 break
             position, problem = refused
@@ -350,6 +347,15 @@ def _first_refused(batch: list[Record]) -> tuple[int, CollectionsStoreError] | N
         except CollectionsStoreError as error:
             return position, error
     return None
+
+
+def _refused_by_index(
+    batch: list[Record], error: CollectionsStoreError
+) -> tuple[int, CollectionsStoreError] | None:
+    """Return the position of the last document with the id that the error of an index names, and the error."""
+    id = error.id if isinstance(error, DuplicateKey | InvalidBody) else None
+    positions = [at for at, each in enumerate(batch) if each.id == id]
+    return (positions[-1], error) if positions else None
 
 
 def _check_ids(source: formats.Source, id_field: str | None, new_ids: bool) -> None:

@@ -1,14 +1,14 @@
-"""The command `watch`: the change feed as JSON lines."""
+"""The command `watch`: the changes of a collection or of all collections as JSON lines."""
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from ..query.change import ChangeKind
-from .arguments import Target, collection_argument, filter_argument, on_database, read_json
+from .arguments import Target, on_database, read_json
+from .completion import complete_collection
 from .output import Exit, Failure, emit, to_text
 
 if TYPE_CHECKING:
@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@collection_argument
-@filter_argument
+@click.argument("collection", required=False, shell_complete=complete_collection)
+@click.argument("filter", required=False)
+@click.option(
+    "--pipeline",
+    metavar="JSON",
+    help="Print the change documents that a list of stages returns; - reads the list from standard input.",
+)
 @click.option(
     "--after",
     metavar="TOKEN",
@@ -37,9 +42,10 @@ if TYPE_CHECKING:
 @on_database
 def watch(
     target: Target,
-    collection: str,
-    filter: str,
+    collection: str | None,
+    filter: str | None,
     *,
+    pipeline: str | None,
     after: str | None,
     kinds: tuple[ChangeKind, ...],
     limit: int | None,
@@ -49,21 +55,38 @@ def watch(
 
     The collection must record changes. Each change is a line of JSON with its kind, id, version, time, token and the
     recorded bodies. FILTER needs recorded bodies, unless it is about the id and the version only. The last line on
-    standard error has the token after which to continue, so that no change is skipped:
+    standard error has the token after which to continue, so that no change is skipped.
+
+    Without COLLECTION, print the changes of all collections that record changes. These, and the changes of a --pipeline,
+    are change documents with MongoDB's names, whose _id is the token:
 
     \b
       collections-store watch people --after oldest --timeout 0
       collections-store watch people '{"age": {"$gte": 18}}' --kind insert
+      collections-store watch
+      collections-store watch --pipeline '[{"$match": {"ns.coll": "people"}}]'
     """
-    query = read_json(filter, "FILTER")
+    chosen: dict[str, Any] = {}
+    if collection is None and kinds:
+        raise click.UsageError("--kind needs COLLECTION: without it, pass a --pipeline")
+    if filter is not None:
+        chosen["filter"] = read_json(filter, "FILTER")
+    if kinds:
+        chosen["kinds"] = kinds
+    if pipeline is not None:
+        chosen["pipeline"] = read_json(pipeline, "--pipeline")
     with target.to_read() as store:
-        found = target.collection(store, collection)
-        stream = found.watch(query, after=after, kinds=kinds or None, timeout=timeout)
+        watched: Any = store if collection is None else target.collection(store, collection)
+        stream = watched.watch(**chosen, after=after, timeout=timeout)
         token = stream.token
         try:
-            for change in islice(stream, limit):
-                emit(_line(change))
-                token = change.token
+            for number, change in enumerate(stream, 1):
+                is_document = isinstance(change, dict)
+                after = change["_id"] if is_document else change.token
+                emit(to_text(change) if is_document else _line(change))
+                token = after
+                if number == limit:
+                    break
         except KeyboardInterrupt:
             raise Failure(f"interrupted: continue {_from(token)}", Exit.INTERRUPTED) from None
         click.echo(f"continue {_from(stream.token)}", err=True)

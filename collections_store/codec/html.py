@@ -30,7 +30,9 @@ def html_of_document(id: str, body: Any, facts: Mapping[str, Any]) -> str:
     return _frame(_pairs(rows), f'<pre style="{style}">{_escaped(_json(body, MAX_BODY, 2))}</pre>')
 
 
-def html_of_bodies(rows: Sequence[tuple[Mapping[str, Any], Any]], note: str = "") -> str:
+def html_of_bodies(
+    rows: Sequence[tuple[Mapping[str, Any], Any]], noun: str = "document", note: str = ""
+) -> str:
     """Return a table of rows: the first cells by column, and a body, whose fields are the other columns."""
     shown = [(first, _fields(body)) for first, body in rows[:MAX_ROWS]]
     before = dict.fromkeys(name for first, _ in shown for name in first)
@@ -40,7 +42,7 @@ def html_of_bodies(rows: Sequence[tuple[Mapping[str, Any], Any]], note: str = ""
         [*(_cell(first.get(name)) for name in before), *(_cell(cells.get(name)) for name in chosen)]
         for first, cells in shown
     ]
-    said = f"{len(rows):,} document{'' if len(rows) == 1 else 's'}"
+    said = f"{len(rows):,} {noun}{'' if len(rows) == 1 else 's'}"
     said += f", the first {MAX_ROWS} shown" if len(rows) > MAX_ROWS else ""
     said += ", some fields left out" if len(fields) > len(chosen) else ""
     return _frame(_table([*before, *chosen], lines), f"<div>{_escaped(said + note)}</div>")

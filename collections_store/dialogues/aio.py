@@ -17,7 +17,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, suppress
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from ..aio.bridge import compute, counterpart, follow, nothing_written, run_uncancellably
 from ..aio.collection import AsyncCollection
@@ -246,9 +246,10 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
         terminal: bool | None = None,
         limit: int = 10,
         highlight: bool | tuple[str, str] = False,
+        match: Literal["all", "any"] = "all",
     ) -> list[FoundDialogue[Dialogue]]:
         """Async counterpart of `Dialogues.search`."""
-        steps = self._manager.search(query, limit, highlight, *parts_of(terminal))
+        steps = self._manager.search(query, match, limit, highlight, *parts_of(terminal))
         await self._flush()
         return await self._run(steps)
 

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from functools import partial
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from ..aio.store import AsyncStore
 from ..collection import Collection
@@ -146,11 +146,12 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         terminal: bool | None = None,
         limit: int = 10,
         highlight: bool | tuple[str, str] = False,
+        match: Literal["all", "any"] = "all",
     ) -> list[FoundDialogue[D]]:
         """Return the dialogues with the words of a query in a message: see `Dialogues.search`. A result has the JSON of the
         message.
         """
-        steps = self._lookup.search(query, limit, highlight, *parts_of(terminal))
+        steps = self._lookup.search(query, match, limit, highlight, *parts_of(terminal))
         return self._run(steps)
 
     def get_dialogues_with_counterparty(self, address: str) -> list[D]:
@@ -508,11 +509,12 @@ class Dialogues(BaseDialogues[Store]):
         terminal: bool | None = None,
         limit: int = 10,
         highlight: bool | tuple[str, str] = False,
+        match: Literal["all", "any"] = "all",
     ) -> list[FoundDialogue[Dialogue]]:
         """Return the active and terminal dialogues with the words of a query in a message, the best first, up to `limit`,
         each with its best message. `terminal` is as in `find`.
 
-        The query and `highlight` are those of `Collection.search`. The words are those of the fields in a text index of
+        The query, `highlight` and `match` are those of `Collection.search`. The words are those of the fields in a text index of
         the `message_collection`, such as "body.text". Raise `InvalidSearch`, also without an index.
 
         >>> with Store("sqlite://") as store:
@@ -522,7 +524,7 @@ class Dialogues(BaseDialogues[Store]):
         ...     [(each.dialogue.role, each.message.performative) for each in dialogues.search("time")]
         [('starter', 'ask')]
         """
-        steps = self._manager.search(query, limit, highlight, *parts_of(terminal))
+        steps = self._manager.search(query, match, limit, highlight, *parts_of(terminal))
         self._refuse_nested()
         self._flush()
         return self._run(steps)

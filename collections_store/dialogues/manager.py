@@ -181,10 +181,10 @@ class DialogueManager(Generic[D]):
         return self.repository.find(filter, equals, limit, *parts, hold=self._known)
 
     def search(
-        self, query: Any, limit: Any, highlight: Any, *parts: bool
+        self, query: Any, match: Any, limit: Any, highlight: Any, *parts: bool
     ) -> Steps[list[FoundDialogue[D]]]:
         """Return the dialogues with the words of a query, by their objects in memory."""
-        return self.repository.search(query, limit, highlight, *parts, hold=self._known)
+        return self.repository.search(query, match, limit, highlight, *parts, hold=self._known)
 
     # -- the end of dialogues ---------------------------------------------------------------------
 
@@ -447,9 +447,9 @@ class MessageManager(DialogueManager[Dialogue]):
         return found.messages_after(after)[:limit] if self._named(label, found) else []
 
     def search(
-        self, query: Any, limit: Any, highlight: Any, *parts: bool
+        self, query: Any, match: Any, limit: Any, highlight: Any, *parts: bool
     ) -> Steps[list[FoundDialogue[Dialogue]]]:
-        found = yield from super().search(query, limit, highlight, *parts)
+        found = yield from super().search(query, match, limit, highlight, *parts)
         return [replace(each, message=Message.from_json(each.message)) for each in found]
 
     def remove(self, label: DialogueLabel) -> Steps[bool]:

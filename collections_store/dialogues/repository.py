@@ -38,7 +38,7 @@ from ..operations.find import Count, Find, check_page
 from ..operations.indexes import CreateIndex
 from ..operations.operation import Steps, Work
 from ..operations.read import NaturalBatches
-from ..operations.search import FindWords, read_marks
+from ..operations.search import FindWords, read_marks, words_of
 from ..operations.update import DeleteMatching
 from ..options import check_count, check_flag
 from ..query.filter import Filter
@@ -46,7 +46,6 @@ from ..query.index import Index
 from ..query.matcher import matches
 from ..query.sort import Sort
 from ..results import SearchResult
-from ..search.query import check_query
 from .model import DialogueLabel, check_label, check_string
 from .records import (
     NOTHING,
@@ -436,6 +435,7 @@ class DialogueRepository(Generic[D]):
     def search(
         self,
         query: Any,
+        match: Any,
         limit: Any,
         highlight: Any,
         *parts: bool,
@@ -444,7 +444,7 @@ class DialogueRepository(Generic[D]):
         """Return the dialogues with the words of a query in a message, the best first. The arguments are as of `find`."""
         words = FindWords(
             self.names.messages,
-            check_query(query),
+            words_of(query, match),
             Filter(),
             _SEARCHED,
             marks=read_marks(highlight),

@@ -32,8 +32,8 @@ from ..operations.catalogue import Catalogue
 from ..operations.changes import LastChange
 from ..operations.echo import set_up as set_up_echo
 from ..operations.operation import Operation
+from ..operations.store_changes import LastStoreChanges
 from ..options import Consistency, Options, StoreOptions, check_integer, read_url, safe_url
-from ..query.change import ChangePosition
 from ..results import StoreStats
 from ..sql.catalogue import catalogue_statements
 from ..sql.dialects import named
@@ -44,7 +44,7 @@ from .executor import raise_if_abandoned
 from .forks import at_fork
 from .group_commit import GroupCommit
 from .jobs import Job
-from .notifier import ChangeNotifier, notify_all
+from .notifier import EVERY, ChangeNotifier, notify_all
 from .observe import Observer
 from .open_database import Figures, OpenDatabase, connection_limit
 from .permits import NESTED, OWN, TransactionPermits, this_thread
@@ -118,8 +118,8 @@ class Core:
         if self.database.single_writer and not self.is_private:
             self.read_permits = TransactionPermits(others, timeout)
 
-    def _last_change(self, collection: str) -> ChangePosition | None:
-        return self.run(LastChange(collection))
+    def _last_change(self, collection: str) -> object:
+        return self.run(LastStoreChanges() if collection == EVERY else LastChange(collection))
 
     def _explain(self, operation: Operation[T]) -> T:
         """Run the store's own explanation, which is not counted."""

@@ -22,6 +22,8 @@ from .workers import Background
 
 POLL_INTERVAL: Final = 0.25
 """Seconds."""
+EVERY: Final = ""
+"""In place of a collection's name: all collections."""
 Wake: TypeAlias = Callable[[], object]
 ReadPosition: TypeAlias = Callable[[str], object]
 
@@ -33,8 +35,8 @@ _notifiers: Final[set[ChangeNotifier]] = set()
 class ChangeNotifier:
     """The listeners of a store's change streams, and the polling thread.
 
-    `reader` is a weak reference to the function for the last position of a collection; None if no other process can
-    write.
+    `reader` is a weak reference to the function for the last position of a collection, or of `EVERY`; None if no other
+    process can write.
     """
 
     def __init__(self, reader: Callable[[], ReadPosition | None] | None) -> None:
@@ -45,7 +47,7 @@ class ChangeNotifier:
         self._closed = False
 
     def add(self, collection: str, wake: Wake) -> None:
-        """Add a listener: any thread may call `wake` when the collection may have changed."""
+        """Add a listener: any thread may call `wake` when the collection, or one of `EVERY`, may have changed."""
         with _guard:
             if self._closed:
                 raise StoreClosed("the store is closed")
@@ -63,9 +65,9 @@ class ChangeNotifier:
                 _notifiers.discard(self)
 
     def notify(self, collection: str) -> None:
-        """Call the listeners of a collection."""
+        """Call the listeners of a collection, and of all collections."""
         with _guard:
-            listeners = tuple(self._listeners.get(collection, ()))
+            listeners = [*self._listeners.get(collection, ()), *self._listeners.get(EVERY, ())]
         for wake in listeners:
             wake()
 

@@ -22,6 +22,7 @@ from typing import Any, Final, TypeVar
 
 from ..document import Document
 from ..operations.by_id import BodyWrite, Get
+from ..operations.called import plain_operation
 from ..operations.find import Explain
 from ..operations.operation import Operation
 from ..operations.update import Increment
@@ -123,6 +124,7 @@ class Observer:
             in_transaction=in_transaction,
             consistency=consistency,
             shape=shape_of(operation),
+            comment=operation.comment,
             context=context or self.context(),
         )
 
@@ -194,7 +196,7 @@ class Observer:
         if record.error is not None:
             return ""  # the explanation would wait for the same lock or server
         self._advised_at = now
-        one: Any = operation
+        one: Any = plain_operation(operation)
         window = getattr(one, "skip", 0), getattr(one, "limit", None)
         try:
             found = explain(
@@ -214,7 +216,8 @@ class Observer:
 
 def shape_of(operation: Operation[Any]) -> str | None:
     """Return the shape of an operation's filter; None without a filter, and for an update by id."""
-    filter = None if operation.method == "update" else getattr(operation, "filter", None)
+    plain = plain_operation(operation)
+    filter = None if operation.method == "update" else getattr(plain, "filter", None)
     return filter.shape_text() if isinstance(filter, Filter) else None
 
 

@@ -17,6 +17,7 @@ from ..codec import MAX_DEPTH, MAX_INTEGER, MIN_INTEGER
 from ..document import Anonymous, Document
 from ..errors import shortened
 from .budget import spend
+from .collation import Collator, Ordered
 from .values import MISSING, compare, is_number
 
 T = TypeVar("T")
@@ -119,20 +120,23 @@ def named(value: Any) -> str:
 # -- comparison --------------------------------------------------------------------------------
 
 
-def order(left: Any, right: Any, *, ordered: bool = True) -> int:
+def order(left: Any, right: Any, *, ordered: Ordered = True) -> int:
     """Return -1, 0 or 1; `ordered`: the order of an object's keys counts."""
     if left is MISSING or right is MISSING:
         return int(right is MISSING) - int(left is MISSING)
     return compare(left, right, ordered=ordered)
 
 
-def sort_key(ordered: bool) -> Callable[[Any], Any]:
+def sort_key(ordered: Ordered) -> Callable[[Any], Any]:
     """Return the key function for a sort by `order`."""
-    return cmp_to_key(partial(order, ordered=ordered))
+    key = cmp_to_key(partial(order, ordered=bool(ordered)))
+    return (lambda value: key(ordered.keyed(value))) if type(ordered) is Collator else key
 
 
-def key_of(value: Any, *, ordered: bool = True) -> Hashable:
+def key_of(value: Any, *, ordered: Ordered = True) -> Hashable:
     """Return a hashable, the same for equal values only: for 1 and 1.0, but not for true."""
+    if ordered is not True and type(ordered) is Collator:
+        return key_of(ordered.keyed(value), ordered=ordered.ordered)
     match value:
         case bool():
             return (bool, value)
@@ -145,7 +149,7 @@ def key_of(value: Any, *, ordered: bool = True) -> Hashable:
     return found
 
 
-def distinct(values: Iterable[Any], *, ordered: bool = True) -> dict[Hashable, Any]:
+def distinct(values: Iterable[Any], *, ordered: Ordered = True) -> dict[Hashable, Any]:
     """Return the values by their keys, the first of equal values."""
     found: dict[Hashable, Any] = {}
     for value in values:
@@ -165,7 +169,7 @@ class Scope:
 
     __slots__ = ("_most", "_unsettled", "held", "limit", "ordered", "row", "variables")
 
-    ordered: bool
+    ordered: Ordered
     row: Document | Anonymous
     limit: int
     held: int
@@ -176,7 +180,7 @@ class Scope:
         row: Document | Anonymous,
         variables: Mapping[str, Any] = NO_VARIABLES,
         *,
-        ordered: bool = True,
+        ordered: Ordered = True,
         memory_limit: int = MEMORY_LIMIT,
     ) -> None:
         body, self.row, self.ordered = row.body, row, ordered

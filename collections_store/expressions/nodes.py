@@ -24,8 +24,10 @@ from ..document import Document, MetadataField, metadatum, moment, now
 from ..errors import InvalidOperand
 from . import arrays
 from .classes import value_class
+from .collation import Ordered
 from .evaluation import (
     ARRAY,
+    NO_VARIABLES,
     NUMBER,
     POINTER,
     OperandError,
@@ -145,11 +147,19 @@ class Now(Node):
         return scope.variables.get("NOW") or iso(moment(now()))
 
 
-def at_time(expression: Node, time: int) -> Node:
-    """Return an expression in which `$$NOW` is a time in microseconds, also if it was another time before."""
+def at_time(expression: Node, time: int, variables: Mapping[str, Any] = NO_VARIABLES) -> Node:
+    """Return an expression in which `$$NOW` is a time in microseconds, also if it was another time before, and in which
+    `variables` have values.
+    """
     if isinstance(expression, Let) and expression.variables[0][0] == "NOW":
         expression = expression.inside
-    return Let((("NOW", Constant.of(iso(moment(time)))),), expression)
+    values = ((name, constant_of(value)) for name, value in variables.items())
+    return Let((("NOW", Constant.of(iso(moment(time)))), *values), expression)
+
+
+def constant_of(value: Any) -> Node:
+    """Return the expression of a value, or of no value (`MISSING`)."""
+    return Reference("REMOVE") if value is MISSING else Constant.of(value)
 
 
 @value_class(eq=True)
@@ -242,7 +252,7 @@ class InConstant(Node):
 
 
 @lru_cache(maxsize=64)
-def _keys(array: Constant, ordered: bool) -> frozenset[Hashable]:
+def _keys(array: Constant, ordered: Ordered) -> frozenset[Hashable]:
     return frozenset(key_of(each, ordered=ordered) for each in array.value)
 
 

@@ -245,7 +245,9 @@ def percentiles(values: list[Any], points: Iterable[float]) -> list[float | None
     found = sorted(values)
     if not found:
         return [None for _ in points]
-    return [float(found[max(0, math.ceil(p * len(found)) - 1)]) for p in points]
+    return [
+        found[max(0, math.ceil(p * len(found)) - 1)] + 0.0 for p in points
+    ]  # no -0.0: 0 may precede or follow it
 
 
 def percentiles_of(value: Any, points: list[float]) -> list[float | None]:

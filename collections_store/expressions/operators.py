@@ -318,10 +318,3 @@ OPERATORS: Final = {
         for name, to in strings.CONVERSIONS.items()
     },
 }
-
-UNSUPPORTED: Final = frozenset({
-    "$accumulator", "$binarySize", "$bsonSize", "$encStrContains", "$encStrEndsWith",
-    "$encStrNormalizedEq", "$encStrStartsWith", "$function", "$toDecimal", "$toHashedIndexKey",
-    "$toObjectId", "$toUUID", "$tsIncrement", "$tsSecond",
-})  # fmt: skip
-"""Other operators of MongoDB."""

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from ..document import METADATA, NO_TEXT, TEXT_SCORE
-from ..errors import InvalidFilter, shortened
+from ..errors import shortened
 from . import nodes
 from .evaluation import OperandError
+from .language import ABSENT
 from .nodes import Constant, Node, OperatorCall, Reference, nodes_of
-from .operators import OPERATORS, UNSUPPORTED, Operator
-from .path import MAX_KEYS, Path
+from .operators import OPERATORS, Operator
+from .path import MAX_KEYS
 from .strings import regex, type_named
 from .values import is_number
 
@@ -46,6 +47,12 @@ class ExpressionParser:
                 return self._object(what, place)
         return Constant.of(what)
 
+    def constant(self, what: Any, place: str) -> Constant:
+        node = self.parse(what, place)
+        if not isinstance(node, Constant):
+            self._refuse(place, f"must be a constant, got {shortened(what)}")
+        return node
+
     def check_nesting(self, what: Any, place: str) -> None:
         """Raise the error of JSON that is nested too deep."""
         level = [what]
@@ -58,10 +65,14 @@ class ExpressionParser:
         self._refuse(place, f"nested deeper than {MAX_NESTING} levels")
 
     def variables(self, given: Any, place: str) -> tuple[tuple[str, Node], ...]:
+        names = self.variable_names(given, place)
+        return tuple([(name, self._field(given, name, place)) for name in names])
+
+    def variable_names(self, given: Any, place: str) -> list[str]:
+        """Return the names of a document of variables."""
         if not isinstance(given, dict):
             self._refuse(place, f"must be a document of variables, got {shortened(given)}")
-        names = [self._variable(name, f"{place}.{name}") for name in given]
-        return tuple([(name, self._field(given, name, place)) for name in names])
+        return [self._variable(name, f"{place}.{name}") for name in given]
 
     def named(
         self, operand: Any, place: str, required: Names, optional: Names = ()
@@ -99,6 +110,8 @@ class ExpressionParser:
         if variable == "NOW" and not keys:
             return nodes.Now()
         if variable not in self._variables | SYSTEM_VARIABLES:
+            if f"$${variable}" in ABSENT["variables"]:
+                self._refuse(place, f"the variable {variable} is not supported")
             self._refuse(place, f"there is no variable {shortened(variable)}")
         return Reference(variable, tuple(keys))
 
@@ -124,7 +137,7 @@ class ExpressionParser:
             return READERS[name](self, name, operand, place)
         operator = OPERATORS.get(name)
         if operator is None:
-            known = name in UNSUPPORTED
+            known = name in ABSENT["expressions"]
             self._refuse(place, "this operator is not supported" if known else "no such operator")
         if operator.names and not (operator.bare and _stands_alone(operand)):
             return self._named_call(name, operand, place)
@@ -321,10 +334,7 @@ class ExpressionParser:
             if path.startswith("$"):
                 problem = "an element of an array has no metadata: the path begins with $"
                 self._refuse(f"{place_of_by}.{path}", problem)
-            try:
-                Path.parse(path)
-            except InvalidFilter as error:
-                self._refuse(f"{place_of_by}.{path}", error.problem)
+            check_keys(path.split("."), f"{place_of_by}.{path}", self._error)
         return OperatorCall(name, (self._field(given, "input", place), Constant.of(by)))
 
     def _zip(self, name: str, operand: Any, place: str) -> Node:
@@ -349,7 +359,7 @@ def check_keys(keys: Sequence[str], place: str, error: ErrorMaker) -> None:
     """Raise the error of keys that are no path in a pipeline."""
     for key in keys:
         if not key or key.startswith("$") or "\0" in key:
-            problem = "must be a path without empty keys and keys that begin with $"
+            problem = "must be a path without empty keys, NUL, and keys that begin with $"
             raise error(place, f"{problem}, got {shortened('.'.join(keys))}")
     if len(keys) > MAX_KEYS:
         raise error(place, f"a path has at most {MAX_KEYS} keys")

@@ -19,7 +19,7 @@ from .evaluation import OperandError, integer, is_null, named, number, result, s
 from .values import is_number
 
 _FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
-_OFFSET: Final = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
+_OFFSET: Final = re.compile(r"([+-])(\d\d)(?::?(\d\d))?", re.ASCII)
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS_NAMED: Final = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September",
@@ -339,7 +339,7 @@ _READERS: Final = {
     "Y": r"(?P<Y>\d{4})", "m": r"(?P<m>\d{1,2})", "d": r"(?P<d>\d{1,2})", "H": r"(?P<H>\d{1,2})",
     "M": r"(?P<M>\d{1,2})", "S": r"(?P<S>\d{1,2})", "L": r"(?P<L>\d{1,3})", "j": r"(?P<j>\d{3})",
     "b": r"(?P<b>[A-Za-z]{3})", "B": r"(?P<b>[A-Za-z]+)", "u": r"(?P<u>[1-7])",
-    "V": r"(?P<V>\d{2})", "G": r"(?P<G>\d{4})", "z": r"(?P<z>Z|UTC|[+-]\d\d:?(?:\d\d)?)",
+    "V": r"(?P<V>\d{2})", "G": r"(?P<G>\d{4})", "z": r"(?P<z>Z|UTC|[+-]\d\d(?::?\d\d)?)",
     "Z": r"(?P<Z>[+-]\d{1,4})", "%": "%",
 }  # fmt: skip
 _DATES: Final = ({"Y", "m", "d"}, {"Y", "b", "d"}, {"Y", "j"}, {"G", "V", "u"})

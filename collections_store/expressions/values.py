@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from .collation import Collator, Ordered
+
 MISSING: Final = object()
 """The value of a path that leads nowhere."""
 RANKS: Final[dict[type, int]] = {
@@ -22,8 +24,10 @@ RANKS: Final[dict[type, int]] = {
 """MongoDB's order of types."""
 
 
-def equal(left: Any, right: Any, *, ordered: bool = True) -> bool:
+def equal(left: Any, right: Any, *, ordered: Ordered = True) -> bool:
     """Return whether two JSON values are equal. Values of different types never are."""
+    if ordered is not True and type(ordered) is Collator:
+        return equal(ordered.keyed(left), ordered.keyed(right), ordered=ordered.ordered)
     match left, right:
         case (bool(), _) | (_, bool()):
             return left is right
@@ -37,7 +41,7 @@ def equal(left: Any, right: Any, *, ordered: bool = True) -> bool:
     return bool(left == right)
 
 
-def identical(left: Any, right: Any, *, ordered: bool = True) -> bool:
+def identical(left: Any, right: Any, *, ordered: Ordered = True) -> bool:
     """Return whether two JSON values have the same JSON: 1 and 1.0 do not, nor 0.0 and -0.0, nor, if
     `ordered`, objects with keys in another order.
     """
@@ -64,8 +68,10 @@ def identical(left: Any, right: Any, *, ordered: bool = True) -> bool:
     return True
 
 
-def compare(left: Any, right: Any, *, ordered: bool = True) -> int:
+def compare(left: Any, right: Any, *, ordered: Ordered = True) -> int:
     """Return -1, 0 or 1: MongoDB's order of two JSON values of any types."""
+    if ordered is not True and type(ordered) is Collator:
+        return compare(ordered.keyed(left), ordered.keyed(right), ordered=ordered.ordered)
     ranks = RANKS[type(left)], RANKS[type(right)]
     if ranks[0] != ranks[1]:
         return -1 if ranks[0] < ranks[1] else 1
@@ -82,7 +88,7 @@ def compare(left: Any, right: Any, *, ordered: bool = True) -> int:
     return _sign(left, right)
 
 
-def _first_difference(left: list[Any], right: list[Any], ordered: bool) -> int:
+def _first_difference(left: list[Any], right: list[Any], ordered: Ordered) -> int:
     for (key, value), (other, against) in zip(left, right, strict=False):
         found = (
             _sign(RANKS[type(value)], RANKS[type(against)])
@@ -94,7 +100,7 @@ def _first_difference(left: list[Any], right: list[Any], ordered: bool) -> int:
     return _sign(len(left), len(right))
 
 
-def _fields(value: dict[str, Any], ordered: bool) -> list[tuple[str, Any]]:
+def _fields(value: dict[str, Any], ordered: Ordered) -> list[tuple[str, Any]]:
     return list(value.items()) if ordered else sorted(value.items(), key=lambda item: item[0])
 
 

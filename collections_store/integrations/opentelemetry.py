@@ -102,7 +102,7 @@ def _details(record: OperationRecord) -> dict[str, Any]:
         found["db.response.returned_rows"] = record.rows
     elif record.rows is not None and record.rows > 1:
         found["db.operation.batch.size"] = record.rows
-    for name in ("retries", "waited", "in_transaction"):
+    for name in ("retries", "waited", "in_transaction", "comment"):
         if value := getattr(record, name):
             found[f"collections_store.{name}"] = value
     if record.group > 1:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from inspect import isawaitable
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Literal, Protocol, Self, TypeVar
 
 from ..aio.bridge import compute, counterpart, run_uncancellably
 from ..aio.collection import AsyncChangeStream, AsyncCollection, read_here
@@ -153,9 +153,17 @@ class AsyncSkillMemory(BaseSkillMemory):
         found = await self._host.run(self._loading(session, skill))
         return await compute(self._loaded, found)
 
-    async def search(self, session: str, skill: str, query: str, *, limit: int = 10) -> list[Any]:
+    async def search(
+        self,
+        session: str,
+        skill: str,
+        query: str,
+        *,
+        limit: int = 10,
+        match: Literal["all", "any"] = "all",
+    ) -> list[Any]:
         """Async counterpart of `SkillMemory.search`."""
-        found = await self._host.run(self._searching(session, skill, query, limit))
+        found = await self._host.run(self._searching(session, skill, query, limit, match))
         return await compute(self._loaded, (each.document for each in found))
 
     save: Final = counterpart(SkillMemory.save, prepares=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, Unpack
 
 from ..changes import ChangeStream, check_notifier
 from ..codec import Codec
@@ -232,12 +232,13 @@ class Memory(Namespace):
         limit: int = 10,
         offset: int = 0,
         highlight: bool | tuple[str, str] = False,
+        match: Literal["all", "any"] = "all",
         meaning: Any = None,
     ) -> FoundEntries:
         """Return the entries of this namespace with the words of a query, the best first: up to `limit`, after the first
         `offset`.
 
-        The query, `highlight` and `meaning` are those of `Collection.search`. The words need a text index of the
+        The query, `highlight`, `match` and `meaning` are those of `Collection.search`. The words need a text index of the
         `collection`, the field "$body" of which is a value that is a string, and a `meaning` needs a vector index. Scores
         depend on all values of the memory. `filter` is a filter as in `find`. Raise `InvalidSearch`.
 
@@ -247,7 +248,7 @@ class Memory(Namespace):
         [('ada', 'drinks green tea')]
         """
         window = {"filter": filter, "limit": limit, "offset": offset}
-        options = {**window, "highlight": highlight}
+        options = {**window, "highlight": highlight, "match": match}
         store = self._host._notifier is not None
         steps = self._procedures.search(self._collection, query, meaning, options, store=store)
         return self._follow(steps)

@@ -203,7 +203,7 @@ class Procedures:
     ) -> Steps[list[FoundEntry]]:
         """`builder`: the collection. `options`: those of `Collection.search`."""
         within = Filter.parse(self.space.keys()) & Filter.parse(options["filter"], codec=self.codec)
-        options = {**options, "filter": within, "after": None, "match": "all"}
+        options = {**options, "filter": within, "after": None}
         if meaning is None:
             page = yield builder._search(query, **options)
         else:

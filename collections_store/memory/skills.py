@@ -32,11 +32,10 @@ from ..operations.bulk import Given, PutBatch, batches
 from ..operations.by_id import GetDocument, Insert, RemoveById, RemoveMany, Rewrite, TouchMany
 from ..operations.find import Find, check_page
 from ..operations.operation import Operation, Work
-from ..operations.search import FindWords
+from ..operations.search import FindWords, words_of
 from ..operations.update import DeleteMatching
 from ..options import Ttl, check_choice, check_function
 from ..query.filter import Filter
-from ..search.query import check_query
 from .encoding import to_json, value_of
 from .memory import MemoryHost
 
@@ -118,8 +117,8 @@ class BaseSkillMemory:
     def _loading(self, session: Any, skill: Any) -> Find:
         return Find(self._collection, _visible(session, skill))
 
-    def _searching(self, session: Any, skill: Any, query: Any, limit: Any) -> FindWords:
-        words, most = check_query(query), check_page(limit)
+    def _searching(self, session: Any, skill: Any, query: Any, limit: Any, match: Any) -> FindWords:
+        words, most = words_of(query, match), check_page(limit)
         return FindWords(self._collection, words, _visible(session, skill), most)
 
     def _loaded(self, found: Iterable[Document]) -> list[Any]:
@@ -212,10 +211,18 @@ class SkillMemory(BaseSkillMemory):
         """
         return self._loaded(self._host.run(self._loading(session, skill)))
 
-    def search(self, session: str, skill: str, query: str, *, limit: int = 10) -> list[Any]:
+    def search(
+        self,
+        session: str,
+        skill: str,
+        query: str,
+        *,
+        limit: int = 10,
+        match: Literal["all", "any"] = "all",
+    ) -> list[Any]:
         """Return those memories of `load` that have the words of a query, the best first, up to `limit`.
 
-        The query is that of `Collection.search`. The collection needs a text index of "value", of "name" or of fields in
+        The query and `match` are those of `Collection.search`. The collection needs a text index of "value", of "name" or of fields in
         values. Raise `InvalidSearch`.
 
         >>> with Store("sqlite://") as store:
@@ -224,7 +231,7 @@ class SkillMemory(BaseSkillMemory):
         ...     [each["name"] for each in store.skill_memory().search("session 1", "bar", "tea")]
         ['drink']
         """
-        found = self._host.run(self._searching(session, skill, query, limit))
+        found = self._host.run(self._searching(session, skill, query, limit, match))
         return self._loaded(each.document for each in found)
 
     def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:

@@ -29,6 +29,8 @@ class Indexed:
     descending: bool = False
     where: Any = None
     arrays: bool = False
+    sparse: bool = False
+    expire_after_seconds: int | None = None
     name: str | None = None
 
 
@@ -40,6 +42,8 @@ def declared_indexes(model: Any) -> list[Index]:
             unique=each.unique,
             where=each.where,
             arrays=each.arrays,
+            sparse=each.sparse,
+            expire_after_seconds=each.expire_after_seconds,
             name=each.name,
         )
         for path, metadata in _annotated(model, (), ())

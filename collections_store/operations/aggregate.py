@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
-from operator import itemgetter
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from ..aggregation.group import NO_TOTALS, CountedRow, GroupedFields, row_of
+from ..aggregation.combined import faceted
+from ..aggregation.dependencies import fields_read
+from ..aggregation.group import GroupedFields
 from ..aggregation.pipeline import Leading, Pipeline, run
-from ..aggregation.rows import Context, Row, StageMemory, placed
+from ..aggregation.rows import Context, NoCollections, Row, StageMemory, placed
+from ..aggregation.stages import CountRows, Facet, PlacedStage
 from ..codec.times import iso
 from ..document import Anonymous, Document, moment, now
-from ..errors import InvalidOperand, InvalidPipeline, shortened
+from ..errors import SPILLING, InvalidOperand, InvalidPipeline, MemoryLimitExceeded, shortened
 from ..expressions.classes import value_class
+from ..expressions.collation import Collation, under
 from ..expressions.evaluation import MEMORY_LIMIT
-from ..expressions.fields import Keys
 from ..query.filter import Filter
 from ..query.sort import NATURAL, Sort
-from ..sql.select import MAX_VALUE
+from ..results import AggregationResults
 from .catalogue import CollectionAbsent
-from .connection import Inexact
 from .find import Count, Find
+from .grouping import grouped_rows, parts
 from .operation import Operation
 from .read import matching
 from .scores import best, scored, sorts_by_score
 from .session import Session
 
+Steps: TypeAlias = tuple[PlacedStage, ...]
 MAX_SORTED: Final = 10_000
 """Rows that the database sorts, at most; more are sorted in Python, where their size is limited."""
 FIRST_SORTED: Final = 100
 """Rows of the first read, to learn their size."""
-MAX_VALUES: Final = 50_000
-"""Different values that the database groups, at most."""
 
 
 @value_class
@@ -44,40 +46,89 @@ class Aggregate(Operation[list[Any]]):
     memory_limit: int = MEMORY_LIMIT
     time: int = field(default_factory=now)
     """What `$$NOW` is, in microseconds."""
+    let: Mapping[str, Any] = field(default_factory=dict)
+    """The values of variables."""
+    allow_disk_use: bool = False
+    spilled: frozenset[str] = frozenset()
+    """The places of the stages that sort in a temporary file."""
+    collation: Collation | None = None
     atomic = True
 
     def __call__(self, session: Session) -> list[Any]:
+        """Run the pipeline; with `allow_disk_use` again, with a stage that exceeded the limit sorting in a file."""
+        try:
+            return self._attempted(session)
+        except MemoryLimitExceeded as error:
+            again = self.spilling(error)
+        return again(session)
+
+    def spilling(self, error: MemoryLimitExceeded) -> Aggregate:
+        """Return the operation in which the stage of the error sorts in a temporary file; raise the error if impossible."""
+        if not self.allow_disk_use or error.stage not in SPILLING or error.place in self.spilled:
+            raise error
+        return replace(self, spilled=self.spilled | {error.place})
+
+    def _attempted(self, session: Session) -> list[Any]:
         """Let the database do the first stages if possible, and run the rest."""
         try:
-            grouped = self._grouped(session)
-            if grouped is not None:
-                return grouped
+            alone = not any(self.pipeline.collections())  # else all is read at the same moment
+            found = self._by_statement(session, self.pipeline) if alone else None
+            if found is not None:
+                return self.limited(found)
             with session.transaction(write=False):
-                return self._result(session)
+                return self.limited(self._bodies(session, tried=alone))
         except CollectionAbsent:
             if not any(self.pipeline.collections()):
                 raise
             with session.transaction(write=False):
-                return self._run(session, self.pipeline, ())
+                return self.limited(self._run(session, self.pipeline, ()))
         except InvalidOperand:
             with placed(self.pipeline.computing()):
                 raise
 
-    def _result(self, session: Session) -> list[Any]:
-        leading = self.pipeline.leading()
-        if leading.count is not None:
-            count = Count(self.collection, leading.filter)(session)
-            rows = [Anonymous({leading.count: count})] if count else []
-            return self._run(session, leading.rest, rows)
-        if (
-            leading.sort is not None
-            and leading.limit is not None
-            and self._can_sort(session, leading)
-        ):
-            found = self._sorted(session, leading, leading.limit)
-            return self._run(session, leading.rest, found)
+    def _bodies(self, session: Session, *, tried: bool) -> Iterator[Any]:
+        """Return the results: by the database, by a `$facet` of which the database does a part, or else by Python.
+        `tried`: a single statement does not suffice.
+        """
+        found = None if tried else self._by_statement(session, self.pipeline)
+        if found is None:
+            found = self._by_sort(session, self.pipeline)
+        if found is not None:
+            return found
         filter, rest = self.pipeline.filtered()
-        return self._run(session, rest, self._matching(session, filter))
+        rows = self._rows(session, filter, rest)
+        match rest.steps:
+            case [PlacedStage(place, Facet() as facet), *_] if not self.pipeline.scored:
+                first = self.pipeline.steps[: len(self.pipeline.steps) - len(rest.steps)]
+                found_of = partial(self._branch, session, first)
+                given = facet, rows, self.context(session), place, run
+                rows, rest = faceted(*given, found_of=found_of), Pipeline(rest.steps[1:])
+        return self._run(session, rest, rows)
+
+    def _branch(self, session: Session, first: Steps, steps: Steps) -> Iterator[Any] | None:
+        """Let the database do the first stages of a pipeline of a `$facet`, each by its own statement."""
+        pipeline = Pipeline((*first, *steps)).at(self.time, self.let).collated(self.collation)
+        with placed(pipeline.computing()):
+            found = self._by_statement(session, pipeline)
+            return self._by_sort(session, pipeline) if found is None else found
+
+    def _by_sort(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
+        """Let the database sort, if a limit follows; None if the database cannot."""
+        leading = pipeline.leading()
+        if leading.limit is None or not self.can_sort(session, leading):
+            return None
+        rows = self._sorted(session, leading, leading.limit)
+        return self._run(session, leading.rest, rows)
+
+    def _by_statement(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
+        """Let the database count or group, in one statement; None if the database cannot."""
+        filter, rest = pipeline.filtered()
+        match rest.steps:
+            case [PlacedStage(stage=CountRows(field)), *_]:
+                count = Count(self.collection, filter)(session)
+                rows = [Anonymous({field: count})] if count else []
+                return self._run(session, Pipeline(rest.steps[1:]), rows)
+        return self._grouped(session, filter, rest)
 
     def _sorted(self, session: Session, leading: Leading, limit: int) -> list[Document]:
         """Let the database sort; read the rows that fit the memory limit, by the size of the earlier rows."""
@@ -94,8 +145,10 @@ class Aggregate(Operation[list[Any]]):
             some = min(limit - len(found), max(room, 1)) if len(read) == most else 0
         return found
 
-    def _can_sort(self, session: Session, leading: Leading) -> bool:
+    def can_sort(self, session: Session, leading: Leading) -> bool:
         """Return whether the database may sort the rows."""
+        if leading.sort is None or leading.place in self.spilled:
+            return False
         if self.pipeline.scored and not sorts_by_score(
             session, self.collection, leading.filter, leading.sort
         ):
@@ -109,63 +162,60 @@ class Aggregate(Operation[list[Any]]):
             return best(session, self.collection, filter, skip, limit)
         return Find(self.collection, filter, sort, skip, limit)(session)
 
-    def _matching(self, session: Session, filter: Filter) -> Iterator[Document]:
+    def _rows(self, session: Session, filter: Filter, rest: Pipeline) -> Iterator[Row]:
+        """Yield the matching documents, or the parts that the stages read."""
         with placed(self.pipeline.computing()):
             if self.pipeline.scored:
                 yield from scored(session, self.collection, filter)
                 return
+            keys = fields_read(rest.steps, ordered=session.database.ordered_keys)
+            if keys is not None and session.database.ordering.can_order(keys):
+                query = session.collection(self.collection).parts(filter, keys)
+                if not query.residual:
+                    window = rest.leading()
+                    enough = None if window.limit is None else window.skip + window.limit
+                    yield from parts(session, query, filter, keys, None if window.sort else enough)
+                    return
             for _, document in matching(session, self.collection, filter):
                 yield document
 
-    def _run(self, session: Session, rest: Pipeline, rows: Iterable[Row]) -> list[Any]:
-        found = run(rest.steps, rows, self.context(session))
-        return self.limited(row.body for row in found)
+    def _run(self, session: Session, rest: Pipeline, rows: Iterable[Row]) -> Iterator[Any]:
+        return (row.body for row in run(rest.steps, rows, self.context(session)))
 
     def limited(self, bodies: Iterable[Any]) -> list[Any]:
         """Return the result, whose memory is limited like a stage's."""
-        memory, result = StageMemory("", self.memory_limit), []
+        memory, result = StageMemory("", self.memory_limit), AggregationResults()
         for body in bodies:
             memory.hold_shared(body)
             result.append(body)
         return result
 
-    def _grouped(self, session: Session) -> list[Any] | None:
-        """Let the database group the different values, with their counts, and add up the integers; None if the database
+    def _grouped(self, session: Session, filter: Filter, rest: Pipeline) -> Iterator[Any] | None:
+        """Let the database group the different values, with their counts, and combine the integers; None if the database
         cannot.
         """
-        filter, rest = self.pipeline.filtered()
-        fields = rest.fields()
+        fields = self.grouped_fields(rest)
         if fields is None:
             return None
-        paths = fields.values + fields.sums
-        if not all(map(session.database.ordering.can_order, paths)):
-            return None
-        if any(self.pipeline.collections()):  # `$lookup` reads at the same moment
-            with session.transaction(write=False):
-                return self._by_group(session, filter, rest, fields)
-        return self._by_group(session, filter, rest, fields)
+        rows = grouped_rows(session, self.collection, filter, rest, fields)
+        return None if rows is None else rest.run_counted(rows, self.context(session))
 
-    def _by_group(
-        self, session: Session, filter: Filter, rest: Pipeline, fields: GroupedFields
-    ) -> list[Any] | None:
-        query = session.collection(self.collection).group(filter, *fields)
-        if query.residual:
-            return None
-        try:
-            rows = session.select(query, filter, limit=MAX_VALUES)
-        except Inexact:
-            return None
-        if len(rows) == MAX_VALUES or _any_truncated(rows, len(fields.values)):
-            return None
-        rows.sort(key=itemgetter(0))
-        paths = fields.values + fields.sums
-        counted = (_counted(row, fields, paths) for row in rows if row[1])
-        return self.limited(rest.run_counted(counted, self.context(session)))
+    def grouped_fields(self, rest: Pipeline) -> GroupedFields | None:
+        """Return the fields by which the database groups for the stages after the `$match`, or None."""
+        fields = rest.fields()
+        if fields is None or self.collation is None:
+            return fields
+        return fields.without_extremes()  # those of strings are Python's
 
     def context(self, session: Session) -> Context:
         """Return the context of the stages."""
-        source, ordered = _OtherCollections(session), session.database.ordered_keys
-        return Context(source, self.memory_limit, ordered, {"NOW": iso(moment(self.time))})
+        source = _OtherCollections(session, self.collation)
+        ordered = under(self.collation, session.database.ordered_keys)
+        return Context(source, self.memory_limit, ordered, self.variables(), self.spilled)
+
+    def variables(self) -> dict[str, Any]:
+        """Return the values of all variables."""
+        return {"NOW": iso(moment(self.time)), **self.let}
 
     @property
     def collections(self) -> tuple[str, ...]:
@@ -173,7 +223,8 @@ class Aggregate(Operation[list[Any]]):
         return (self.collection, *self.pipeline.collections())
 
     def absent(self) -> list[Any]:
-        return list(self.pipeline.run(()))
+        context = Context(NoCollections(), self.memory_limit, variables=self.variables())
+        return AggregationResults(row.body for row in run(self.pipeline.steps, (), context))
 
 
 @value_class
@@ -181,10 +232,11 @@ class _OtherCollections:
     """The collections of a session's store, for `$lookup`."""
 
     session: Session
+    collation: Collation | None
 
     def find(self, collection: str, filter: Filter) -> Iterator[Document]:
         try:
-            found = matching(self.session, collection, filter)
+            found = matching(self.session, collection, filter.collated(self.collation))
             yield from (document for _, document in found)
         except CollectionAbsent:
             return
@@ -192,26 +244,6 @@ class _OtherCollections:
 
 def _is_small(leading: Leading) -> bool:
     return leading.limit is not None and leading.skip + leading.limit <= MAX_SORTED
-
-
-def _any_truncated(rows: list[Any], values: int) -> bool:
-    """Return whether `Statements.group` truncated one of the first `values` of a row."""
-    for row in rows:
-        for text in row[2 : 2 + values]:
-            if text is not None and len(text) > MAX_VALUE:
-                return True
-    return False
-
-
-def _counted(row: Any, fields: GroupedFields, paths: tuple[Keys, ...]) -> CountedRow:
-    """Return a row of `Statements.group`."""
-    end = 2 + len(paths)
-    totals = dict(NO_TOTALS)
-    for number, keys in enumerate(fields.sums):
-        total, count = row[end + 2 * number : end + 2 * number + 2]
-        if count:
-            totals[keys] = int(total), count
-    return row_of(paths, row[2:end]), row[1], totals
 
 
 def check_memory(limit: Any) -> int:

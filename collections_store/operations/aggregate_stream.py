@@ -8,6 +8,7 @@ left. Any other pipeline is one operation, `Aggregate`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from ..aggregation import stages
 from ..aggregation.pipeline import run
 from ..aggregation.rows import Row, placed
 from ..aggregation.stages import PlacedStage
-from ..errors import InvalidPipeline
+from ..errors import InvalidPipeline, MemoryLimitExceeded
 from ..expressions.classes import value_class
 from .aggregate import Aggregate
 from .find import Batches
@@ -85,6 +86,13 @@ class AggregateBatch(Operation[ResultBatch]):
         return self.source.collections
 
     def __call__(self, session: Session) -> ResultBatch:
+        try:
+            return self._attempted(session)
+        except MemoryLimitExceeded as error:
+            again = replace(self, source=self.source.spilling(error))
+        return again(session)
+
+    def _attempted(self, session: Session) -> ResultBatch:
         with session.transaction(write=False):
             with placed(self.source.pipeline.computing()):
                 batch = self.read(session)

@@ -123,7 +123,7 @@ class PutBatch(Operation[PutManyResult]):
         self._written[:] = accepted
         inserted: set[str] = set()
         replaced = 0
-        for is_old, run in _old_and_new(accepted, there, in_order=writer.statements.has_unique):
+        for is_old, run in _old_and_new(accepted, there, in_order=writer.statements.can_refuse):
             if not is_old:
                 inserted |= _insert(session, writer, run, life)
                 continue
@@ -293,7 +293,7 @@ class BulkBatch(Operation[BulkWriteResult]):
     def __call__(self, session: Session) -> BulkWriteResult:
         statements = session.collection(self.collection)
         result = BulkWriteResult()
-        if self.strict and not statements.has_unique:
+        if self.strict and not statements.can_refuse:
             few, do = MAX_SINGLE, unguarded
         else:
             few, do = 1, attempt

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from typing import Any, Final
 
+from ..aggregation.change_pipeline import ChangePipeline
 from ..codec import Codec, decode
 from ..document import Document, moment
 from ..errors import (
     ChangesLost,
     DatabaseError,
     InvalidBody,
+    InvalidOperand,
     InvalidOption,
+    InvalidPipeline,
     InvalidToken,
+    MemoryLimitExceeded,
     shortened,
 )
 from ..expressions.classes import value_class
@@ -21,6 +25,8 @@ from ..query.change import (
     Change,
     ChangeFilter,
     ChangePosition,
+    ChangeResult,
+    document_of,
     new_change,
     read_token,
     tokens_of,
@@ -33,16 +39,17 @@ from .recorder import last_surplus, prune
 from .session import Session
 
 OLDEST: Final = "oldest"
+LATER: Final = "it is of a later state of the database: was a backup restored?"
 
 
 @value_class
 class Changes:
-    """Changes in their order, and the position of the last change. `more`: the next changes may be ready at once.
-    `characters`: the JSON that was read.
+    """Changes or the results of a pipeline in their order, and the position of the last change: a `ChangePosition`, of a
+    store its token. `more`: the next changes may be ready at once. `characters`: the JSON that was read.
     """
 
-    changes: tuple[Change, ...]
-    position: ChangePosition
+    changes: tuple[Any, ...]
+    position: Any
     more: bool = False
     characters: int = 0
 
@@ -64,8 +71,8 @@ class FindPosition(Operation[ChangePosition]):
             return self.absent()
         self.wanted.check(feed.feed.bodies)
         if self.after is None:
-            return _last(session, feed)
-        oldest = _oldest(session, feed)
+            return last_of(session, feed)
+        oldest = oldest_of(session, feed)
         if self.after == OLDEST:
             return oldest
         position, ours = read_token(self.after, self.collection)
@@ -73,8 +80,8 @@ class FindPosition(Operation[ChangePosition]):
             raise InvalidToken("it is of another collection")
         if position.key != oldest.key or position.number < oldest.number:
             raise ChangesLost(self.collection, self.after, oldest.to_token(self.collection))
-        if position.number > _last(session, feed).number:
-            raise InvalidToken("it is of a later state of the database: was a backup restored?")
+        if position.number > last_of(session, feed).number:
+            raise InvalidToken(LATER)
         return position
 
     def absent(self) -> ChangePosition:
@@ -85,13 +92,14 @@ class FindPosition(Operation[ChangePosition]):
 
 @value_class
 class ReadChanges(Operation[Changes]):
-    """Read up to `limit` changes after a position, and return the wanted changes."""
+    """Read up to `limit` changes after a position, and return the wanted changes, or what a `pipeline` makes of them."""
 
     collection: str
     position: ChangePosition
     limit: int
     wanted: ChangeFilter
     codec: Codec = field(repr=False)
+    pipeline: ChangePipeline | None = field(default=None, repr=False)
     method = "watch"
     atomic = True
 
@@ -100,7 +108,7 @@ class ReadChanges(Operation[Changes]):
         if feed is None:
             return self.absent()
         if feed.feed.key != self.position.key:
-            raise self._lost(_oldest(session, feed))
+            raise self._lost(oldest_of(session, feed))
         rows = session.rows(feed.after, {"seq": self.position.number, "limit": self.limit})
         if rows and rows[0][1] == PRUNED:
             raise self._lost(self._position(rows[0]))
@@ -114,6 +122,10 @@ class ReadChanges(Operation[Changes]):
         lacks the bodies, the changes up to the last such change are lost.
         """
         changes = self._readable(rows)
+        if self.pipeline is not None:
+            documents = [document_of(each, self.collection) for each in changes]
+            results, number = results_of(self.pipeline, documents, ordered=ordered)
+            return self._changes(rows, number, results)
         undecided = [n for n, each in enumerate(changes) if self.wanted.is_open(each)]
         decided = undecided[0] if undecided else len(changes)
         if rows and not decided:
@@ -124,8 +136,12 @@ class ReadChanges(Operation[Changes]):
             for each, row in zip(changes[:decided], rows, strict=False)
             if matches(each, ordered=ordered)
         ]
-        position = self._position(rows[decided - 1]) if rows else self.position
-        more = len(rows) == self.limit or decided < len(rows)
+        return self._changes(rows, decided, wanted)
+
+    def _changes(self, rows: Sequence[Row], number: int, wanted: Sequence[object]) -> Changes:
+        """Return what is wanted of the first rows."""
+        position = self._position(rows[number - 1]) if rows else self.position
+        more = len(rows) == self.limit or number < len(rows)
         characters = sum([len(row[5] or "") + len(row[6] or "") for row in rows])
         return Changes(tuple(wanted), position, more, characters)
 
@@ -135,30 +151,12 @@ class ReadChanges(Operation[Changes]):
         token_of = tokens_of(self.position.key, self.collection)
         for row in rows:
             try:
-                changes.append(self._change(row, token_of))
+                changes.append(change_of(row, self.codec, token_of(row[0])))
             except ValueError as error:
                 if changes:
                     break
-                raise DatabaseError(
-                    f"collection {self.collection}: the recorded change of document {shortened(row[2])} is damaged, "
-                    f"it is not JSON: {error}: read the document, and watch with after={token_of(row[0])!r}"
-                ) from error
+                raise damaged(self.collection, row, error, token_of(row[0])) from error
         return changes
-
-    def _change(self, row: Row, token_of: Callable[[int], str]) -> Change:
-        seq, kind, id, version, time, before, after = row
-        body = None if after is None else self._current(id, after)
-        old = None if before is None else self._current(id, before)
-        bodies = body, old, after is not None, before is not None
-        return new_change(kind, id, version, moment(time), *bodies, token_of(seq))
-
-    def _current(self, id: str, text: str) -> Any:
-        """Return a recorded body as plain JSON for the filter: in the declared schema version, if possible."""
-        body = decode(text)
-        try:
-            return self.codec.current(Document(id, body))
-        except InvalidBody:
-            return body
 
     def _returned(self, change: Change, row: Row) -> Change:
         """Return a change with the bodies decoded by the codec."""
@@ -181,6 +179,52 @@ class ReadChanges(Operation[Changes]):
         return ChangesLost(self.collection, token, first)
 
 
+def change_of(row: Row, codec: Codec, token: str) -> Change:
+    """Return a recorded change with plain bodies; raises `ValueError` for a damaged record."""
+    _, kind, id, version, time, before, after = row
+    body = None if after is None else _current(codec, id, after)
+    old = None if before is None else _current(codec, id, before)
+    bodies = body, old, after is not None, before is not None
+    return new_change(kind, id, version, moment(time), *bodies, token)
+
+
+def _current(codec: Codec, id: str, text: str) -> Any:
+    """Return a recorded body as plain JSON: in the declared schema version, if possible."""
+    body = decode(text)
+    try:
+        return codec.current(Document(id, body))
+    except InvalidBody:
+        return body
+
+
+def damaged(collection: str, row: Row, error: ValueError, token: str) -> DatabaseError:
+    """Return the error of a record that is not JSON; `token` is the position after the record."""
+    return DatabaseError(
+        f"collection {collection}: the recorded change of document {shortened(row[2])} is damaged, "
+        f"it is not JSON: {error}: read the document, and watch with after={token!r}"
+    )
+
+
+def results_of(
+    pipeline: ChangePipeline, documents: Iterable[dict[str, Any]], *, ordered: bool
+) -> tuple[list[ChangeResult], int]:
+    """Return what a pipeline makes of change documents, and the number of documents before the first that raises an
+    error. Raise the error of the very first.
+    """
+    results: list[ChangeResult] = []
+    number = 0
+    try:
+        for document in documents:
+            result = pipeline.result(document, ordered=ordered)
+            if result is not None:
+                results.append(ChangeResult(document["_id"], result))
+            number += 1
+    except (DatabaseError, InvalidOperand, InvalidPipeline, MemoryLimitExceeded):
+        if not number:
+            raise
+    return results, number
+
+
 @value_class
 class LastChange(Operation[ChangePosition | None]):
     """Return the position of the last change; None if changes are not recorded."""
@@ -190,15 +234,16 @@ class LastChange(Operation[ChangePosition | None]):
 
     def __call__(self, session: Session) -> ChangePosition | None:
         feed = session.collection(self.collection).feed
-        return None if feed is None else _last(session, feed)
+        return None if feed is None else last_of(session, feed)
 
 
-def _last(session: Session, feed: FeedStatements) -> ChangePosition:
+def last_of(session: Session, feed: FeedStatements) -> ChangePosition:
+    """Return the position of the last change."""
     [(last,)] = session.rows(feed.last)
     return ChangePosition(feed.feed.key, last or 0)
 
 
-def _oldest(session: Session, feed: FeedStatements) -> ChangePosition:
+def oldest_of(session: Session, feed: FeedStatements) -> ChangePosition:
     """Return the position before all remaining changes."""
     pruned = [seq for seq, kind in session.rows(feed.first) if kind == PRUNED]
     return ChangePosition(feed.feed.key, pruned[0] if pruned else 0)

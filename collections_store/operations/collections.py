@@ -18,6 +18,7 @@ from ..results import CollectionInfo
 from ..sql.dialects.protocols import TableVanished
 from ..sql.select import Statements
 from .catalogue import CollectionAbsent, jsonb_problem, read_options
+from .dated import has_dated
 from .operation import Operation
 from .recorder import PendingChange, last_surplus
 from .session import Session
@@ -313,6 +314,8 @@ def _is_purgeable(session: Session, name: str, table: str, text: str) -> bool:
     if options.jsonb and jsonb_problem(session):
         return False
     statements = session.store.documents(table, options)
+    if has_dated(session, name, options.indexes):
+        return True
     return bool(session.rows(statements.by_id.has_expired, {"now": now()})) or (
         statements.feed is not None and last_surplus(session, statements.feed) > 0
     )

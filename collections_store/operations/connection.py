@@ -49,6 +49,8 @@ class Connection:
     """Whether all statements of the open transaction are known to see one moment."""
     is_lost: bool = False
     """Whether the connection broke in maintenance after a commit, whose errors nobody receives."""
+    comment: str | None = None
+    """The comment of statements: that of the call in execution."""
     _local: LocalSettings | None = None
     _versions: list[int] | None = None
     """The versions that statements report; None: the connection executes no such statement."""
@@ -75,6 +77,8 @@ class Connection:
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         """Execute a statement, and return the rows."""
+        if self.comment is not None:
+            sql = self.database.compiler.commented(sql, self.comment)
         try:
             rows: list[Row] = self._execute(sql, parameters).fetchall()
         except self.database.errors.types() as error:
@@ -124,6 +128,8 @@ class Connection:
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         """Execute a statement, and return the number of changed rows."""
+        if self.comment is not None:
+            sql = self.database.compiler.commented(sql, self.comment)
         try:
             count: int = self._execute(sql, parameters).rowcount
         except self.database.errors.types() as error:
@@ -157,6 +163,8 @@ class Connection:
 
     def changed_each(self, sql: str, rows: list[Any]) -> int:
         """Execute a statement for each of several parameters, and return the number of changed rows."""
+        if self.comment is not None:
+            sql = self.database.compiler.commented(sql, self.comment)
         cursor = self.driver.cursor()
         try:
             cursor.executemany(sql, rows)

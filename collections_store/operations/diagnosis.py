@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from functools import partial
-from typing import Any, Final, NamedTuple
+from shlex import quote
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from ..codec.times import written_times
 from ..document import now
 from ..errors import (
     CollectionsStoreError,
@@ -28,13 +30,20 @@ from .collections import STAGED
 from .operation import Operation
 from .schema import read_revision
 from .session import Session
+from .survey import sampled
 
 LIMITS: Final = {"rows": 10_000, "scans": 100, "seconds": 300, "bytes": 2**26}
 """From where on something is a problem: expired documents, dead rows, or rows of a scan; scans; the age of a transaction and the
 delay of a replica; the size of a log and of free space.
 """
+SAMPLED: Final = 1000
+"""Documents of a collection in which the doctor looks for times."""
+LISTED: Final = 10
+"""Fields that a finding lists."""
 _ANEW: Final = "run `collections-store index drop {} {}`, then create it again"
 _TRANSIENT: Final = (DatabaseBusy, DatabaseUnavailable, TransactionConflict)
+Check: TypeAlias = tuple[str, Callable[[], "Iterable[Finding]"]]
+"""The name of a check, and what finds its problems."""
 
 
 class DatabaseState(NamedTuple):
@@ -80,11 +89,11 @@ class Diagnose(Operation[list[Finding]]):
         parameters = {"prefix": names.prefix, "schema": names.schema, **LIMITS}
         found = list(self._of_log())
         collections: dict[str, str] = {}
-        indexed: list[tuple[str, str, TextIndex]] = []
-        find = partial(_of_schema, session, parameters, collections, indexed)
+        later: list[Check] = []
+        find = partial(_of_schema, session, parameters, collections, later)
         found += _attempt(session, "schema", find)
-        for name, table, index in indexed:
-            found += _attempt(session, "words", partial(_of_words, session, name, table, index))
+        for check, problems in later:
+            found += _attempt(session, check, problems)
         for probe in session.database.diagnosis.probes:
             find = partial(_of_probe, session, probe, parameters)
             for each in _attempt(session, probe.check, find):
@@ -127,10 +136,10 @@ def _of_schema(
     session: Session,
     parameters: Mapping[str, Any],
     collections: dict[str, str],
-    indexed: list[tuple[str, str, TextIndex]],
+    later: list[Check],
 ) -> Iterator[Finding]:
-    """Compare the tables with the catalogue; add each table's collection to `collections`, and each collection with its
-    table and its text index to `indexed`.
+    """Compare the tables with the catalogue; add each table's collection to `collections`, and the checks of the documents
+    to `later`.
     """
     revision = read_revision(session)
     if revision is None:
@@ -144,14 +153,14 @@ def _of_schema(
         there: dict[str, set[str]] = defaultdict(set)
         for table, index in session.rows(session.database.diagnosis.tables, parameters):
             there[table].add(index)
-        yield from _of_tables(session, there, collections, indexed)
+        yield from _of_tables(session, there, collections, later)
 
 
 def _of_tables(
     session: Session,
     there: Mapping[str, set[str]],
     collections: dict[str, str],
-    indexed: list[tuple[str, str, TextIndex]],
+    later: list[Check],
 ) -> Iterator[Finding]:
     names = session.store.names
     known, is_damaged = {names.catalogue, names.revision, names.checksums}, False
@@ -168,12 +177,15 @@ def _of_tables(
         known.update(journal_of(each.physical) for each in options.vector_indexes)
         for each in options.text_indexes:
             known.update(session.database.text.tables(each.physical))
-        if options.text is not None and {table, options.text.physical} <= there.keys():
-            indexed.append((name, table, options.text))
         if options.feed is not None:
             known.add(options.feed.physical)
             collections[options.feed.physical] = name
         yield from _of_collection(session, name, table, options, there)
+        if options.text is not None and {table, options.text.physical} <= there.keys():
+            later.append(("words", partial(_of_words, session, name, table, options.text)))
+        if table in there and not name.endswith(STAGED):
+            documents = session.store.documents(table, options)
+            later.append(("times", partial(_of_times, session, name, documents)))
     for table in sorted(there.keys() - known):
         if names.owns(table) and not (is_damaged and "$" in table):  # the damaged entry may name it
             problem = f"the catalogue does not know the table {table}"
@@ -208,7 +220,7 @@ def _of_indexes(
     name: str, options: CollectionOptions, there: Set[str], database: Database
 ) -> Iterator[Finding]:
     for index in options.indexes:
-        is_stored = not index.arrays or database.indexes_arrays
+        is_stored = not index.arrays or index.has_entries or database.indexes_arrays
         if is_stored and index.physical not in there:
             severity: Severity = "error" if index.unique else "warning"
             harm = "duplicates are not refused" if index.unique else "queries scan"
@@ -237,6 +249,30 @@ def _of_words(session: Session, name: str, table: str, index: TextIndex) -> Iter
         more = " or more" if len(rows) == LIMITS["rows"] else ""
         problem = f"the text index {index.name!r} has other words than {len(rows):,}{more} documents{first}"
         yield Finding("error", "words", name, problem, _ANEW.format(name, index.name))
+
+
+def _of_times(session: Session, name: str, statements: Statements) -> Iterator[Finding]:
+    """Look for fields in which times are written differently: such strings do not sort as times do."""
+    forms: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    documents = sampled(session, statements, name, SAMPLED)
+    for document in documents:
+        for keys, form in written_times(document.body):
+            forms[keys][form] += 1
+    mixed = {".".join(keys): each for keys, each in sorted(forms.items()) if len(each) > 1}
+    if mixed:
+        some = list(mixed.items())[:LISTED]
+        texts = (
+            f"{path} ({', '.join(f'{count:,} as {form}' for form, count in each.most_common())})"
+            for path, each in some
+        )
+        more = f"; more fields: {len(mixed) - len(some):,}" if len(mixed) > len(some) else ""
+        read = f"{len(documents):,} documents were read"
+        problem = (
+            f"times do not sort where a field mixes their forms: {'; '.join(texts)}{more}; {read}"
+        )
+        fields = " ".join(f"--times {quote(path)}" for path, _ in some)
+        advice = f"run `collections-store documents upgrade {quote(name)} {fields} --dry-run`, then without --dry-run"
+        yield Finding("warning", "times", name, problem, advice)
 
 
 def _of_purging(session: Session, name: str, statements: Statements) -> Iterator[Finding]:

@@ -5,19 +5,19 @@ in `vectors`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
 from ..codec import Decode
 from ..document import now
-from ..errors import DatabaseBusy, DatabaseError, InvalidSearch, ReadOnlyDatabase, cut
+from ..errors import DatabaseBusy, DatabaseError, InvalidSearch, ReadOnlyDatabase, cut, shortened
 from ..expressions.classes import value_class
 from ..query.filter import Filter
 from ..query.vector_index import VectorIndex
 from ..results import SearchResult
 from ..search.chunks import spans
-from ..search.claims import EMBEDDING, Claim
+from ..search.claims import EMBEDDING, Claim, QueryClaim
 from ..search.embedders import Embed, Embedder
 from ..search.vectors import VectorQuery, pack
 from .indexes import CreateIndex
@@ -191,14 +191,20 @@ def embedded(index: VectorIndex, function: Embed, texts: list[str]) -> Steps[lis
     found: list[bytes] = []
     for first in range(0, len(texts), DOCUMENTS):
         some = texts[first : first + DOCUMENTS]
-        vectors = list((yield CallEmbedder(function, some)))
-        if len(vectors) != len(some):
-            raise ValueError(f"embed must return {len(some)} vectors, got {len(vectors)}")
-        for vector in vectors:
+        for vector in _returned((yield CallEmbedder(function, some)), len(some)):
             try:
                 found.append(pack(vector, index.dimensions, index.metric))
             except ValueError as error:
                 raise ValueError(f"a vector that embed returns {error}") from None
+    return found
+
+
+def _returned(vectors: Any, count: int) -> list[Any]:
+    """Return the vectors that an embedder returned; raises `ValueError` for another number of vectors."""
+    found = list(vectors) if isinstance(vectors, Iterable) else None
+    if found is None or len(found) != count:
+        got = shortened(vectors) if found is None else len(found)
+        raise ValueError(f"embed must return {count} vector{'s' * (count > 1)}, got {got}")
     return found
 
 
@@ -244,10 +250,41 @@ def _query(index: VectorIndex, embedder: Embedder | None, text: str) -> Steps[An
         )
         problem = f"the index {index.name!r} {made}, and this store no function: search for a vector, or call create_vector_index with embed="
         raise InvalidSearch(text, problem)
-    vectors = list((yield CallEmbedder(embedder.queries, [text])))
-    if len(vectors) != 1:
-        raise InvalidSearch(text, f"embed must return 1 vector, got {len(vectors)}")
-    return vectors[0]
+    if EMBEDDING.get():
+        return (yield from _embedded_query(embedder, text))
+    claim, pause = embedder.queried.setdefault(text, QueryClaim()), FIRST_PAUSE
+    while claim.is_awaited:
+        if claim.take():
+            return (yield from _claimed_query(embedder, text, claim))
+        yield Pause(pause)
+        pause = min(2 * pause, LONGEST_PAUSE)
+    if claim.vector is not None:
+        return claim.vector
+    return (yield from _embedded_query(embedder, text))
+
+
+def _claimed_query(embedder: Embedder, text: str, claim: QueryClaim) -> Steps[Any]:
+    """Embed a query for all searches that wait for the claim."""
+    EMBEDDING.set(True)
+    try:
+        claim.vector = yield from _embedded_query(embedder, text)
+    except Exception:
+        claim.has_failed = True
+        raise
+    finally:
+        EMBEDDING.set(False)
+        if embedder.queried.get(text) is claim:
+            del embedder.queried[text]
+        claim.release()
+    return claim.vector
+
+
+def _embedded_query(embedder: Embedder, text: str) -> Steps[Any]:
+    found = yield CallEmbedder(embedder.queries, [text])
+    try:
+        return _returned(found, 1)[0]
+    except ValueError as error:
+        raise InvalidSearch(text, str(error)) from None
 
 
 def store_backlog(collection: str, name: str | None, *, store: bool) -> Steps[int]:

@@ -6,6 +6,7 @@ all ids are sorted first, and the documents are read as needed: the sort keys ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import field
 from functools import partial
@@ -31,8 +32,9 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import value_class
+from ..expressions.collation import Collation, under
 from ..expressions.evaluation import key_of, size_of, sort_key
-from ..options import CollectionOptions
+from ..options import CallContext, CollectionOptions
 from ..query.conditions import And, Target
 from ..query.cursor import Position, seal, unseal
 from ..query.filter import Filter, conjuncts
@@ -258,10 +260,11 @@ class Distinct(Operation[list[Any]]):
     collection: str
     field: Target
     filter: Filter
+    collation: Collation | None = None
     empty = list
 
     def __call__(self, session: Session) -> list[Any]:
-        ordered = session.database.ordered_keys
+        ordered = under(self.collation, session.database.ordered_keys)
         found: dict[Hashable, tuple[int, Any]] = {}
         for seq, value in self._found(session):
             key = key_of(value, ordered=ordered)
@@ -352,7 +355,12 @@ def read_ids(within: Any) -> tuple[str, ...] | None:
 
 
 def read_projection(
-    projection: Any, filter: Filter, codec: Codec, *, scored: bool = False
+    projection: Any,
+    filter: Filter,
+    codec: Codec,
+    call: CallContext,
+    *,
+    scored: bool = False,
 ) -> Projection | None:
     """Return a parsed projection that goes with the filter; raises `InvalidProjection`."""
     if projection is None:
@@ -360,9 +368,9 @@ def read_projection(
     if codec.has_model:
         problem = "a collection with a model returns whole bodies: read parts from store[name]"
         raise InvalidProjection("", problem)
-    parsed = Projection.parse(projection, codec)
+    parsed = Projection.parse(projection, codec, frozenset(call.let))
     parsed.check(filter, scored=scored)
-    return parsed.at()
+    return parsed.at(call.time, call.let).collated(call.collation)
 
 
 _BY_ID: Final = Sort.parse("$id")
@@ -384,13 +392,12 @@ class Batches(Protocol):
 
 
 def batches_of(
-    collection: str, filter: Filter, sort: Any, projection: Any, codec: Codec
+    collection: str, filter: Filter, order: Sort, projection: Projection | None, codec: Codec
 ) -> Batches:
-    """Return the batches of a stream; raises `InvalidSort` and `InvalidProjection`."""
-    parsed, order = read_projection(projection, filter, codec), Sort.parse(sort)
+    """Return the batches of a stream."""
     if not order:
-        return NaturalBatches(collection, filter, parsed, decode=codec.decode_body)
-    return SortedBatches(collection, filter, order, parsed, codec.decode_body)
+        return NaturalBatches(collection, filter, projection, decode=codec.decode_body)
+    return SortedBatches(collection, filter, order, projection, codec.decode_body)
 
 
 @value_class
@@ -494,24 +501,27 @@ class Explain(Operation[Explanation]):
         statements = session.collection(self.collection)
         sort = statements.planned(self.filter)[0] if self.sort is None else self.sort
         query = statements.select(self.filter, sort)
-        arrays = bool(query.guard) and self._has_arrays(session, query)
+        arrays = self.has_arrays(session, query)
         in_batches = self.limit is not None and statements.has_index(self.filter, sort)
         by_sql = statements.can_order(self.filter, sort) and not arrays
         by_sql = by_sql and (in_batches or not query.residual)
         if not by_sql:
             query = statements.select(self.filter, NATURAL, indexed=False)
-        return self._explained(session, query, sort, arrays=arrays, by_sql=by_sql)
+        return self.explained(session, query, sort, arrays=arrays, by_sql=by_sql)
 
     def absent(self) -> Explanation:
         raise CollectionNotFound(self.collection)
 
-    def _has_arrays(self, session: Session, query: Query) -> bool:
+    def has_arrays(self, session: Session, query: Query) -> bool:
+        """Return whether the guard of a statement is set."""
+        if not query.guard:
+            return False
         if query.arrays is not None:
             return session.finds(query.arrays, self.filter)
         rows = session.rows(query.sql, query.parameters(self.filter, {"skip": 0, "limit": 0}))
         return bool(rows[0][0])
 
-    def _explained(
+    def explained(
         self,
         session: Session,
         query: Query,
@@ -520,6 +530,7 @@ class Explain(Operation[Explanation]):
         arrays: bool,
         by_sql: bool,
     ) -> Explanation:
+        """Explain a statement."""
         statements = session.collection(self.collection)
         database, limit = session.database, NO_LIMIT if self.limit is None else self.limit
         parameters = query.parameters(self.filter, {"skip": self.skip, "limit": limit})
@@ -573,7 +584,8 @@ class Explain(Operation[Explanation]):
             arrays = arrays or session.finds(statements.has_array(self.filter, keys), self.filter)
         if arrays and not session.database.indexes_arrays:
             return None
-        index = missing_index(self.filter, sort, existing, arrays=arrays)
+        served = sort if sort.collation is None else NATURAL  # no index has a collation
+        index = missing_index(self.filter, served, existing, arrays=arrays)
         return index if index is not None and can_index(session.database, index) else None
 
 
@@ -594,10 +606,6 @@ def _names(plan: Plan, options: CollectionOptions) -> tuple[str, ...]:
     """Return the names that users know, without the indexes of array guards."""
     guards = {physical for _, physical in options.array_guards}
     named = {index.physical: index.name for index in options.every_index}
-    names = (
-        each.removesuffix("_words").removesuffix("_rest")
-        for each in plan.indexes
-        if each not in guards
-    )
+    names = (re.sub("_(words|rest|keys)$", "", each) for each in plan.indexes if each not in guards)
     known = (named.get(each, each) for each in names)
     return tuple(dict.fromkeys(known))

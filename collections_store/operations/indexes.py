@@ -8,14 +8,16 @@ from typing import Any, Final, TypeAlias
 
 from .. import codec
 from ..document import Document
-from ..errors import DatabaseError, DuplicateKey, IndexExists, InvalidIndex
+from ..errors import DatabaseError, DuplicateKey, IndexExists, InvalidBody, InvalidIndex
 from ..expressions.classes import value_class
 from ..expressions.path import Path, path_prefixes
+from ..expressions.values import MISSING
 from ..options import CollectionOptions, Settings
 from ..query.conditions import And, Condition, Equals, Field, HasType, Or, Value
 from ..query.filter import Filter
-from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
-from ..query.matcher import matches, value_at
+from ..query.index import MAX_INDEXES, Index, limits_of, prefixes_of
+from ..query.matcher import found_at, matches, value_at
+from ..query.multikey import EMPTY, ParallelArrays, index_keys
 from ..query.sort import key_of
 from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
@@ -30,6 +32,10 @@ from .read import matching
 from .session import Session
 
 Key: TypeAlias = tuple[Any, ...]
+ENTRIES: Final = (
+    "a unique or compound index through arrays needs a single server: create it without arrays=True, "
+    "or use a store without sharding"
+)
 QUOTE: Final = "SQLite 3.40 cannot address a key that holds a double quote"
 
 
@@ -55,7 +61,7 @@ class CreateIndex(Operation[str]):
             self._check(session.database, present, self.index)
         table, options = _lock(session, self.collection, readers=False)
         if not self._exists(options):
-            if not isinstance(self.index, Index):
+            if not isinstance(self.index, Index) or self.index.has_entries:
                 _check_snapshot(session, table)
             indexes = _Indexes(session, self.collection, table, options)
             if isinstance(self.index, TextIndex):
@@ -73,6 +79,8 @@ class CreateIndex(Operation[str]):
                 "into the id, or create the collection without distributed=True"
             )
             raise InvalidIndex(index.fields[0][0], problem)
+        if index.has_entries and (options.distributed or not database.indexes_text):
+            raise InvalidIndex(index.fields[0][0], ENTRIES)
         if not can_index(database, index):
             raise InvalidIndex(index.fields[0][0], QUOTE)
 
@@ -173,9 +181,10 @@ class DeclareVersion(Operation[None]):
 
 
 @value_class
-class FindDuplicate(Operation[DuplicateKey | None]):
-    """Return the duplicate that a unique index refused. `refused` returns the ids and texts of the refused write;
-    without `refused`, two stored documents are duplicates. None: one of the two documents no longer exists.
+class FindDuplicate(Operation[DuplicateKey | InvalidBody | None]):
+    """Return the error of the document that the index `physical` refused: a duplicate, or two arrays side by side.
+    `refused` returns the ids and texts of the refused write; without `refused`, stored documents are refused. None: the
+    document, or the other of two duplicates, no longer exists.
     """
 
     collection: str
@@ -183,36 +192,55 @@ class FindDuplicate(Operation[DuplicateKey | None]):
     index: Index | None = None
     refused: Callable[[Session], Written] | None = field(default=None, repr=False)
 
-    def __call__(self, session: Session) -> DuplicateKey | None:
+    def __call__(self, session: Session) -> DuplicateKey | InvalidBody | None:
         options = _read(session, self.collection)[1]
         known = (each for each in options.indexes if each.physical == self.physical)
         index = self.index or next(known, None)
-        found = None if index is None else next(self._found(session, index), None)
-        if index is None or found is None:
+        if index is None:
             return None
-        document, key = found
-        values = dict(zip([name for name, _ in index.fields], key, strict=True))
-        hidden = tuple(str(path) for path in index.paths if _has_array(document, path.keys[:-1]))
-        return DuplicateKey(self.collection, index.name, values, document.id, hidden)
+        try:
+            return next(self._duplicates(session, index), None)
+        except InvalidBody as error:
+            return error
 
-    def _found(self, session: Session, index: Index) -> Iterator[tuple[Document, Key]]:
-        """Yield documents with the key of another document."""
+    def _duplicates(self, session: Session, index: Index) -> Iterator[DuplicateKey]:
+        """Yield the errors of documents with a key of another document."""
         seen: set[Any] = set()
         written: set[str] = set()
         for document in self._documents(session):
             written.add(document.id)
-            if not _is_in(index, document):
-                continue
-            key = _key(document, index)
-            comparable = self._comparable(session, key)
-            if comparable in seen or self._is_taken(session, index, written, key):
-                yield document, key
-            seen.add(comparable)
+            keys = self._keys(index, document)
+            comparable = {self._comparable(session, key): key for key in keys}
+            for one, key in comparable.items():
+                if index.unique and (one in seen or self._is_taken(session, index, written, key)):
+                    yield self._error(index, document, key)
+            seen.update(comparable)
+
+    def _error(self, index: Index, document: Document, key: Key) -> DuplicateKey:
+        shown = ([] if value is EMPTY else value for value in key)
+        values = dict(zip([name for name, _ in index.fields], shown, strict=True))
+        hidden = () if index.arrays else index.paths
+        in_arrays = tuple(str(path) for path in hidden if _has_array(document, path.keys[:-1]))
+        return DuplicateKey(self.collection, index.name, values, document.id, in_arrays)
+
+    def _keys(self, index: Index, document: Document) -> list[Key]:
+        """Return the keys of a document in an index; raises `InvalidBody` for two arrays side by side."""
+        if not index.arrays:
+            return [_key(document, index)] if _is_in(index, document) else []
+        try:
+            return list(index_keys(document.body, index.paths, sparse=index.sparse))
+        except ParallelArrays as parallel:
+            first, second = (index.paths[each] for each in (parallel.first, parallel.second))
+            problem = (
+                f"the index {index.name!r} holds one array of a document, and there is one at {first}, too: "
+                "write one of them otherwise, or drop the index"
+            )
+            raise InvalidBody(str(second), problem, self.collection, document.id) from None
 
     def _comparable(self, session: Session, key: Key) -> Any:
         """Return a comparable value of a key: equal if the index holds two keys for equal."""
         ordered = session.database.ordered_keys
-        return tuple(_hashable(value, ordered) for value in key)
+        return tuple("empty" if v is EMPTY else _hashable(v, ordered) for v in key)
 
     def _documents(self, session: Session) -> Iterator[Document]:
         if self.refused is not None:
@@ -231,10 +259,9 @@ class FindDuplicate(Operation[DuplicateKey | None]):
         comparable = self._comparable(session, key)
         others = Find(self.collection, Filter(And((*fields, *where))))(session)
         return any(
-            other.id not in written
-            and _is_in(index, other)
-            and self._comparable(session, _key(other, index)) == comparable
+            comparable in [self._comparable(session, each) for each in self._keys(index, other)]
             for other in others
+            if other.id not in written
         )
 
 
@@ -424,11 +451,11 @@ def _lock(session: Session, collection: str, *, readers: bool) -> Entry:
 
 
 def _is_in(index: Index, document: Document) -> bool:
-    """Return whether a unique index counts a document: `where` does not look into arrays."""
-    if index.where is None:
-        return True
-    fields = partial_conditions(index.where)
-    return matches(index.where, document) and not any(
+    """Return whether a unique index counts a document: `where` and `sparse` do not look into arrays."""
+    if index.sparse:
+        return any(found_at(document.body, path.keys) is not MISSING for path in index.paths)
+    fields = (field for limit in limits_of(index) for field in limit)
+    return (index.where is None or matches(index.where, document)) and not any(
         _has_array(document, each.path.keys) for each in fields
     )
 

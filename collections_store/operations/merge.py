@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from ..aggregation.pipeline import run
+from ..aggregation.pipeline import WHOLE, run
 from ..aggregation.rows import Context, NoCollections, name_at, placed
 from ..aggregation.stages import Output, PlacedStage
-from ..codec import Codec
-from ..codec.times import iso
-from ..document import Anonymous, Document, check_id, moment, new_id
+from ..codec import Codec, decode
+from ..document import Document, check_id, new_id
 from ..errors import DocumentNotFound, InvalidOperand, InvalidPipeline
 from ..expressions.classes import value_class
 from ..expressions.evaluation import named
 from ..expressions.fields import Keys
-from ..expressions.nodes import evaluate
 from ..expressions.path import Path
 from ..expressions.values import MISSING, identical
 from ..query.conditions import And, Equals, Field, Value
 from ..query.filter import Filter
+from ..results import AggregationResults
 from .aggregate import Aggregate
 from .by_id import GetDocument, id_taken
 from .catalogue import CollectionAbsent
@@ -40,7 +40,7 @@ class Merge(Operation[list[Any]]):
     place: str
     output: Output
     memory_limit: int
-    time: int
+    variables: Mapping[str, Any]
     codec: Codec = field(repr=False)
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     method = "aggregate"
@@ -62,25 +62,35 @@ class Merge(Operation[list[Any]]):
             rows = self.source(session)
         except CollectionAbsent:
             rows = self.source.absent()
-        writer = Writer(session, self.output.collection)
+        try:
+            writer = Writer(session, self.output.collection)
+        except CollectionAbsent:
+            self._write_all(session, _NewCollection(), rows)
+            raise
         if self.output.replaces:
             DeleteMatching(self.output.collection, Filter())(session)
-        self._check_unique(writer)
-        with placed(self.place):
-            for row in rows:
-                self._write(session, writer, row["body"], row.get("_id", row.get("id", MISSING)))
-        return []
+        self._write_all(session, writer, rows)
+        return AggregationResults()
 
     def written(self, _: Session) -> Written:
         return self._written.items()
 
-    def _check_unique(self, writer: Writer) -> None:
+    def _write_all(
+        self, session: Session, writer: Writer | _NewCollection, rows: list[Any]
+    ) -> None:
+        self._check_unique(writer)
+        with placed(self.place):
+            for row in rows:
+                self._write(session, writer, row)
+
+    def _check_unique(self, writer: Writer | _NewCollection) -> None:
         """Raise `InvalidPipeline` if several documents could have the same values at `on`."""
         wanted = {Path(*keys) for keys in self.output.on}
-        for each in writer.statements.options.indexes:
+        for each in writer.statements.options.indexes if isinstance(writer, Writer) else ():
             if (
                 each.unique
                 and each.where is None
+                and not each.sparse
                 and {f.target for f in each.sort.fields} == wanted
             ):
                 return
@@ -88,15 +98,19 @@ class Merge(Operation[list[Any]]):
             problem = "requires a unique index of these fields: create_index(..., unique=True)"
             raise InvalidPipeline(f"{self.place}.on", problem)
 
-    def _write(self, session: Session, writer: Writer, body: Any, given: Any) -> None:
-        id = self._id(given)
+    def _write(self, session: Session, writer: Writer | _NewCollection, row: Any) -> None:
+        id, body = self._id(row.get("_id", row.get("id", MISSING))), row["body"]
         if isinstance(body, dict):
             body = {key: value for key, value in body.items() if key != "_id"}
-        found = None if self.output.replaces else self._found(session, id, body)
-        if found is None:
+        found = None
+        if isinstance(writer, _NewCollection):
+            found = writer.found(id)
+        elif not self.output.replaces:
+            found = self._found(session, id, body)
+        if found is None or self.output.replaces:
             self._insert(writer, new_id() if id is None else id, body)
             return
-        new = self._new_body(session, found, body)
+        new = self._new_body(session, found, body, row)
         if new is MISSING or identical(new, found.body, ordered=session.database.ordered_keys):
             return
         if not writer.rewrite(found, self._text(found.id, new)):
@@ -127,13 +141,13 @@ class Merge(Operation[list[Any]]):
             raise InvalidOperand(name_at(self.place), problem, value)
         return Value.of(value, self.codec)
 
-    def _insert(self, writer: Writer, id: str, body: Any) -> None:
+    def _insert(self, writer: Writer | _NewCollection, id: str, body: Any) -> None:
         if self.output.unmatched == "fail":
             raise DocumentNotFound(self.output.collection, id)
         if self.output.unmatched == "insert" and not writer.insert(id, self._text(id, body), None):
             raise id_taken(self.output.collection, id)
 
-    def _new_body(self, session: Session, found: Document, body: Any) -> Any:
+    def _new_body(self, session: Session, found: Document, body: Any, row: Any) -> Any:
         match self.output.matched:
             case "merge" if isinstance(found.body, dict) and isinstance(body, dict):
                 return {**found.body, **body}
@@ -144,13 +158,27 @@ class Merge(Operation[list[Any]]):
             case "fail":
                 raise id_taken(self.output.collection, found.id)
         ordered = session.database.ordered_keys
-        moments = {"NOW": iso(moment(self.time))}
-        context = Context(NoCollections(), self.memory_limit, ordered, moments)
-        scope = context.scope(Anonymous(body))
-        variables = {name: evaluate(each, scope) for name, each in self.output.variables}
-        inner = replace(context, variables={**moments, **variables})
+        context = Context(NoCollections(), self.memory_limit, ordered, self.variables)
+        variables = {
+            name: row["body"] if each == WHOLE else row["let"].get(name, MISSING)
+            for name, each in self.output.variables
+        }
+        inner = replace(context, variables={**self.variables, **variables})
         [row] = run(self.output.steps, [found], inner)
-        return row.body
+        return self._without_id(found, row.body)
+
+    def _without_id(self, found: Document, body: Any) -> Any:
+        """Return a new body without the id of its document in `_id`. Raise `InvalidOperand` for another `_id`, unless
+        the stored body has it.
+        """
+        before = found.body.get("_id", MISSING) if isinstance(found.body, dict) else MISSING
+        given = body.get("_id", MISSING) if isinstance(body, dict) else MISSING
+        if given is MISSING or (before is not MISSING and identical(given, before)):
+            return body
+        if given != found.id:
+            problem = f"must not change _id from {named(found.id)} to {named(given)}"
+            raise InvalidOperand(name_at(self.place), problem, given)
+        return {key: value for key, value in body.items() if key != "_id"}
 
     def _text(self, id: str, body: Any) -> str:
         if self.output.collection == self.source.collection:
@@ -161,7 +189,34 @@ class Merge(Operation[list[Any]]):
         return text
 
 
+class _NewCollection:
+    """Takes the writes to a collection that does not exist, in memory. They raise their errors before the collection is
+    created, so a failed pipeline leaves no collection.
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def found(self, id: str | None) -> Document | None:
+        return Document(id, decode(self._texts[id])) if id in self._texts else None
+
+    def insert(self, id: str, text: str, _: None) -> bool:
+        if id in self._texts:
+            return False
+        self._texts[id] = text
+        return True
+
+    def rewrite(self, document: Document, text: str) -> bool:
+        self._texts[document.id] = text
+        return True
+
+
 def merge_of(source: Aggregate, step: PlacedStage, codec: Codec) -> Merge:
     """Return the operation of a pipeline that ends with `step`."""
     assert isinstance(step.stage, Output)
-    return Merge(source, step.place, step.stage, source.memory_limit, source.time, codec)
+    if source.collation is not None and not step.stage.replaces:
+        problem = (
+            "does not go with a collation: documents are found by an index without a collation"
+        )
+        raise InvalidPipeline(step.place, problem)
+    return Merge(source, step.place, step.stage, source.memory_limit, source.variables(), codec)

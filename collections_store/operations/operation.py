@@ -51,9 +51,11 @@ class Operation(Generic[T_co]):
     """Whether a missing collection is created for the operation; else `absent` returns the result."""
     empty: Callable[[], Any] = NoneType
     """Returns the result where the collection does not exist."""
+    comment: str | None = None
+    """The comment of the call, in the record of the operation."""
 
     def __init_subclass__(cls) -> None:
-        if "method" not in cls.__dict__:
+        if "method" not in cls.__dict__ and not isinstance(getattr(cls, "method", None), property):
             cls.method = re.sub("(?<=[a-z])(?=[A-Z])", "_", cls.__name__.strip("_")).lower()
 
     def __call__(self, session: Session) -> T_co:
@@ -78,6 +80,49 @@ class Operation(Generic[T_co]):
         a unique index refuses the new document and the query finds a document, the operation runs again.
         """
         return None
+
+
+class Wrapper(Operation[Any]):
+    """The base class of operations that do another operation."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        operation: Operation[Any]
+    else:  # a type checker takes the base class's for writable
+
+        @property
+        def method(self) -> str:
+            return self.operation.method
+
+        @property
+        def writes(self) -> bool:
+            return self.operation.writes
+
+        @property
+        def snapshot(self) -> bool:
+            return self.operation.snapshot
+
+        @property
+        def creates_collection(self) -> bool:
+            return self.operation.creates_collection
+
+    @property
+    def collection(self) -> str:
+        """The collection of the operation."""
+        return self.operation.collection
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        return self.operation.collections
+
+    def absent(self) -> Any:
+        return self.operation.absent()
+
+    def written(self, session: Session) -> Written:
+        return self.operation.written(session)
+
+    def missed(self) -> Operation[list[Any]] | None:
+        return self.operation.missed()
 
 
 T = TypeVar("T")

@@ -42,7 +42,8 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import value_class
-from ..options import Settings, check_choice, check_version
+from ..options import CallContext, Settings, check_choice, check_version
+from ..options.calls import PLAIN
 from ..query.index import Index
 from ..results import (
     BulkWriteResult,
@@ -54,8 +55,10 @@ from ..results import (
 )
 from .bulk import MAX_ROWS, BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, written_body
+from .called import called
 from .changes import HasPrunable, Prune
 from .collections import AS_IT_IS, Configure
+from .dated import HasDated, PurgeDated
 from .indexes import CreateIndex, DeclareVersion, IsDeclared, ListIndexes
 from .operation import Operation, Steps
 from .size import SMALL, room_left
@@ -273,12 +276,12 @@ class Writing:
         return in_order(_total(parts))
 
     def _write_batch(self, batch: PutBatch, parts: list[PutManyResult]) -> Steps[None]:
-        """Write a batch without the documents that a unique index refuses; append each partial result."""
+        """Write a batch without the documents that an index refuses; append each partial result."""
         for _ in range(MAX_EXCLUDED):
             try:
                 parts.append((yield batch))
                 return
-            except DuplicateKey as error:
+            except (DuplicateKey, InvalidBody) as error:
                 refused = [each for each in batch.given if each.id == error.id]
                 if self.atomic or not refused:
                     raise
@@ -287,7 +290,7 @@ class Writing:
         for one in batch.one_by_one():
             try:
                 parts.append((yield one))
-            except DuplicateKey as error:
+            except (DuplicateKey, InvalidBody) as error:
                 parts.append(_refusal(one.given[0], error))
 
     def _operation(self, batch: Batch) -> PutBatch:
@@ -359,6 +362,7 @@ def bulk_write(
     collection: str,
     parse: Callable[[Any], Operation[Any]],
     requests: Iterable[Any],
+    call: CallContext,
     *,
     ordered: bool,
     atomic: bool,
@@ -377,11 +381,10 @@ def bulk_write(
         read: list[list[ReadRequest]] = []  # all, before anything is locked
         while chunks.has_more():
             read.append((yield from chunks.next()))
-        result: BulkWriteResult = yield Together(
-            collection, lambda: _bulk_write(collection, read, ordered=ordered), "bulk_write"
-        )
+        steps = partial(_bulk_write, collection, read, ordered=ordered)
+        result: BulkWriteResult = yield called(Together(collection, steps, "bulk_write"), call)
     else:
-        result = yield from _bulk_chunks(collection, chunks, ordered=ordered)
+        result = yield from _bulk_chunks(collection, chunks, call, ordered=ordered)
     if result.refused:
         raise BulkWriteError(collection, in_order(result))
     return result
@@ -393,19 +396,19 @@ def _bulk_write(
     """Execute batches in one transaction: the first refusal is raised."""
     result = BulkWriteResult()
     for batch in read:
-        result += yield from _bulk_batch(collection, batch, ordered=ordered, strict=True)
+        result += yield from _bulk_batch(collection, batch, PLAIN, ordered=ordered, strict=True)
     return result
 
 
 def _bulk_chunks(
-    collection: str, chunks: Chunks[ReadRequest], *, ordered: bool
+    collection: str, chunks: Chunks[ReadRequest], call: CallContext, *, ordered: bool
 ) -> Steps[BulkWriteResult]:
     """Execute each chunk as a batch."""
     result = BulkWriteResult()
     try:
         while chunks.has_more() and not (ordered and result.refused):
             batch = yield from chunks.next()
-            result += yield from _bulk_batch(collection, batch, ordered=ordered, strict=False)
+            result += yield from _bulk_batch(collection, batch, call, ordered=ordered, strict=False)
     except BaseException as error:
         _note_part(error, collection, result, ended=not chunks.has_more())
         raise
@@ -413,7 +416,7 @@ def _bulk_chunks(
 
 
 def _bulk_batch(
-    collection: str, batch: Sequence[ReadRequest], *, ordered: bool, strict: bool
+    collection: str, batch: Sequence[ReadRequest], call: CallContext, *, ordered: bool, strict: bool
 ) -> Steps[BulkWriteResult]:
     good = [part for part in batch if not isinstance(part[1], Refusal)]
     bad = [each for _, each in batch if isinstance(each, Refusal)]
@@ -424,7 +427,7 @@ def _bulk_batch(
         good = [part for part in good if part[0] < bad[0].position]
     result = BulkWriteResult()
     if good:
-        result = yield BulkBatch(collection, tuple(good), ordered, strict)
+        result = yield called(BulkBatch(collection, tuple(good), ordered, strict), call)
     if not (ordered and result.refused):
         result += BulkWriteResult(refused=tuple(bad))
     return result
@@ -480,10 +483,15 @@ def pause_before(attempt: int) -> Pause:
 
 
 def purge(collection: str) -> Steps[int]:
-    """Delete expired documents, a batch at a time, and surplus changes; returns how many documents."""
+    """Delete expired documents, also by a time in a field, a batch at a time, and surplus changes; returns how many
+    documents.
+    """
     total = 0
     while (purged := (yield Purge(collection))) > 0:
         total += purged
+    if (yield HasDated(collection)):
+        while (purged := (yield PurgeDated(collection))) > 0:
+            total += purged
     if (yield HasPrunable(collection)):
         yield Prune(collection)
     return total

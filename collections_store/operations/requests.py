@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from ..aggregation.change_pipeline import ChangePipeline
 from ..codec import Codec
 from ..document import (
     DeleteMany,
@@ -31,24 +32,29 @@ from ..errors import (
     refuse_pickling,
     shortened,
 )
+from ..expressions.collation import Collation
+from ..expressions.evaluation import MEMORY_LIMIT
 from ..options import (
-    check_choice,
+    CallOptions,
     check_flag,
     check_function,
     check_integer,
     check_iterable,
     check_version,
 )
+from ..options.calls import NO_OPTIONS, PLAIN, CallContext, read_hint
 from ..query.change import ChangeFilter
 from ..query.conditions import read_target
 from ..query.filter import Filter
-from ..query.index import Index, read_index_name
+from ..query.index import Explanation, Index, read_index_name
 from ..query.sort import NATURAL, Sort
 from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
 from ..results import (
     BulkWriteResult,
+    DeleteResult,
     InsertManyResult,
+    Page,
     PutManyResult,
     SearchPage,
     SearchResult,
@@ -57,9 +63,9 @@ from ..results import (
 from ..search.chunks import cut_of
 from ..search.embedders import Embedder
 from ..search.fusion import TIER
-from ..search.query import any_word, check_query
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
+from .called import called, called_batches
 from .editing import Editing
 from .embedding import create_vector_index, find_nearest
 from .find import (
@@ -85,7 +91,7 @@ from .indexes import CreateIndex
 from .operation import Operation, Steps
 from .procedures import Writing, bulk_write, change, check_mode, encoded
 from .scores import find_scored
-from .search import FindWords, read_marks
+from .search import FindWords, read_marks, words_of
 from .update import (
     Answer,
     DeleteFirst,
@@ -147,17 +153,20 @@ class OperationBuilder:
         id, text = check_id(id), self._codec.encode_body(body)
         return put_of(self.name, id, text, ttl, if_version, if_absent)
 
-    def _request(self, request: Request, time: int) -> Operation[Any]:
-        """Return the operation of a write request of a call that began at `time`."""
+    def _request(self, request: Request, call: CallContext) -> Operation[Any]:
+        """Return the operation of a write request of a call."""
+        hint = getattr(request, "hint", None)
+        if hint is not None:
+            call = replace(call, hint=read_hint(hint))
         match request:
             case InsertOne(body, id=id, ttl=ttl):
                 return self._insert_one(body, id, ttl)
             case UpdateOne() | UpdateMany() | ReplaceOne():
-                return self._modify(request, time=time)
+                return self._modify(request, call=call)
             case DeleteOne(filter):
-                return self._delete_one(filter, time=time)
+                return self._delete_one(filter, call=call)
             case DeleteMany(filter):
-                return self._delete_many(filter, time=time)
+                return self._delete_many(filter, call=call)
         problem = f"must be write requests (InsertOne, UpdateOne, …), got {shortened(request)}"
         raise InvalidOption("requests", problem)
 
@@ -173,19 +182,24 @@ class OperationBuilder:
         answer: Answer = "result",
         projection: Any = None,
         expected: int | None = None,
-        time: int | None = None,
+        *,
+        call: CallContext,
     ) -> Operation[UpdateResult]:
         """Return the operation of `update_one`, `update_many` or `replace_one`."""
-        time = now() if time is None else time
-        filter = self._filter(request.filter, required=True, time=time)
+        time = now() if call.time is None else call.time
+        filter = self._filter(request.filter, required=True, call=call, time=time)
         if isinstance(request, UpdateMany):
-            return ModifyMany(self.name, self._modification(request, time), filter)
-        parts = None if projection is None else read_projection(projection, filter, self._codec)
-        modification = self._modification(request, time)
-        sort = self._order(request.sort)
-        options: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
+            many = ModifyMany(self.name, self._modification(request, time, call), filter)
+            return called(many, call)
+        parts = None
+        if projection is not None:
+            parts = read_projection(projection, filter, self._codec, call)
+        modification = self._modification(request, time, call)
+        sort = self._order(request.sort, collation=call.collation)
+        given: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
         decode = self._codec.decode_body
-        return ModifyOne(self.name, modification, filter, sort, **options, decode=decode)
+        one = ModifyOne(self.name, modification, filter, sort, **given, decode=decode)
+        return called(one, call)
 
     def _update(self, id: Any, request: UpdateOne, if_version: Any) -> Operation[UpdateResult]:
         modification, expected = self._modification(request, now()), check_version(if_version)
@@ -196,6 +210,7 @@ class OperationBuilder:
         request: UpdateOne | ReplaceOne,
         projection: Any,
         return_document: Any,
+        options: CallOptions,
         if_version: Any = None,
     ) -> Operation[Document | None]:
         after = check_flag("return_document", return_document)
@@ -204,58 +219,89 @@ class OperationBuilder:
             problem = "does not go with upsert: a new document has no version"
             raise InvalidOption("if_version", problem)
         answer: Answer = "after" if after else "before"
-        operation: Any = self._modify(request, answer, projection, expected)
+        operation: Any = self._modify(
+            request, answer, projection, expected, call=self._call(options) if options else PLAIN
+        )
         return operation  # type: ignore[no-any-return]
 
-    def _find_and_delete(self, filter: Any, sort: Any, projection: Any) -> FindAndDelete:
-        parsed = self._filter(filter, required=True)
-        parts = read_projection(projection, parsed, self._codec)
-        order = self._order(sort)
-        return FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
+    def _find_and_delete(
+        self, filter: Any, sort: Any, projection: Any, options: CallOptions
+    ) -> Operation[Document | None]:
+        call = self._call(options) if options else PLAIN
+        parsed = self._filter(filter, required=True, call=call)
+        parts = read_projection(projection, parsed, self._codec, call)
+        order = self._order(sort, collation=call.collation)
+        delete = FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
+        return called(delete, call)
 
     def _modification(
-        self, request: UpdateOne | UpdateMany | ReplaceOne, time: int
+        self, request: UpdateOne | UpdateMany | ReplaceOne, time: int, call: CallContext = PLAIN
     ) -> Modification:
         codec, upsert = self._codec, check_flag("upsert", request.upsert)
         if isinstance(request, ReplaceOne):
             body = read_replacement(request.replacement, codec)
-            return Modification(Replacement(body), codec, upsert, time)
-        update = Update.parse(request.update, array_filters=request.array_filters, codec=codec)
+            return Modification(Replacement(body), codec, upsert, time, call.collation)
+        filters, let = request.array_filters, call.let
+        update = Update.parse(request.update, array_filters=filters, codec=codec, variables=let)
         if not codec.is_plain:
             codec.check_fields(update, "update")
-        return Modification(update, codec, upsert, time)
+        return Modification(update, codec, upsert, time, call.collation)
 
-    def _delete_one(self, filter: Any, equals: Any = ..., time: int | None = None) -> DeleteFirst:
-        return DeleteFirst(self.name, self._filter(filter, equals, required=True, time=time))
+    def _delete_one(
+        self, filter: Any, equals: Any = ..., *, call: CallContext
+    ) -> Operation[DeleteResult]:
+        parsed = self._filter(filter, equals, required=True, call=call)
+        return called(DeleteFirst(self.name, parsed), call)
 
     def _delete_many(
-        self, filter: Any, equals: Any = ..., time: int | None = None
-    ) -> DeleteMatching:
-        return DeleteMatching(self.name, self._filter(filter, equals, required=True, time=time))
+        self, filter: Any, equals: Any = ..., *, call: CallContext
+    ) -> Operation[DeleteResult]:
+        parsed = self._filter(filter, equals, required=True, call=call)
+        return called(DeleteMatching(self.name, parsed), call)
+
+    def _call(self, options: CallOptions) -> CallContext:
+        """Return the validated options of a call."""
+        return CallContext.parse(options, self._codec)
 
     def _filter(
-        self, filter: Any, equals: Any = ..., *, required: bool = False, time: int | None = None
+        self,
+        filter: Any,
+        equals: Any = ...,
+        *,
+        required: bool = False,
+        call: CallContext = PLAIN,
+        time: int | None = None,
     ) -> Filter:
-        """Parse a filter of a call that began at `time`; the filter of a write is `required`: `{}` for all documents,
-        never None.
+        """Parse a filter of a call that began at `time`, by default that of `call` or now; the filter of a write is
+        `required`: `{}` for all documents, never None.
         """
         if required and filter is None:
             raise InvalidFilter("", "must be given, got None: {} matches all documents")
-        parsed = Filter.parse(filter, equals, self._codec)
+        if call.let:
+            parsed = Filter.parse(filter, equals, self._codec, frozenset(call.let))
+        else:
+            parsed = Filter.parse(filter, equals, self._codec)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed)
-        return parsed.at(time)
+        return parsed.at(call.time if time is None else time, call.let).collated(call.collation)
 
-    def _sort(self, sort: Any, *, scored: bool = False) -> Sort:
+    def _sort(self, sort: Any, *, scored: bool = False, collation: Collation | None = None) -> Sort:
         order = Sort.parse(sort, scored=scored)
         if not self._codec.is_plain:
             self._codec.check_fields(order, "sort")
-        return order
+        return order.collated(collation)
 
-    def _order(self, sort: Any, limit: int | None = 1, *, scored: bool = False) -> Sort | None:
+    def _order(
+        self,
+        sort: Any,
+        limit: int | None = 1,
+        *,
+        scored: bool = False,
+        collation: Collation | None = None,
+    ) -> Sort | None:
         """Return the order of a read; None: the order of the index that serves the filter."""
         if sort is not None:
-            return self._sort(sort, scored=scored)
+            return self._sort(sort, scored=scored, collation=collation)
         return NATURAL if limit is None else None
 
     def _increment(self, id: Any, path: Any, by: Any, initial: Any) -> Increment:
@@ -274,12 +320,16 @@ class OperationBuilder:
         return writing.insert(check_iterable("bodies", bodies))
 
     def _bulk_write(
-        self, requests: Iterable[Request], ordered: Any, atomic: Any
+        self, requests: Iterable[Request], ordered: Any, atomic: Any, options: CallOptions
     ) -> Steps[BulkWriteResult]:
+        call = self._call(options) if options else PLAIN
+        if call.hint is not None:
+            raise InvalidOption("hint", "belongs to a write request: UpdateOne(..., hint=...)")
         flags = {"ordered": check_flag("ordered", ordered), "atomic": check_flag("atomic", atomic)}
         read = check_iterable("requests", requests)
-        parse = partial(self._request, time=now())
-        return bulk_write(self.name, parse, read, **flags)
+        time = now() if call.time is None else call.time
+        parse = partial(self._request, call=replace(call, comment=None, time=time))
+        return bulk_write(self.name, parse, read, call, **flags)
 
     def _change(self, id: Any, function: Any, default: Any, ttl: Any, attempts: Any) -> Steps[Any]:
         life, most = read_ttl(ttl), check_integer("attempts", attempts)
@@ -301,35 +351,50 @@ class OperationBuilder:
         skip: Any,
         limit: Any,
         projection: Any,
+        options: CallOptions = NO_OPTIONS,
         method: str = "find",
     ) -> Operation[list[Document]]:
+        call = self._call(options) if options else PLAIN
         window = check_window(skip, limit)
-        order = self._order(sort, limit, scored=True)
+        end = limit if call.hint is None else 1
+        order = self._order(sort, end, scored=True, collation=call.collation)
         is_plain = equals is ... and projection is None and type(filter) is dict
-        if is_plain and len(filter) == 1 and "$id" in filter:
+        by_ids = call.hint is None and call.collation is None
+        if is_plain and by_ids and len(filter) == 1 and "$id" in filter:
             if ids := read_id_range(filter["$id"], order):
-                return FindIdRange(self.name, *ids, *window, self._codec.decode_body, method)
+                found = FindIdRange(self.name, *ids, *window, self._codec.decode_body, method)
+                return called(found, call)
             if not order and window == (0, None) and (some := read_ids(filter["$id"])):
-                return FindByIds(self.name, some, self._codec.decode_body, method)
-        parsed = self._filter(filter, equals)
+                listed = FindByIds(self.name, some, self._codec.decode_body, method)
+                return called(listed, call)
+        parsed = self._filter(filter, equals, call=call)
         parts = None
         if projection is not None:
-            parts = read_projection(projection, parsed, self._codec, scored=True)
+            parts = read_projection(projection, parsed, self._codec, call, scored=True)
         by_score = order is not None and order.by_score
         if by_score or (parts is not None and parts.has_score):
             given = order or NATURAL, *window, parts, self._codec.decode_body, method
-            return find_scored(self.name, parsed, *given)
-        return Find(self.name, parsed, order, *window, parts, self._codec.decode_body, method)
+            return called(find_scored(self.name, parsed, *given), call)
+        find = Find(self.name, parsed, order, *window, parts, self._codec.decode_body, method)
+        return called(find, call)
 
     def _page(  # noqa: PLR0917 - as the method has them
-        self, filter: Any, equals: Any, sort: Any, limit: Any, after: Any, projection: Any
-    ) -> FindPage:
-        parsed = self._filter(filter, equals)
-        parts = read_projection(projection, parsed, self._codec)
+        self,
+        filter: Any,
+        equals: Any,
+        sort: Any,
+        limit: Any,
+        after: Any,
+        projection: Any,
+        options: CallOptions,
+    ) -> Operation[Page]:
+        call = self._call(options) if options else PLAIN
+        parsed = self._filter(filter, equals, call=call)
+        parts = read_projection(projection, parsed, self._codec, call)
         window = check_page(limit), after
-        return FindPage(
-            self.name, parsed, self._sort(sort), *window, parts, self._codec.decode_body
-        )
+        order = self._sort(sort, collation=call.collation)
+        page = FindPage(self.name, parsed, order, *window, parts, self._codec.decode_body)
+        return called(page, call)
 
     def _id_prefixes(self, delimiter: Any, prefix: Any, after: Any, limit: Any) -> FindIdPrefixes:
         parts = check_part("prefix", prefix), check_part("delimiter", delimiter)
@@ -348,11 +413,10 @@ class OperationBuilder:
         highlight: Any,
         match: Any,
     ) -> FindWords:
-        check_choice("match", match, ("all", "any"))
+        words = words_of(query, match)
         skip, _ = check_window(offset, None)
         if skip and after is not None:
             raise InvalidOption("offset", "does not go with after: a cursor is a position itself")
-        words = check_query(any_word(query) if match == "any" else query)
         parsed, marks = self._filter(filter), read_marks(highlight)
         window = check_page(limit), skip, after
         return FindWords(self.name, words, parsed, *window, marks, self._codec.decode_body)
@@ -381,51 +445,90 @@ class OperationBuilder:
         near = self._nearest(meaning, depth, options["filter"], None, index, store=store)
         return Hybrid(words, near, self.name, index, skip, limit, diversity).steps()
 
-    def _count(self, filter: Any, equals: Any) -> Count:
-        return Count(self.name, self._filter(filter, equals))
+    def _count(self, filter: Any, equals: Any, options: CallOptions) -> Operation[int]:
+        call = self._call(options) if options else PLAIN
+        return called(Count(self.name, self._filter(filter, equals, call=call)), call)
 
-    def _distinct(self, field: Any, filter: Any) -> Distinct:
-        parsed = self._filter(filter)
+    def _distinct(self, field: Any, filter: Any, options: CallOptions) -> Operation[list[Any]]:
+        call = self._call(options) if options else PLAIN
+        parsed = self._filter(filter, call=call)
         target = read_target(field, InvalidFilter)
         self._codec.check_fields(target, "field")
-        return Distinct(self.name, target, parsed)
+        return called(Distinct(self.name, target, parsed, call.collation), call)
 
-    def _explain(self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any) -> Explain:
-        parsed = self._filter(filter, equals)
+    def _explain(  # noqa: PLR0917 - as the method has them
+        self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, options: CallOptions
+    ) -> Operation[Explanation]:
+        call = self._call(options) if options else PLAIN
+        parsed = self._filter(filter, equals, call=call)
         window = check_window(skip, limit)
-        order = self._order(sort, limit)
-        return Explain(self.name, parsed, order, *window)
+        end = limit if call.hint is None else 1
+        order = self._order(sort, end, collation=call.collation)
+        return called(Explain(self.name, parsed, order, *window), call)
 
-    def _aggregate(self, pipeline: Any, memory_limit: Any) -> Operation[list[Any]]:
+    def _aggregate(
+        self, pipeline: Any, memory_limit: Any, allow_disk_use: Any, options: CallOptions
+    ) -> Operation[list[Any]]:
         from .merge import merge_of
 
-        source = self._aggregated(pipeline, memory_limit)
+        call = self._call(options) if options else PLAIN
+        source = self._aggregated(pipeline, memory_limit, allow_disk_use, call)
         reading, last = source.pipeline.output()
         if last is None:
-            return source
-        return merge_of(replace(source, pipeline=reading), last, self._codec)
+            return called(source, call)
+        merge = merge_of(replace(source, pipeline=reading), last, self._codec)
+        merge = replace(merge, source=called(merge.source, call))
+        return called(merge, replace(call, hint=None))
 
-    def _aggregated(self, pipeline: Any, memory_limit: Any) -> Aggregate:
+    def _aggregated(
+        self, pipeline: Any, memory_limit: Any, allow_disk_use: Any, call: CallContext
+    ) -> Aggregate:
         """Return the operation that runs a pipeline, whose last stage may write."""
         from ..aggregation.pipeline import Pipeline
         from .aggregate import Aggregate, check_memory
 
-        parsed = Pipeline.parse(pipeline, self._codec)
+        parsed = Pipeline.parse(pipeline, self._codec, frozenset(call.let))
         if not self._codec.is_plain:
             self._codec.check_fields(parsed.filtered()[0], "pipeline")
-        time = now()
-        return Aggregate(self.name, parsed.at(time), check_memory(memory_limit), time)
+        time = now() if call.time is None else call.time
+        memory = check_memory(memory_limit)
+        spills = check_flag("allow_disk_use", allow_disk_use)
+        read = parsed.at(time, call.let).collated(call.collation)
+        limits: Any = {"allow_disk_use": spills, "collation": call.collation}
+        return Aggregate(self.name, read, memory, time, call.let, **limits)
 
-    def _stream_aggregate(self, pipeline: Any, memory_limit: Any) -> Batches:
+    def _explain_aggregate(self, pipeline: Any, options: CallOptions) -> Operation[Explanation]:
+        from .explain_aggregate import ExplainAggregate
+
+        call = self._call(options) if options else PLAIN
+        source = self._aggregated(pipeline, MEMORY_LIMIT, False, call)
+        return called(ExplainAggregate(source), call)
+
+    def _stream_aggregate(
+        self, pipeline: Any, memory_limit: Any, allow_disk_use: Any, options: CallOptions
+    ) -> Batches:
         from .aggregate_stream import aggregate_batches
 
-        return aggregate_batches(self._aggregated(pipeline, memory_limit))
+        call = self._call(options) if options else PLAIN
+        source = self._aggregated(pipeline, memory_limit, allow_disk_use, call)
+        return called_batches(aggregate_batches(source), call)
 
-    def _stream(self, filter: Any, equals: Any, sort: Any, projection: Any) -> Batches:
-        parsed = self._filter(filter, equals)
-        return batches_of(self.name, parsed, self._sort(sort), projection, self._codec)
+    def _stream(
+        self, filter: Any, equals: Any, sort: Any, projection: Any, options: CallOptions
+    ) -> Batches:
+        call = self._call(options) if options else PLAIN
+        parsed = self._filter(filter, equals, call=call)
+        parts = read_projection(projection, parsed, self._codec, call)
+        order = self._sort(sort, collation=call.collation)
+        batches = batches_of(self.name, parsed, order, parts, self._codec)
+        return called_batches(batches, call)
 
-    def _watched(self, filter: Any, kinds: Any) -> ChangeFilter:
+    def _watched(self, filter: Any, kinds: Any, pipeline: Any) -> ChangeFilter | ChangePipeline:
+        if pipeline is not None:
+            if filter is not None or kinds is not None:
+                problem = "takes the place of filter and kinds: begin the pipeline with a $match"
+                raise InvalidOption("pipeline", problem)
+            return ChangePipeline.parse(pipeline, self._codec)
         parsed = ChangeFilter.parse(filter, kinds, self._codec)
         self._codec.check_fields(parsed.filter)
         return parsed

@@ -19,6 +19,7 @@ from ..document import Document, now
 from ..errors import InvalidCursor, InvalidOption, shortened
 from ..expressions.classes import value_class
 from ..expressions.path import Path
+from ..options import check_choice
 from ..query.conditions import And, Text, Value
 from ..query.cursor import Position, seal, unseal
 from ..query.filter import Filter
@@ -27,6 +28,7 @@ from ..query.sort import NUMBER, STRING, Sort, SortField
 from ..query.text_index import TextIndex
 from ..results import SearchPage, SearchResult
 from ..search.matching import Marks, snippets
+from ..search.query import any_word, check_query
 from ..sql.select import Statements
 from .by_id import as_document
 from .operation import Operation
@@ -42,6 +44,12 @@ _ORDER: Final = Sort((SortField(Path("$meta", "textScore"), True), SortField("id
 class _Row(NamedTuple):
     score: float
     document: Document
+
+
+def words_of(query: Any, match: Any) -> str:
+    """Return a checked query. `match="any"`: the query of any word of a text."""
+    check_choice("match", match, ("all", "any"))
+    return check_query(any_word(query) if match == "any" else query)
 
 
 @value_class

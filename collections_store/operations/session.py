@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..options import Isolation
+from ..options.calls import Hint
 from ..sql.catalogue import CatalogueStatements
 from ..sql.select import Statements
 from .catalogue import Catalogue
@@ -26,6 +27,8 @@ class Session(Connection):
 
     catalogue: Catalogue
     store: CatalogueStatements
+    hint: tuple[str, Hint] | None = None
+    """The collection and the index of the hint of the call in execution."""
     _recorder: Recorder | None = None
 
     def use(self, catalogue: Catalogue) -> None:
@@ -43,8 +46,11 @@ class Session(Connection):
         """Return the statements of a collection's table; raises `CollectionAbsent`."""
         known = self.catalogue.known.get(name)
         if known is not None and monotonic() <= known[1]:
-            return known[0]
-        return self.catalogue.look_up(self, name)
+            found = known[0]
+        else:
+            found = self.catalogue.look_up(self, name)
+        hint = self.hint
+        return found if hint is None or hint[0] != name else found.hinted(name, hint[1])
 
     def entries(self, sql: str, **parameters: str) -> list[Row]:
         """Return rows of the catalogue's table: none before the first write creates the table."""

@@ -21,6 +21,8 @@ class SharedConnection(Connection):
         self.database = database
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
+        if self.comment is not None:
+            sql = self.database.compiler.commented(sql, self.comment)
         try:
             found: Any = self.sa.exec_driver_sql(sql, parameters or None)
             rows: list[Row] = found.fetchall()
@@ -30,6 +32,8 @@ class SharedConnection(Connection):
         return rows
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
+        if self.comment is not None:
+            sql = self.database.compiler.commented(sql, self.comment)
         try:
             return self.sa.exec_driver_sql(sql, parameters or None).rowcount
         except Exception as error:
@@ -37,6 +41,8 @@ class SharedConnection(Connection):
             raise
 
     def changed_each(self, sql: str, rows: list[Any]) -> int:
+        if self.comment is not None:
+            sql = self.database.compiler.commented(sql, self.comment)
         try:
             return self.sa.exec_driver_sql(sql, rows).rowcount
         except Exception as error:

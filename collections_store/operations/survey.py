@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..codec import Decode, decode
 from ..document import Document, documents_of, moment, now
 from ..expressions.classes import value_class
 from ..query.filter import Filter
 from ..query.sort import Sort
+from ..sql.select import Statements
 from ..sql.survey import SurveyStatements
 from .by_id import raise_unless_skipped
 from .collections import STAGED
@@ -102,6 +103,35 @@ class Survey(Operation[CollectionSurvey | None]):
         )
 
 
+class MeasuredIndex(NamedTuple):
+    """The bytes of an index on disk, and how often queries used the index since the server's statistics were reset; None: the
+    database does not count that.
+    """
+
+    size: int
+    uses: int | None
+
+
+@value_class
+class MeasureIndexes(Operation[dict[str, MeasuredIndex] | None]):
+    """Return the measures of the collection's indexes by name; None if this build of the database, or a cluster, has none."""
+
+    collection: str
+    atomic = True
+    empty = dict
+
+    def __call__(self, session: Session) -> dict[str, MeasuredIndex] | None:
+        database, names = session.database, session.store.names
+        every = session.collection(self.collection).options.every_index
+        if not session.rows(database.diagnosis.index_sizes_need):
+            return None
+        physical = database.compiler.list_parameter([each.physical for each in every])
+        parameters = {"names": physical, "schema": names.schema}
+        rows = session.rows(database.diagnosis.index_sizes, parameters)
+        found = {name: MeasuredIndex(size, uses) for name, size, uses in rows}
+        return {each.name: found[each.physical] for each in every if each.physical in found}
+
+
 @value_class
 class Scans(Operation[bool]):
     """Return whether a page of a filter and a sort order may read all documents, by the database's plan alone. `Explain`
@@ -154,11 +184,23 @@ class SampleDocuments(Operation[list[Document]]):
     empty = list
 
     def __call__(self, session: Session) -> list[Document]:
-        statements = _statements(session.collection(self.collection).table, session.database)
-        [(first, last, *_)] = session.rows(statements.ends)
-        rows = list(_spread(session, statements.documents, self.size, first, last))
-        found = documents_of(rows, self.decode, self.collection, raise_unless_skipped)
-        return list({each.id: each for each in found}.values())
+        statements = session.collection(self.collection)
+        return sampled(session, statements, self.collection, self.size, self.decode)
+
+
+def sampled(
+    session: Session,
+    documents: Statements,
+    collection: str,
+    size: int,
+    decode: Decode = decode,
+) -> list[Document]:
+    """Return what `SampleDocuments` does, by the statements of the collection."""
+    statements = _statements(documents.table, session.database)
+    [(first, last, *_)] = session.rows(statements.ends)
+    rows = list(_spread(session, statements.documents, size, first, last))
+    found = documents_of(rows, decode, collection, raise_unless_skipped)
+    return list({each.id: each for each in found}.values())
 
 
 def _spread(

@@ -27,6 +27,7 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import value_class
+from ..expressions.collation import Collation, under
 from ..expressions.evaluation import OperandError
 from ..expressions.path import Path, field_name
 from ..expressions.values import MISSING, identical
@@ -81,17 +82,19 @@ def current(codec: Codec, collection: str, document: Document) -> Document:
 @value_class
 class Modification:
     """How an update changes a document. `upsert`: inserts a document if none matches. `time`: the beginning of the
-    call, in microseconds since 1970.
+    call, in microseconds since 1970. `collation`: how operators and array filters compare strings; None: by code point.
     """
 
     update: Update | Replacement
     codec: Codec
     upsert: bool
     time: int
+    collation: Collation | None = None
 
     def changed_text(self, document: Document, filter: Filter, *, ordered: bool) -> str | None:
         """Return the text of the new body; None: nothing changes."""
-        body = self.update.apply(document, filter=filter, ordered=ordered, now=self.time)
+        by = under(self.collation, ordered)
+        body = self.update.apply(document, filter=filter, ordered=by, now=self.time)
         if body is document.body:
             return None
         if not self.codec.is_plain:
@@ -105,7 +108,7 @@ class Modification:
     def inserted_text(self, id: str, filter: Filter, *, ordered: bool) -> str:
         """Return the text of the body that an upsert inserts."""
         empty = Document(id, seed(filter) if isinstance(self.update, Update) else {})
-        options: dict[str, Any] = {"filter": filter, "ordered": ordered}
+        options: dict[str, Any] = {"filter": filter, "ordered": under(self.collation, ordered)}
         body = self.update.apply(empty, **options, now=self.time, inserting=True)
         if not self.codec.is_plain:
             self._check(body, empty.body)
@@ -379,11 +382,7 @@ class Increment(AtomicWrite[Any]):
     def _is_one_statement(self, session: Session, writer: Writer) -> bool:
         """Return whether a single SQL statement can increment: no model, feed or unique index, and small numbers."""
         statements = writer.statements
-        if (
-            not self.codec.is_plain
-            or statements.feed is not None
-            or any(i.unique for i in statements.options.indexes)
-        ):
+        if not self.codec.is_plain or statements.feed is not None or statements.can_refuse:
             return False
         if type(self.by) is not int or abs(self.by) > MAX_OPERAND:
             return False

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..document import Document, now
 from ..errors import (
@@ -28,11 +28,12 @@ from .aggregate import Aggregate
 from .aggregate_stream import AggregateBatch
 from .bulk import BulkBatch, Together, attempt
 from .by_id import Insert, Rewrite, as_document
+from .called import Called, plain_operation
 from .catalogue import CollectionAbsent
 from .connection import Row
 from .find import Count, Distinct, Find, FindPage, ReadSorted
 from .merge import Merge
-from .operation import Operation, Written
+from .operation import Operation, Wrapper
 from .read import Batch, ReadBatch
 from .session import Session
 from .update import DeleteFirst, DeleteMatching, FindAndDelete, ModifyMany, ModifyOne
@@ -40,51 +41,23 @@ from .write import Writer
 
 
 @value_class
-class OfVersion(Operation[Any]):
+class OfVersion(Wrapper):
     """Do an operation if all documents have a schema version; else raise `DocumentsOutdated` or `DocumentTooNew`."""
 
     operation: Operation[Any]
     version: int
-    if not TYPE_CHECKING:  # a type checker takes the base class's for writable
-
-        @property
-        def method(self) -> str:
-            return self.operation.method
-
-        @property
-        def writes(self) -> bool:
-            return self.operation.writes
-
-        @property
-        def snapshot(self) -> bool:
-            return self.operation.snapshot
-
-        @property
-        def creates_collection(self) -> bool:
-            return self.operation.creates_collection
-
-    @property
-    def collection(self) -> str:
-        return self.operation.collection
 
     def __call__(self, session: Session) -> Any:
         with suppress(CollectionAbsent):  # the operation may read other collections
             check_versions(session, self.collection, self.version)
         return self.operation(session)
 
-    def absent(self) -> Any:
-        return self.operation.absent()
-
-    def written(self, session: Session) -> Written:
-        return self.operation.written(session)
-
-    def missed(self) -> Operation[list[Any]] | None:
-        return self.operation.missed()
-
 
 def for_version(operation: Any, version: int) -> Operation[Any]:
     """Return the operation for a collection whose documents may have different schema versions."""
     match operation:
+        case Called(operation=inner, call=call):
+            return Called(for_version(inner, version), call)
         case Together():
             return replace(operation, prepare=partial(for_version, version=version))
         case Merge(source=source):
@@ -96,6 +69,7 @@ def for_version(operation: Any, version: int) -> Operation[Any]:
 
 def _compares(operation: Any) -> bool:
     """Return whether the result of an operation depends on fields of the stored bodies."""
+    operation = plain_operation(operation)
     match operation:
         case Distinct() | Aggregate() | AggregateBatch():
             return True

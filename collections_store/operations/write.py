@@ -53,7 +53,7 @@ class Writer:
         """Whether a single statement can write many documents: no feed, and no unique index checks each in turn."""
         database = self._connection.database
         is_one_table = database.takes_lists and not database.is_remote
-        return is_one_table and self._feed is None and not self.statements.has_unique
+        return is_one_table and self._feed is None and not self.statements.can_refuse
 
     def atomically(self, work: Callable[[], T], *, always: bool = False) -> T:
         """Do work that writes by a single statement: in a transaction if changes are recorded, or `always`."""
@@ -165,6 +165,11 @@ class Writer:
         """Delete documents; returns how many existed."""
         parameters = {"ids": self._connection.database.compiler.list_parameter(ids), "now": now()}
         return self._delete(self._sql.remove_many, parameters, ids=ids)
+
+    def expire_many(self, ids: Sequence[str]) -> int:
+        """Delete documents as expired; returns how many existed."""
+        parameters = {"ids": self._connection.database.compiler.list_parameter(ids), "now": now()}
+        return self._delete(self._sql.remove_many, parameters, "expire", ids) if ids else 0
 
     def _delete(
         self, sql: str, parameters: dict[str, Any], kind: str = "remove", ids: Sequence[str] = ()

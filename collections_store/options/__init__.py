@@ -2,11 +2,12 @@
 
 The package knows no database. Begin with `stores`: `StoreOptions` declares the arguments of a caller, `Options` the
 validated values. `settings` has the same pair for collections, `collections` the catalogue's entry of a collection,
-`names` the names of tables, `urls` the URLs of databases, and `checks` a function for each kind of argument.
+`calls` the pair for calls, `names` the names of tables, `urls` the URLs of databases, and `checks` a function for each kind of argument.
 """
 
 from __future__ import annotations
 
+from .calls import CallContext, CallOptions
 from .checks import (
     check_awaitable,
     check_choice,
@@ -40,4 +41,4 @@ from .stores import (
 )
 from .urls import read_url, safe_url
 
-__all__ = ["FORMAT", "URL_OPTIONS", "ChangeSettings", "CollectionOptions", "CollectionSettings", "Consistency", "Feed", "Isolation", "ModelSettings", "Names", "Options", "ReadSettings", "Settings", "Sharding", "StoreOptions", "Ttl", "VersionSettings", "check_awaitable", "check_choice", "check_count", "check_flag", "check_function", "check_integer", "check_iterable", "check_seconds", "check_version", "option_types", "read_url", "safe_url"]  # fmt: skip
+__all__ = ["FORMAT", "URL_OPTIONS", "CallContext", "CallOptions", "ChangeSettings", "CollectionOptions", "CollectionSettings", "Consistency", "Feed", "Isolation", "ModelSettings", "Names", "Options", "ReadSettings", "Settings", "Sharding", "StoreOptions", "Ttl", "VersionSettings", "check_awaitable", "check_choice", "check_count", "check_flag", "check_function", "check_integer", "check_iterable", "check_seconds", "check_version", "option_types", "read_url", "safe_url"]  # fmt: skip

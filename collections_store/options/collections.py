@@ -17,9 +17,9 @@ from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies in a recorded change: none, the new body, or the new and the old body."""
-FORMAT: Final = 5
-"""The newest format of a stored entry, for collections with an index of substrings, which older versions would leave behind.
-Formats 3 and 4 are those of collections with a text index or vector indexes. Format 2 is that of distributed collections, and format 1 of all others.
+FORMAT: Final = 6
+"""The newest format of a stored entry, for collections with a sparse index, or a unique or compound index through arrays, which
+older versions take for another. Format 5 is that of collections with an index of substrings, which older versions would leave behind. Formats 3 and 4 are those of collections with a text index or vector indexes. Format 2 is that of distributed collections, and format 1 of all others.
 """
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
@@ -111,8 +111,10 @@ class CollectionOptions:
 
     @property
     def _format(self) -> int:
-        if self.substrings is not None:
+        if any(index.has_entries or index.sparse for index in self.indexes):
             return FORMAT
+        if self.substrings is not None:
+            return 5
         if any(index.method != "exact" for index in self.vector_indexes):
             return 4
         return 3 if self.text is not None or self.vector_indexes else 2 if self.distributed else 1
@@ -178,7 +180,7 @@ class CollectionOptions:
 
     def paths(self) -> frozenset[tuple[str, ...]]:
         """Return the fields of the indexes that cover every document, arrays apart."""
-        whole = (index for index in self.indexes if index.where is None and not index.arrays)
+        whole = (index for index in self.indexes if not index.is_partial and not index.arrays)
         return frozenset(path.keys for index in whole for path in index.paths)
 
 

@@ -1,22 +1,26 @@
-"""Recorded changes, filters on them, and the tokens of positions in a feed.
+"""Recorded changes, filters on them, change documents, and the tokens of positions in feeds.
 
-A token is an opaque string. Format 1: base64 (URL-safe) of the byte 1, the 4 bytes of the feed's key, 4 bytes of
-SHA-256 over the collection's name, the position in the feed as 8 bytes, and 4 bytes of SHA-256 over all these. A token
-is neither secret nor signed: the holder may read every change.
+A token is an opaque string. Format 1, of a collection: base64 (URL-safe) of the byte 1, the 4 bytes of the feed's key,
+4 bytes of SHA-256 over the collection's name, the position in the feed as 8 bytes, and 4 bytes of SHA-256 over all
+these. Format 2, of a store: the byte 2; for each feed, in the order of the keys, the key, the position, the length of
+the collection's name in a byte, and the name; and 4 bytes of SHA-256 over all these. A token is neither secret nor
+signed: the holder may read every change.
 """
 
 from __future__ import annotations
 
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, TypeAlias, get_args
 
 from ..codec import Codec
+from ..codec.times import iso
 from ..document import Body_co, Document
 from ..errors import InvalidFilter, InvalidOption, InvalidToken, shortened
+from ..expressions.classes import value_class
 from ..expressions.nodes import Meta, nodes_of
 from .conditions import Expression, Field, FitsSchema, Metadata, Text, leaves
 from .filter import EVERYTHING, Filter
@@ -27,7 +31,13 @@ KINDS: Final[frozenset[ChangeKind]] = frozenset(get_args(ChangeKind))
 REMOVALS: Final[frozenset[ChangeKind]] = frozenset({"remove", "expire"})
 """The kinds after which there is no document."""
 _FORMAT: Final = b"\x01"
-_SIZE: Final = 21
+_STORE_FORMAT: Final = b"\x02"
+_SIZE: Final = 17
+FeedPositions: TypeAlias = Mapping[str, tuple[str, int]]
+"""For the key of each feed the collection's name, and the position in the feed."""
+_OPERATIONS: Final[Mapping[ChangeKind, str]] = {
+    "insert": "insert", "update": "update", "remove": "delete", "expire": "delete",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +159,33 @@ class ChangeFilter:
         )
 
 
+def document_of(change: Change, collection: str) -> dict[str, Any]:
+    """Return the change document of a change: with MongoDB's names, and without the bodies that were not recorded."""
+    document = {
+        "_id": change.token,
+        "operationType": _OPERATIONS[change.kind],
+        "wallTime": iso(change.time),
+        "ns": {"coll": collection},
+        "documentKey": {"_id": change.id},
+        "version": change.version,
+    }
+    if change.kind == "expire":
+        document["expired"] = True
+    if change.has_body:
+        document["fullDocument"] = change.body
+    if change.has_before:
+        document["fullDocumentBeforeChange"] = change.before
+    return document
+
+
+@value_class
+class ChangeResult:
+    """What a pipeline makes of a change document, and the token of the change."""
+
+    token: str
+    document: dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class ChangePosition:
     """A position in a feed: behind the change of that number; 0 is before all."""
@@ -174,6 +211,56 @@ def tokens_of(key: str, collection: str) -> Callable[[int], str]:
 
 def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
     """Return the position of a token, and whether the token belongs to the collection; raise `InvalidToken`."""
+    read = _opened(token)
+    if read[:1] == _STORE_FORMAT:
+        raise InvalidToken("it is of a store: give it to the store's watch")
+    if read[:1] != _FORMAT or len(read) != _SIZE:
+        raise _damaged(token)
+    position = ChangePosition(read[1:5].hex(), int.from_bytes(read[9:17], "big"))
+    return position, read[5:9] == _digest(collection.encode())
+
+
+class StoreTokens:
+    """Returns the tokens of positions in the feeds of a store, from `positions` on."""
+
+    def __init__(self, positions: FeedPositions) -> None:
+        self._text, self._at = bytearray(_STORE_FORMAT), dict[str, int]()
+        for key, (name, number) in sorted(positions.items()):
+            self._text += bytes.fromhex(key)
+            self._at[key] = len(self._text)
+            self._text += number.to_bytes(8, "big") + bytes([len(name)]) + name.encode()
+
+    def after(self, key: str, number: int) -> str:
+        """Return the token after the next change, which is at a position of a feed."""
+        at = self._at[key]
+        self._text[at : at + 8] = number.to_bytes(8, "big")
+        return self.token()
+
+    def token(self) -> str:
+        """Return the token of the present positions."""
+        return urlsafe_b64encode(self._text + _digest(self._text)).decode()
+
+
+def read_store_token(token: object) -> FeedPositions:
+    """Return the positions of a token of a store; raise `InvalidToken`."""
+    read, positions, at = _opened(token), dict[str, tuple[str, int]](), 1
+    if read[:1] == _FORMAT:
+        raise InvalidToken("it is of a collection: give it to the collection's watch")
+    if read[:1] != _STORE_FORMAT:
+        raise _damaged(token)
+    try:
+        while at < len(read):
+            end = at + 13 + read[at + 12]
+            name = read[at + 13 : end].decode("ascii")
+            positions[read[at : at + 4].hex()] = name, int.from_bytes(read[at + 4 : at + 12], "big")
+            at = end
+    except (IndexError, UnicodeDecodeError):  # somebody made it
+        raise _damaged(token) from None
+    return positions
+
+
+def _opened(token: object) -> bytes:
+    """Return what a token holds, without the digest; raise `InvalidToken`."""
     if not isinstance(token, str):
         problem = f'must be the `token` of a change, or "oldest", got {shortened(token)}'
         raise InvalidToken(problem)
@@ -181,12 +268,14 @@ def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
         read = urlsafe_b64decode(token.encode("ascii"))
     except ValueError:
         read = b""
-    is_whole = len(read) == _SIZE and read[:1] == _FORMAT and read[-4:] == _digest(read[:-4])
-    if not is_whole or urlsafe_b64encode(read).decode() != token:
-        raise InvalidToken(f"must be an unchanged token of this version, got {shortened(token)}")
-    position = ChangePosition(read[1:5].hex(), int.from_bytes(read[9:17], "big"))
-    return position, read[5:9] == _digest(collection.encode())
+    if read[-4:] != _digest(read[:-4]) or urlsafe_b64encode(read).decode() != token:
+        raise _damaged(token)
+    return read[:-4]
 
 
-def _digest(part: bytes) -> bytes:
+def _damaged(token: object) -> InvalidToken:
+    return InvalidToken(f"must be an unchanged token of this version, got {shortened(token)}")
+
+
+def _digest(part: bytes | bytearray) -> bytes:
     return hashlib.sha256(part).digest()[:4]

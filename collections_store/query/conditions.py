@@ -17,7 +17,9 @@ from ..codec import MAX_INTEGER, MIN_INTEGER, Codec, decode
 from ..document import METADATA, MetadataField
 from ..errors import cut, shortened
 from ..expressions.classes import value_class
+from ..expressions.collation import Collation, Collator, Ordered
 from ..expressions.evaluation import key_of
+from ..expressions.language import ABSENT
 from ..expressions.path import Path, field_name, parsed, path_repr
 from ..expressions.patterns import Pattern
 
@@ -134,7 +136,23 @@ class OneOf:
     @cached_property
     def keys(self) -> frozenset[Hashable]:
         """The keys of the scalars, for a lookup whose time does not depend on their number."""
-        return frozenset(key_of(each) for one in self.lists for each in scalars_of(one))
+        return self._keys_under(True)
+
+    def keys_under(self, ordered: Ordered) -> frozenset[Hashable]:
+        """Return the keys of the scalars, under a collation if `ordered` has one."""
+        if type(ordered) is not Collator:
+            return self.keys
+        if ordered not in self._collated:
+            self._collated[ordered] = self._keys_under(ordered)
+        return self._collated[ordered]
+
+    @cached_property
+    def _collated(self) -> dict[Ordered, frozenset[Hashable]]:
+        return {}
+
+    def _keys_under(self, ordered: Ordered) -> frozenset[Hashable]:
+        every = (each for one in self.lists for each in scalars_of(one))
+        return frozenset(key_of(each, ordered=ordered) for each in every)
 
 
 @value_class(eq=True)
@@ -299,7 +317,15 @@ class Text:
     query: Operand
 
 
-Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema | Expression | Text
+@value_class(eq=True)
+class Collated:
+    """The condition, which compares strings, holds under a collation. Only the matcher decides it."""
+
+    condition: Condition
+    collation: Collation
+
+
+Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema | Expression | Text | Collated
 
 
 _WITHOUT_EXPRESSION: Final = frozenset({Field, Metadata, FitsSchema})
@@ -327,7 +353,7 @@ def holds_text(condition: Condition) -> bool:
 
 
 def _holds_expression(condition: Condition) -> bool:
-    return any(isinstance(each, Expression) for each in leaves(condition))
+    return any(isinstance(uncollated(each), Expression) for each in leaves(condition))
 
 
 def leaves(condition: Condition) -> Iterator[Condition]:
@@ -340,6 +366,40 @@ def leaves(condition: Condition) -> Iterator[Condition]:
             yield from leaves(inner)
         case _:
             yield condition
+
+
+def collated(condition: Condition, collation: Collation) -> Condition:
+    """Return a condition with each part that compares strings under a collation."""
+    match condition:
+        case And(inner):
+            return And(tuple(collated(each, collation) for each in inner))
+        case Or(inner, single=False):
+            return Or(tuple(collated(each, collation) for each in inner))
+        case Not(inner):
+            return Not(collated(inner, collation))
+        case Collated():
+            return condition
+    compares = any(map(_has_string, values_of(condition)))
+    return Collated(condition, collation) if compares else condition
+
+
+def uncollated(condition: Condition) -> Condition:
+    """Return a condition without its collation."""
+    return condition.condition if isinstance(condition, Collated) else condition
+
+
+def _has_string(operand: Value) -> bool:
+    """Return whether an operand may be compared with strings: a string, a value that holds strings, or an expression."""
+    if operand.kind in {"array", "object"}:
+        return holds_string(operand.value)
+    return operand.kind in {"string", "strings", "expression"}
+
+
+def holds_string(value: Any) -> bool:
+    """Return whether a JSON value is a string or holds a string, besides the names of fields."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    return isinstance(value, str) or (isinstance(value, list) and any(map(holds_string, value)))
 
 
 PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex", "cased regex"})
@@ -378,11 +438,6 @@ ErrorMaker: TypeAlias = Callable[[str, str], Exception]
 """A function from a position and a problem to an error."""
 
 _KNOWN: Final = ", ".join(f"${name}" for name in sorted((*METADATA, "body")))
-UNSUPPORTED: Final = frozenset({
-    "$box", "$center", "$centerSphere", "$geoIntersects", "$geoNear", "$geoWithin", "$geometry",
-    "$maxDistance", "$minDistance", "$near", "$nearSphere", "$polygon", "$where", "$within",
-})  # fmt: skip
-"""Other operators of MongoDB's filters."""
 
 
 def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Target:
@@ -407,7 +462,7 @@ def read_target(key: Any, error: ErrorMaker, position: str | None = None) -> Tar
         return Path(*rest)
     if name in METADATA and not rest:
         return name
-    if key in UNSUPPORTED:
+    if key in ABSENT["filters"]:
         raise error(key if position is None else position, "this operator is not supported")
     raise error(
         key if position is None else position,
@@ -458,7 +513,7 @@ _COMPARES: Final = {
     for operator in get_args(Comparison)
     for kind, parameter in _PARAMETERS.items()
 }
-_LEAVES: Final = frozenset({str, bool, Path})
+_LEAVES: Final = frozenset({str, bool, Path, Collation})
 
 
 def shape_of(condition: Condition) -> Condition:

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from .. import codec
 from ..errors import InvalidCursor, shortened
+from ..expressions.collation import icu_version
 from ..expressions.path import Path
 from ..expressions.patterns import Pattern
 from . import conditions
@@ -82,7 +83,10 @@ def _seal(format: bytes, encoded: bytes, key: str, filter: Filter, sort: Sort) -
 
 def _query(filter: Filter, sort: Sort) -> str:
     order = [[_as_json(each.target), each.descending] for each in sort.fields]
-    return json.dumps([_as_json(filter.to_json()), order], separators=(",", ":"))
+    query = [_as_json(filter.to_json()), order]
+    if sort.collation is not None:  # the position has keys of the collation
+        query.append([sort.collation.to_json(), icu_version()])
+    return json.dumps(query, separators=(",", ":"))
 
 
 def _as_json(value: Any) -> Any:

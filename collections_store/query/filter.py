@@ -12,16 +12,20 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias
 
-from ..codec import Codec, decode
+from ..codec import Codec, decode, spell
 from ..document import now
 from ..errors import InvalidBody, InvalidFilter, shortened
+from ..expressions.collation import Collation
+from ..expressions.evaluation import NO_VARIABLES
 from ..expressions.nodes import at_time
 from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_text
 from ..expressions.patterns import Pattern, escaped
+from ..expressions.values import MISSING
 from .conditions import (
     SCALARS,
     And,
     Bits,
+    Collated,
     Compare,
     Condition,
     Equals,
@@ -44,11 +48,13 @@ from .conditions import (
     Test,
     Text,
     Value,
+    collated,
     expressions_last,
     holds_text,
     plain_condition,
     scalars_of,
     shape_of,
+    uncollated,
     with_operands,
 )
 from .conditions import leaves as leaves
@@ -67,25 +73,34 @@ class _Unfrozen:
 _allocate = object.__new__
 
 
-def _uses_now(condition: Condition) -> bool:
-    """Return whether an expression of a condition has `$$NOW`; expressions stand under AND, OR and NOT only."""
+def _uses(variable: str, condition: Condition) -> bool:
+    """Return whether an expression of a condition has a variable; expressions stand under AND, OR and NOT only.
+    `variable` is the beginning of the variable in JSON.
+    """
     match condition:
         case Field() | Metadata():  # most are
             return False
         case And(conditions) | Or(conditions):
-            return any(map(_uses_now, conditions))
+            return any(_uses(variable, each) for each in conditions)
         case Not(inner):
-            return _uses_now(inner)
+            return _uses(variable, inner)
         case Expression(Value(text=text)):
-            return '"$$NOW"' in text
+            return variable in text
     return False
 
 
-def _at_time(condition: Condition, time: int) -> Condition:
+def _at_time(condition: Condition, time: int, variables: Mapping[str, Any]) -> Condition:
     def change(operand: Any) -> Any:
         if operand.kind != "expression":
             return operand
-        return Value(operand.kind, operand.text, at_time(operand.value, time))
+        text = operand.text
+        if variables:  # of a filter with other values, no cursor is valid
+            literals = {
+                name: "$$REMOVE" if value is MISSING else {"$literal": value}
+                for name, value in variables.items()
+            }
+            text = spell({"$let": {"vars": literals, "in": decode(text)}})
+        return Value(operand.kind, text, at_time(operand.value, time, variables))
 
     return with_operands(condition, change)
 
@@ -119,11 +134,17 @@ class Filter:
         return self._shape
 
     @classmethod
-    def parse(cls, what: Any = None, equals: Any = ..., codec: Codec = _CODEC) -> Filter:
+    def parse(
+        cls,
+        what: Any = None,
+        equals: Any = ...,
+        codec: Codec = _CODEC,
+        variables: frozenset[str] = frozenset(),
+    ) -> Filter:
         """Read the filter of a caller; raise `InvalidFilter`, which names the position.
 
         `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or `Path`) that `equals` a
-        value.
+        value. `variables` are those of `let`, whose values `at` adds.
         """
         given = {what: equals} if type(what) is str and type(equals) in SCALARS else what
         if type(given) is dict and (given is not what or equals is ...):
@@ -137,7 +158,7 @@ class Filter:
                 made.__class__ = cls
                 return made  # type: ignore[no-any-return]
         if equals is ... and (type(what) is dict or isinstance(what, Mapping)):
-            return cls(FilterParser(codec).document(what))
+            return cls(FilterParser(codec, variables=variables).document(what))
         what = what if type(what) is str else field_name(what)
         if isinstance(what, str | Path):
             if equals is ...:
@@ -157,11 +178,24 @@ class Filter:
             return what
         raise InvalidFilter("", f"a filter must be a document or a field, got {shortened(what)}")
 
-    def at(self, time: int | None = None) -> Filter:
-        """Return the filter with `$$NOW` as of a time in microseconds, by default the current time."""
-        if not _uses_now(self.condition):
+    def at(self, time: int | None = None, variables: Mapping[str, Any] = NO_VARIABLES) -> Filter:
+        """Return the filter with `$$NOW` as of a time in microseconds, by default the current time, and with the values
+        of `variables`.
+        """
+        if not _uses('"$$' if variables else '"$$NOW"', self.condition):
             return self
-        return Filter(_at_time(self.condition, now() if time is None else time))
+        moment = now() if time is None else time
+        return Filter(_at_time(self.condition, moment, variables))
+
+    def collated(self, collation: Collation | None) -> Filter:
+        """Return the filter under a collation; raises `InvalidFilter` for a `$text`."""
+        if collation is None:
+            return self
+        if holds_text(self.condition):
+            raise InvalidFilter(
+                "$text", "does not go with a collation: a text index has its own rules"
+            )
+        return Filter._nested(collated(self.condition, collation), self._levels)
 
     def __and__(self, other: Filter) -> Filter:
         return self._joined(And, conjuncts, other)
@@ -248,7 +282,16 @@ def disjuncts(condition: Condition) -> tuple[Condition, ...]:
 
 def paths_in(condition: Condition) -> Iterator[Path]:
     """Yield the paths of the fields of a condition."""
-    return (each.path for each in leaves(condition) if isinstance(each, Field))
+    every = map(uncollated, leaves(condition))
+    return (path for each in every for path in _paths_of(each))
+
+
+def _paths_of(condition: Condition) -> Iterator[Path]:
+    match condition:
+        case Field(path):
+            yield path
+        case Or(inner):  # a `single` one
+            yield from (path for each in inner for path in paths_in(each))
 
 
 FilterLike: TypeAlias = Filter | Mapping[Any, Any] | FieldLike
@@ -406,6 +449,8 @@ def to_json(condition: Condition) -> dict[Any, Any]:
             return {_name(condition): {"$eq": value} if holds_operators(value) else value}
         case Field(test=test) | Metadata(test=test):
             return {_name(condition): _operators((test,))}
+        case Collated(inner):
+            return to_json(inner)
         case And(conditions):
             return _together([to_json(each) for each in conditions])
         case FitsSchema(Value(text=text)):

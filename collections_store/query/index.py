@@ -27,6 +27,7 @@ from .conditions import (
     Or,
     Target,
     scalars_of,
+    takes_missing,
 )
 from .filter import Filter
 from .parser import FilterParser
@@ -44,12 +45,23 @@ MAX_POSITIONS: Final = 40
 """Keys of all fields of an index and of its `where`: each may need a small index of its own."""
 MAX_LISTED: Final = 100
 """Values of an `$in` in the `where` of an index."""
+MAX_EXPIRY: Final = 2**31 - 1
+"""MongoDB's limit of `expire_after_seconds`."""
 MAX_INDEXES: Final = 64
 """MongoDB's limit."""
 Fields: TypeAlias = tuple[SortField, ...]
 _BY_ID: Final[Fields] = (SortField("id"),)
 _CODEC: Final = codec.Codec()
-_KEYS: Final = ("name", "fields", "unique", "where", "arrays", "physical")
+_KEYS: Final = (
+    "name",
+    "fields",
+    "unique",
+    "where",
+    "arrays",
+    "sparse",
+    "expire_after_seconds",
+    "physical",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,8 @@ class Index:
     unique: bool = False
     where: Filter | None = None
     arrays: bool = False
+    sparse: bool = False
+    expire_after_seconds: int | None = None
     physical: str = field(default="", compare=False, repr=False)
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a newer version of the library stores besides."""
@@ -85,6 +99,8 @@ class Index:
         unique: bool = False,
         where: Any = None,
         arrays: bool = False,
+        sparse: bool = False,
+        expire_after_seconds: int | None = None,
         name: Any = None,
     ) -> Self:
         """Read the arguments of a caller; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
@@ -93,16 +109,21 @@ class Index:
             sort = Sort.parse(keys)
         except InvalidSort as error:
             raise InvalidIndex(error.field, error.problem) from None
-        for option, value in (("unique", unique), ("arrays", arrays)):
+        for option, value in (("unique", unique), ("arrays", arrays), ("sparse", sparse)):
             if not isinstance(value, bool):
                 raise InvalidIndex(option, f"must be True or False, got {shortened(value)}")
-        _check_fields(sort, arrays=arrays, unique=unique)
-        if unique and arrays:
-            raise InvalidIndex("unique", "elements of arrays cannot be unique")
+        _check_fields(sort, arrays=arrays, unique=unique, sparse=sparse)
         if arrays and where is not None:
             raise InvalidIndex("where", "an index of arrays covers all documents")
+        if sparse and where is not None:
+            raise InvalidIndex(
+                "where", "a sparse index has the documents with its fields, no others"
+            )
         partial = None if where is None else _partial(Filter.parse(where))
-        index = cls(_name(name, sort, arrays=arrays), sort, unique, partial, arrays)
+        if expire_after_seconds is not None:
+            _check_expiry(expire_after_seconds, sort, arrays=arrays)
+        options = unique, partial, arrays, sparse, expire_after_seconds
+        index = cls(_name(name, sort, arrays=arrays), sort, *options)
         if (positions := len(prefixes_of(index))) > MAX_POSITIONS:
             problem = f"must have at most {MAX_POSITIONS} keys in all, with those of where, got {positions}"
             raise InvalidIndex(sort.fields[0].name, problem)
@@ -111,6 +132,7 @@ class Index:
     def check(self) -> None:
         """Raise `InvalidIndex` or `InvalidFilter` for an index that only `from_json` returns, never `parse`."""
         options: Any = {"unique": self.unique, "where": self.where, "arrays": self.arrays}
+        options |= {"sparse": self.sparse, "expire_after_seconds": self.expire_after_seconds}
         if Index.parse(self.sort, **options, name=self.name) != self:
             raise InvalidIndex("where", "must have conditions, or be null")
 
@@ -124,14 +146,34 @@ class Index:
         """The paths of the fields of the body."""
         return tuple(each.target for each in self.sort.fields if isinstance(each.target, Path))
 
+    @property
+    def has_entries(self) -> bool:
+        """Whether a table of entries holds the keys, see `query.multikey`: of a unique or a compound index through arrays."""
+        return self.arrays and (self.unique or len(self.sort.fields) > 1)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the index may lack documents that match a condition on its first field. An index through arrays serves
+        only conditions on scalars in it.
+        """
+        return self.where is not None or (self.sparse and not self.arrays)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the index can refuse a document: a duplicate, or two arrays side by side."""
+        return self.unique or self.has_entries
+
     def __str__(self) -> str:
-        more = [word for word in ("unique", "arrays") if getattr(self, word)]
+        more = [word for word in ("unique", "arrays", "sparse") if getattr(self, word)]
+        if self.expire_after_seconds is not None:
+            more.append(f"expires after {self.expire_after_seconds} s")
         if self.where is not None:
             more.append(f"where {self.where}")
         return f"{self.name}: {', '.join([str(dict(self.fields)), *more])}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entry of the catalogue."""
+        """Return the entry of the catalogue. Newer options are omitted unless they are set."""
+        expiry = self.expire_after_seconds
         return {
             "name": self.name,
             "fields": [
@@ -141,6 +183,8 @@ class Index:
             "unique": self.unique,
             "where": None if self.where is None else _as_stored(self.where.to_json()),
             "arrays": self.arrays,
+            **({"sparse": True} if self.sparse else {}),
+            **({"expire_after_seconds": expiry} if expiry is not None else {}),
             "physical": self.physical,
             **self.unknown,
         }
@@ -154,8 +198,9 @@ class Index:
         ]
         sort = Sort.parse(pairs)
         where = None if entry["where"] is None else _stored_filter(entry["where"])
-        parts = entry["name"], sort, entry["unique"], where, entry["arrays"], entry["physical"]
-        return cls(*parts, unknown_keys(entry, _KEYS))
+        parts = entry["name"], sort, entry["unique"], where, entry["arrays"]
+        newer = entry.get("sparse", False), entry.get("expire_after_seconds")
+        return cls(*parts, *newer, entry["physical"], unknown_keys(entry, _KEYS))
 
 
 def unknown_keys(entry: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
@@ -167,15 +212,28 @@ def prefixes_of(index: Index) -> tuple[tuple[str, ...], ...]:
     """Return the path prefixes of the fields of an index, the paths included."""
     if index.arrays:
         return ()
-    paths = [*index.paths, *(field.path for field in partial_conditions(index.where))]
+    paths = [*index.paths, *(field.path for limit in limits_of(index) for field in limit)]
     return tuple(dict.fromkeys(each for path in paths for each in path_prefixes(path.keys)))
 
 
-def partial_conditions(where: Filter | None) -> tuple[Field, ...]:
-    """Return the conditions of a partial index, all of which must hold; none if the index is not partial."""
-    if where is None:
-        return ()
-    return tuple(each for each in every_conjunct(where.condition) if isinstance(each, Field))
+def limits_of(index: Index) -> tuple[tuple[Field, ...], ...]:
+    """Return the conditions of a partial index: of each inner tuple at least one must hold. A sparse index has the
+    documents with at least one of its fields.
+    """
+    if index.sparse:
+        return (tuple(Field(path, Exists()) for path in index.paths),)
+    every = () if index.where is None else every_conjunct(index.where.condition)
+    return tuple((each,) for each in every if isinstance(each, Field))
+
+
+def implies(condition: Condition, limit: Field) -> bool:
+    """Return whether all documents that match a condition match a condition of a partial index."""
+    if condition == limit:
+        return True
+    match condition, limit:
+        case Field(path, test), Field(limited, Exists()):
+            return path == limited and not takes_missing(test)
+    return False
 
 
 def every_conjunct(condition: Condition) -> Iterator[Condition]:
@@ -245,13 +303,12 @@ def _check_names(keys: Any) -> None:
             raise InvalidIndex(name, f"a part of the path begins with $. {key}")
 
 
-def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
+def _check_fields(sort: Sort, *, arrays: bool, unique: bool, sparse: bool) -> None:
     if not sort.fields:
         raise InvalidIndex("", "must have at least one field")
-    most = 1 if arrays else MAX_FIELDS
-    if len(sort.fields) > most:
-        problem = f"must have at most {most} field{'s' * (most > 1)}, got {len(sort.fields)}"
-        raise InvalidIndex(sort.fields[most].name, problem)
+    if len(sort.fields) > MAX_FIELDS:
+        problem = f"must have at most {MAX_FIELDS} fields, got {len(sort.fields)}"
+        raise InvalidIndex(sort.fields[MAX_FIELDS].name, problem)
     for each in sort.fields:
         problem = ""
         if isinstance(each.target, str):
@@ -260,8 +317,8 @@ def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
             elif each.target not in TIMES:
                 times = "$created_at, $updated_at, $expires_at"
                 problem = f"must be a field of the body or a time: {times}"
-            elif arrays or unique:
-                problem = "times cannot be in a unique index, or in one of arrays"
+            elif arrays or unique or sparse:
+                problem = "times cannot be in a unique or sparse index, or in one of arrays"
         elif not each.target.keys:
             problem = "must name a field within the body"
         elif arrays and not can_open(each.target.keys):
@@ -270,11 +327,25 @@ def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
             raise InvalidIndex(each.name, problem)
 
 
+def _check_expiry(seconds: Any, sort: Sort, *, arrays: bool) -> None:
+    option, is_whole = "expire_after_seconds", type(seconds) is int
+    if not is_whole or not 0 <= seconds <= MAX_EXPIRY:
+        problem = f"must be an integer from 0 to {MAX_EXPIRY:,}, got {shortened(seconds)}"
+        raise InvalidIndex(option, problem)
+    if len(sort.fields) != 1 or isinstance(sort.fields[0].target, str):
+        raise InvalidIndex(option, "requires an index on one field of the body")
+    if arrays:
+        problem = "arrays of times expire without arrays=True: create the index without it"
+        raise InvalidIndex(option, problem)
+
+
 def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
-    if name is None and arrays:
-        return f"{sort.fields[0].name}_arrays"[:MAX_NAME]
-    pairs = ((each.name, -1 if each.descending else 1) for each in sort.fields)
-    default = "_".join(f"{field}_{direction}" for field, direction in pairs)[:MAX_NAME]
+    if arrays and len(sort.fields) == 1:
+        default = sort.fields[0].name
+    else:
+        pairs = ((each.name, -1 if each.descending else 1) for each in sort.fields)
+        default = "_".join(f"{field}_{direction}" for field, direction in pairs)
+    default = f"{default}{'_arrays' if arrays else ''}"[:MAX_NAME]
     if name is None or (isinstance(name, str) and name == default):
         return default
     return read_own_name(name)
@@ -368,7 +439,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a `find`; prints as five lines, and a line for each further fact that makes a query slow.
+    """The explanation of a `find` or an `aggregate`; prints as five or six lines, and a line for each further fact that
+    makes a query slow.
 
     `sql` runs with `parameters`. `in_sql` is the part of the filter that runs in the database, `in_matcher` the part
     that runs in Python, on the rows of the database. `indexes` are the names of the indexes used: "$body" is the index
@@ -376,7 +448,9 @@ class Explanation:
     index. `order` names the sorter: an index, the database, Python, or nothing ("natural"). `arrays`: indexed fields
     hold arrays, so the exact form was used. `plan` is the database's own, in lines. `missing_index` is an index that
     would help, and `advice` the call that creates that index; both may be None. `documents` is about the number of
-    documents that the query reads if no limit ends it sooner; None: the database has no estimate.
+    documents that the query reads if no limit ends it sooner; None: the database has no estimate. `in_database` and
+    `in_python` are the stages of a pipeline that run there, such as "$match"; a stage that runs in both is in both. If a
+    `$facet` takes several statements, `sql`, `parameters` and `plan` are those of the first that scans, or of the first.
 
     >>> with Store("sqlite://") as store:
     ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -396,6 +470,8 @@ class Explanation:
     advice: str | None = None
     missing_index: Index | None = field(default=None, repr=False)
     documents: int | None = field(default=None, repr=False)
+    in_database: tuple[str, ...] = field(default=(), repr=False)
+    in_python: tuple[str, ...] = field(default=(), repr=False)
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {fact}" for name, fact in facts_of(self))
@@ -432,11 +508,19 @@ def facts_of(explanation: Explanation) -> list[tuple[str, str]]:
         ("order", _ORDERS[explanation.order]),
         ("advice", explanation.advice or "none"),
     ]
+    if explanation.in_database or explanation.in_python:
+        stages = explanation.in_database, explanation.in_python
+        facts[:0] = zip(("in the database", "in Python"), map(_stages, stages), strict=True)
+        facts.remove(("order", _ORDERS[explanation.order]))
     if explanation.in_matcher is not None:
         facts.append(("filter in Python", str(explanation.in_matcher)))
     if explanation.arrays:
         facts.append(("arrays in indexed fields", "yes, so the exact form was used"))
     return facts
+
+
+def _stages(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "nothing"
 
 
 def missing_index(
@@ -457,7 +541,7 @@ def missing_index(
     chosen = tuple(dict.fromkeys(unique[each.target] for each in wanted))[:MAX_FIELDS]
     backwards = tuple(replace(each, descending=not each.descending) for each in chosen)
     serving = (
-        each.where is None
+        not each.is_partial
         and each.arrays == arrays
         and each.sort.fields[: len(chosen)] in {chosen, backwards}
         for each in existing

@@ -119,6 +119,8 @@ def _check_types(types: Any, known: frozenset[str], position: str) -> None:
             raise InvalidFilter(position, problem)
         if not isinstance(each, str) or each not in known:
             raise InvalidFilter(position, f"no such type: {shortened(each)}")
+    if isinstance(types, list) and len(set(types)) < len(types):
+        raise InvalidFilter(position, f"must name each type once, got {shortened(types)}")
 
 
 def _check_pattern(pattern: Any, position: str) -> None:

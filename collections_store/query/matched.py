@@ -13,11 +13,13 @@ from itertools import chain
 from typing import Any, Final
 
 from ..document import Document
+from ..expressions.collation import Ordered, under
 from ..expressions.path import Path, is_index
 from .conditions import (
     WHOLE_ARRAY_TESTS,
     And,
     Bits,
+    Collated,
     Compare,
     Condition,
     Equals,
@@ -37,6 +39,7 @@ from .conditions import (
     Passes,
     Test,
     scalars_of,
+    uncollated,
 )
 from .filter import paths_in
 from .index import every_conjunct
@@ -44,7 +47,7 @@ from .matcher import holds, passes, values_at
 
 
 def matched_index(
-    condition: Condition, document: Document, array: tuple[str, ...], *, ordered: bool
+    condition: Condition, document: Document, array: tuple[str, ...], *, ordered: Ordered
 ) -> int | None:
     """Return the index of the element of the array at `array` that met the condition."""
     any_index = index = None
@@ -69,6 +72,8 @@ def _evaluated(node: Condition | Test, path: str = "") -> tuple[int, str, list[A
     kind: Any = type(node)
     parts: list[Any] = []
     match node:
+        case Collated(inner):
+            return _evaluated(inner)
         case Field(its, test):
             return _evaluated(test, ".".join(its.keys))
         case OneOf((only,)) if len(scalars_of(only)) == 1:
@@ -91,16 +96,19 @@ def _evaluated(node: Condition | Test, path: str = "") -> tuple[int, str, list[A
 
 
 def _is_equality(condition: Condition) -> bool:
-    return isinstance(condition, Field) and isinstance(condition.test, Equals | OneOf | Matches)
+    field = uncollated(condition)
+    return isinstance(field, Field) and isinstance(field.test, Equals | OneOf | Matches)
 
 
-def _met(condition: Condition, document: Document, ordered: bool) -> Iterator[tuple[Path, int]]:
+def _met(condition: Condition, document: Document, ordered: Ordered) -> Iterator[tuple[Path, int]]:
     """Yield the paths of the necessary conditions, and the indexes that met them."""
     match condition:
         case Field(path):
             index = _index(condition, document.body, ordered)
             if index is not None:
                 yield path, index
+        case Collated(inner, collation):
+            yield from _met(inner, document, under(collation, ordered))
         case And():
             for each in sorted(every_conjunct(condition), key=_evaluated):
                 yield from _met(each, document, ordered)
@@ -113,7 +121,7 @@ def _met(condition: Condition, document: Document, ordered: bool) -> Iterator[tu
             yield from sorted(chain(*found), key=lambda pair: pair[1])[:1]
 
 
-def _index(field: Field, body: Any, ordered: bool) -> int | None:
+def _index(field: Field, body: Any, ordered: Ordered) -> int | None:
     keys, test = field.path.keys, field.test
     if keys and not isinstance(body, dict):
         return None
@@ -131,7 +139,7 @@ def _index(field: Field, body: Any, ordered: bool) -> int | None:
     return _index_within(test, value, ordered)
 
 
-def _index_in(array: list[Any], keys: tuple[str, ...], test: Test, ordered: bool) -> int | None:
+def _index_in(array: list[Any], keys: tuple[str, ...], test: Test, ordered: Ordered) -> int | None:
     """Return the index of the first element that passes at the rest of a path."""
     leaf = not isinstance(test, WHOLE_ARRAY_TESTS)
     for index, element in enumerate(array):
@@ -148,7 +156,7 @@ def _index_in(array: list[Any], keys: tuple[str, ...], test: Test, ordered: bool
     return _index(Field(Path(*rest), test), named, ordered)
 
 
-def _index_within(test: Test, value: Any, ordered: bool) -> int | None:
+def _index_within(test: Test, value: Any, ordered: Ordered) -> int | None:
     """Return the index of the element of a value that passed `$elemMatch`."""
     if not isinstance(test, HasElement | HasObject) or not passes(test, value, ordered=ordered):
         return None

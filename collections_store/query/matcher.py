@@ -27,6 +27,7 @@ from typing import Any, Final, TypeAlias
 from ..document import Anonymous, Document, metadatum
 from ..errors import InvalidFilter
 from ..expressions.budget import spend
+from ..expressions.collation import Ordered, under
 from ..expressions.evaluation import NO_VARIABLES, Scope, key_of, truthy
 from ..expressions.nodes import evaluate
 from ..expressions.path import is_index, walk
@@ -35,6 +36,7 @@ from .conditions import (
     WHOLE_ARRAY_TESTS,
     And,
     Bits,
+    Collated,
     Compare,
     Condition,
     Equals,
@@ -70,7 +72,7 @@ def matches(
     filter: Filter,
     document: Document | Anonymous,
     *,
-    ordered: bool = True,
+    ordered: Ordered = True,
     variables: Mapping[str, Any] = NO_VARIABLES,
 ) -> bool:
     """Return whether `document` matches; `ordered`: whether objects with another key order differ.
@@ -85,7 +87,7 @@ def holds(
     condition: Condition,
     document: Document | Anonymous,
     *,
-    ordered: bool = True,
+    ordered: Ordered = True,
     variables: Mapping[str, Any] = NO_VARIABLES,
 ) -> bool:
     """Return whether a condition holds for a document."""
@@ -97,7 +99,7 @@ def holds(
         case Metadata(field, test):
             if isinstance(document, Anonymous):
                 return passes(test, MISSING)
-            return passes(test, metadatum(document, field))
+            return passes(test, metadatum(document, field), ordered=ordered)
         case And() | Or():
             return _hold_together(condition, document, ordered, variables)
         case Not(inner):
@@ -106,13 +108,16 @@ def holds(
             raise InvalidFilter("$text", NOT_HERE)
         case FitsSchema(schema):
             return bool(_value(schema).fits(document.body))
+        case Collated(inner, collation):
+            ordered = under(collation, ordered)
+            return holds(inner, document, ordered=ordered, variables=variables)
         case Expression(expression):
             scope = Scope(document, variables, ordered=ordered)
             return truthy(evaluate(_value(expression), scope))
 
 
 def _hold_together(
-    node: And | Or, document: Document | Anonymous, ordered: bool, variables: Mapping[str, Any]
+    node: And | Or, document: Document | Anonymous, ordered: Ordered, variables: Mapping[str, Any]
 ) -> bool:
     """Return whether all conditions hold, or any; of `MANY`, equalities are looked up."""
 
@@ -140,7 +145,7 @@ _KeysByPath: TypeAlias = dict[tuple[str, ...], set[Hashable]]
 
 
 def _equalities(
-    node: And | Or | Passes, parts: Iterable[Any], kinds: Any, ordered: bool
+    node: And | Or | Passes, parts: Iterable[Any], kinds: Any, ordered: Ordered
 ) -> tuple[_KeysByPath, list[Any]]:
     """Return the keys of the values that parts of a node equal, by paths, and all remaining parts; computed once.
 
@@ -154,7 +159,8 @@ def _equalities(
         for each in parts:
             path, test = (each.path.keys, each.test) if isinstance(each, Field) else ((), each)
             if isinstance(test, kinds):
-                keys = test.keys if isinstance(test, OneOf) else {_key(_value(test.value), ordered)}
+                is_list = isinstance(test, OneOf)
+                keys = test.keys_under(ordered) if is_list else {_key(_value(test.value), ordered)}
                 by_path.setdefault(path, set()).update(keys)
             else:
                 rest.append(each)
@@ -163,7 +169,7 @@ def _equalities(
     return lookup
 
 
-def _key(value: Any, ordered: bool) -> Hashable:
+def _key(value: Any, ordered: Ordered) -> Hashable:
     return key_of(None if value is MISSING else value, ordered=ordered)
 
 
@@ -211,11 +217,17 @@ def _opened(array: list[Any], start: int, keys: tuple[str, ...], leaf: bool) -> 
 
 def value_at(body: Any, keys: tuple[str, ...]) -> Any:
     """Return the value at a path through objects only, or null."""
+    found = found_at(body, keys)
+    return None if found is MISSING else found
+
+
+def found_at(body: Any, keys: tuple[str, ...]) -> Any:
+    """Return the value at a path through objects only, or MISSING."""
     value = body
     for key in keys:
-        if not isinstance(value, dict) or key not in value:
-            return None
-        value = value[key]
+        if not isinstance(value, dict):
+            return MISSING
+        value = value.get(key, MISSING)
     return value
 
 
@@ -233,14 +245,15 @@ def distinct_values(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
         yield from value if isinstance(value, list) else (value,)
 
 
-def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
+def passes(test: Test, value: Any, *, ordered: Ordered = True) -> bool:
     """Return whether one value passes a test, an array as a whole."""
     match test:
         case Equals(wanted):
             there = None if value is MISSING else value  # null equals what is missing
             return equal(there, _value(wanted), ordered=ordered)
         case OneOf():
-            return not isinstance(value, dict | list) and _key(value, ordered) in test.keys
+            keys = test.keys if ordered is True else test.keys_under(ordered)
+            return not isinstance(value, dict | list) and _key(value, ordered) in keys
         case Compare(operator, wanted):
             return _compares(value, operator, _value(wanted), ordered)
         case HasType(types):
@@ -291,7 +304,7 @@ def _value(operand: Operand) -> Any:
 _COMPARISONS: Final = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
 
 
-def _compares(value: Any, operator: str, wanted: Any, ordered: bool) -> bool:
+def _compares(value: Any, operator: str, wanted: Any, ordered: Ordered) -> bool:
     if value is MISSING or value is None or RANKS[type(value)] != RANKS[type(wanted)]:
         return False
     return bool(_COMPARISONS[operator](compare(value, wanted, ordered=ordered), 0))

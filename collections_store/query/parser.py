@@ -16,6 +16,7 @@ from ..codec import Codec, decode
 from ..document import microseconds
 from ..errors import InvalidBody, InvalidFilter, did_you_mean, shortened
 from ..expressions.evaluation import truthy
+from ..expressions.language import ABSENT
 from ..expressions.parser import ExpressionParser
 from ..expressions.path import Path, field_name, parsed
 from ..expressions.patterns import compiled, options_of
@@ -28,7 +29,6 @@ from .conditions import (
     MAX_INLINE_VALUES,
     SCALARS,
     TIMES,
-    UNSUPPORTED,
     And,
     Bits,
     BitsOperator,
@@ -319,7 +319,7 @@ class FilterParser:
         reader = READERS.get(operator)
         if reader is None and not str(operator).startswith("$"):
             raise InvalidFilter(position.removeprefix("."), "operators and plain keys do not mix")
-        if operator in UNSUPPORTED:
+        if operator in ABSENT["filters"]:
             raise InvalidFilter(position, "this operator is not supported")
         if reader is None:
             raise InvalidFilter(

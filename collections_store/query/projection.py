@@ -34,7 +34,8 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import value_class
-from ..expressions.evaluation import Scope
+from ..expressions.collation import Collation, Ordered, under
+from ..expressions.evaluation import NO_VARIABLES, Scope
 from ..expressions.fields import NAMED, Tree, added, computed, excluded, included, tree_of
 from ..expressions.nodes import Meta, Node, at_time, nodes_of
 from ..expressions.parser import ExpressionParser
@@ -154,7 +155,11 @@ _MAX_SLICE: Final = 2**31 - 1
 
 
 def _entries(
-    document: Mapping[Any, Any], above: tuple[str, ...], position: str, codec: Codec
+    document: Mapping[Any, Any],
+    above: tuple[str, ...],
+    position: str,
+    codec: Codec,
+    variables: frozenset[str],
 ) -> Iterator[Part]:
     for given, value in document.items():
         key = field_name(given)
@@ -170,11 +175,11 @@ def _entries(
             if first is None:
                 raise InvalidProjection(here, "must name a field, got an empty document")
             if isinstance(first, str) and first.startswith("$"):
-                yield path, _operator(path, value, here, codec)
+                yield path, _operator(path, value, here, codec, variables)
             else:
-                yield from _entries(value, path.keys, here, codec)
+                yield from _entries(value, path.keys, here, codec, variables)
         else:
-            yield path, _computed(value, here, codec)
+            yield path, _computed(value, here, codec, variables)
 
 
 def _path(key: Any, above: tuple[str, ...], position: str) -> tuple[Path, bool]:
@@ -192,7 +197,13 @@ def _path(key: Any, above: tuple[str, ...], position: str) -> tuple[Path, bool]:
         raise InvalidProjection(position, error.problem) from error
 
 
-def _operator(path: Path, document: Mapping[str, Any], position: str, codec: Codec) -> Rule:
+def _operator(
+    path: Path,
+    document: Mapping[str, Any],
+    position: str,
+    codec: Codec,
+    variables: frozenset[str],
+) -> Rule:
     operator, *others = document
     here, operand = f"{position}.{operator}", document[operator]
     if others:
@@ -200,7 +211,7 @@ def _operator(path: Path, document: Mapping[str, Any], position: str, codec: Cod
     if operator == "$slice" and not _is_expression(operand):
         return _slice(operand, here)
     if operator not in {"$elemMatch", "$meta"}:
-        return _computed(document, position, codec)
+        return _computed(document, position, codec, variables)
     if len(path.keys) > 1:
         raise InvalidProjection(here, "must be on a field at the top of the body")
     if operator == "$meta":
@@ -214,13 +225,15 @@ def _operator(path: Path, document: Mapping[str, Any], position: str, codec: Cod
         raise InvalidProjection(error.place, error.problem) from error
 
 
-def _computed(expression: Any, position: str, codec: Codec) -> ComputedField:
+def _computed(
+    expression: Any, position: str, codec: Codec, variables: frozenset[str]
+) -> ComputedField:
     try:
         text = codec.encode(expression)
     except InvalidBody as error:
         where = f"{position}.{error.path}" if error.path else position
         raise InvalidProjection(where, error.problem) from error
-    parser, plain = ExpressionParser(InvalidProjection), decode(text)
+    parser, plain = ExpressionParser(InvalidProjection, variables), decode(text)
     parser.scores = []
     parser.check_nesting(plain, position)
     return ComputedField(text, position, parser.parse(plain, position))
@@ -299,7 +312,7 @@ def with_slice(value: Any, keys: tuple[str, ...], slice: Slice) -> Any:
     return {**value, key: inner}
 
 
-def _narrowed(document: Document, keys: tuple[str, ...], filter: Filter, ordered: bool) -> Any:
+def _narrowed(document: Document, keys: tuple[str, ...], filter: Filter, ordered: Ordered) -> Any:
     """Return the body with one element left of the first array on a path of objects."""
     value, above = document.body, []
     for key in keys:
@@ -336,6 +349,8 @@ class Projection:
     """
 
     entries: tuple[Part, ...]
+    collation: Collation | None = field(default=None, init=False)
+    """How `$elemMatch` and expressions compare strings; None: by code point."""
     _named: Tree = field(init=False, compare=False, repr=False)
     _added: Tree | None = field(init=False, compare=False, repr=False)
     """What an exclusion adds; None: an inclusion."""
@@ -362,8 +377,16 @@ class Projection:
         object.__setattr__(self, "names_fields_only", names_fields_only)
 
     @classmethod
-    def parse(cls, what: Any, codec: Codec = Codec()) -> Projection:  # noqa: B008 - it is frozen
-        """Read a projection document, a list of fields, or a `Projection`; raises `InvalidProjection`."""
+    def parse(
+        cls,
+        what: Any,
+        codec: Codec = Codec(),  # noqa: B008 - it is frozen
+        variables: frozenset[str] = frozenset(),
+    ) -> Projection:
+        """Read a projection document, a list of fields, or a `Projection`; raises `InvalidProjection`.
+
+        `variables` are those of `let`, whose values `at` adds.
+        """
         if isinstance(what, Projection):
             return what
         if isinstance(what, list | tuple):
@@ -373,7 +396,7 @@ class Projection:
         if not isinstance(what, Mapping):
             problem = f"must be a document or a list of fields, got {shortened(what)}"
             raise InvalidProjection("", problem)
-        entries = tuple(_entries(what, (), "", codec))
+        entries = tuple(_entries(what, (), "", codec, variables))
         _check_together(entries)
         return cls(entries)
 
@@ -382,13 +405,26 @@ class Projection:
         """Whether a field is the score of a `$text`."""
         return any(_has_score(rule) for _, rule in self.entries)
 
-    def at(self, time: int | None = None) -> Projection:
-        """Return the projection with `$$NOW` as of a time in microseconds, by default the current time."""
+    def at(
+        self, time: int | None = None, variables: Mapping[str, Any] = NO_VARIABLES
+    ) -> Projection:
+        """Return the projection with `$$NOW` as of a time in microseconds, by default the current time, and with the
+        values of `variables`.
+        """
         found = [rule for _, rule in self.entries if isinstance(rule, ComputedField)]
-        if not any('"$$NOW"' in rule.text for rule in found):
+        if not any(('"$$' if variables else '"$$NOW"') in rule.text for rule in found):
             return self
         moment = now() if time is None else time
-        return Projection(tuple([(path, _at_time(rule, moment)) for path, rule in self.entries]))
+        bound = [(path, _at_time(rule, moment, variables)) for path, rule in self.entries]
+        return Projection(tuple(bound))
+
+    def collated(self, collation: Collation | None) -> Projection:
+        """Return the projection under a collation."""
+        if collation is None:
+            return self
+        projection = Projection(self.entries)
+        object.__setattr__(projection, "collation", collation)
+        return projection
 
     def check(self, filter: Filter, *, scored: bool = False) -> None:
         """Raise `InvalidProjection` for a `field.$` without a condition in `filter`, and for a score of documents that
@@ -407,12 +443,13 @@ class Projection:
                         f"{path}.$", "the filter must have a condition on the field"
                     )
 
-    def apply(self, document: Document, filter: Filter, *, ordered: bool = True) -> Document:
+    def apply(self, document: Document, filter: Filter, *, ordered: Ordered = True) -> Document:
         """Return the document with the projected body.
 
         `field.$` needs the `filter` that found the document, and raises `InvalidProjection` where no element met the
         filter. `ordered`: whether objects with another key order differ.
         """
+        ordered = under(self.collation, ordered)
         return with_other_body(document, self._parts(document, filter, ordered))
 
     def to_json(self) -> dict[Any, Any]:
@@ -424,7 +461,7 @@ class Projection:
     def __str__(self) -> str:
         return str(self.to_json())
 
-    def _parts(self, document: Document, filter: Filter, ordered: bool) -> Any:
+    def _parts(self, document: Document, filter: Filter, ordered: Ordered) -> Any:
         body = document.body
         if not isinstance(body, dict):
             if self._added is not None:
@@ -438,7 +475,7 @@ class Projection:
             else excluded(self._named, body)
         )
 
-    def _computed(self, body: Any, document: Document, filter: Filter, ordered: bool) -> Any:
+    def _computed(self, body: Any, document: Document, filter: Filter, ordered: Ordered) -> Any:
         """Return the parts of the document's body, an object, if a rule is more than the name of a field."""
         for path, rule in self.entries:
             if isinstance(rule, Positional) and body:
@@ -462,10 +499,10 @@ def _has_score(rule: Rule) -> bool:
     return isinstance(rule, Meta)
 
 
-def _at_time(rule: Rule, time: int) -> Rule:
+def _at_time(rule: Rule, time: int, variables: Mapping[str, Any]) -> Rule:
     if not isinstance(rule, ComputedField):
         return rule
-    return ComputedField(rule.text, rule.place, at_time(rule.expression, time))
+    return ComputedField(rule.text, rule.place, at_time(rule.expression, time, variables))
 
 
 @lru_cache(maxsize=PARSED)

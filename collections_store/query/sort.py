@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as attribute
 from functools import cmp_to_key, partial
 from typing import Any, Final, Literal, TypeAlias
 
 from ..document import TEXT_SCORE, Document, metadatum
 from ..errors import InvalidFilter, InvalidSort, shortened
 from ..expressions.budget import spend
+from ..expressions.collation import Collation, Collator, Ordered, under
 from ..expressions.path import FieldLike, Path, field_name, walk
 from ..expressions.values import MISSING, RANKS, compare, is_number
 from .conditions import Target, read_target
@@ -65,6 +67,8 @@ class Sort:
     """
 
     fields: tuple[SortField, ...] = ()
+    collation: Collation | None = attribute(default=None, init=False)
+    """How strings compare; None: by code point. Keys of strings are then keys of the collation."""
 
     def __post_init__(self) -> None:
         fields: Any = self.fields
@@ -93,10 +97,14 @@ class Sort:
             raise InvalidSort(fields[MAX_FIELDS].name, problem)
         return cls(fields)
 
-    def keys(self, document: Document, *, ordered: bool = True) -> tuple[Key, ...]:
+    def keys(self, document: Document, *, ordered: Ordered = True) -> tuple[Key, ...]:
         """Return the key of each field, whatever its direction."""
         spend()
+        if self.collation is not None:
+            ordered = under(self.collation, ordered)
         keys = [_plain_key(document, field.target) for field in self.fields]
+        if type(ordered) is Collator:
+            keys = [key and (key[0], ordered.keyed(key[1])) for key in keys]
         if None in keys:
             fields: Any = enumerate(self.fields)
             routes = [(n, f.target.keys, f.descending) for n, f in fields if keys[n] is None]
@@ -104,14 +112,22 @@ class Sort:
                 keys[number] = key
         return tuple(keys)  # type: ignore[arg-type] # none is left
 
-    def key(self, document: Document, *, ordered: bool = True) -> Any:
+    def key(self, document: Document, *, ordered: Ordered = True) -> Any:
         """Return a sort key of documents; `ordered`: whether the order of an object's keys counts."""
         return self.comparable(self.keys(document, ordered=ordered), ordered=ordered)
 
-    def comparable(self, keys: Sequence[Key], *, ordered: bool = True) -> tuple[Any, ...]:
+    def comparable(self, keys: Sequence[Key], *, ordered: Ordered = True) -> tuple[Any, ...]:
         """Return `keys` in a form that compares by the directions of the fields."""
         pairs = zip(keys, self.fields, strict=True)
         return tuple(_directed(key, field.descending, ordered) for key, field in pairs)
+
+    def collated(self, collation: Collation | None) -> Sort:
+        """Return the order of the same fields under a collation."""
+        if collation is None or not self.fields:
+            return self
+        sort = Sort(self.fields)
+        object.__setattr__(sort, "collation", collation)
+        return sort
 
     def __bool__(self) -> bool:
         return bool(self.fields)
@@ -145,12 +161,14 @@ _Route: TypeAlias = tuple[int, tuple[str, ...], bool]
 _Found: TypeAlias = dict[int, tuple[Key, bool]]
 
 
-def key_of(value: Any) -> Key:
+def key_of(value: Any, ordered: Ordered = True) -> Key:
     """Return the key of a value, an array as a whole."""
     if value is None or value is MISSING:
         return NULL, 0
     if isinstance(value, bool):
         return (TRUE if value else FALSE), 0
+    if ordered is not True and type(ordered) is Collator:
+        value = ordered.keyed(value)
     return RANKS[type(value)], value
 
 
@@ -168,7 +186,7 @@ def _plain_key(document: Document, target: Path | str) -> Key | None:
     return None if isinstance(value, list) else key_of(value)
 
 
-def _below(value: Any, routes: list[_Route], ordered: bool) -> _Found:
+def _below(value: Any, routes: list[_Route], ordered: Ordered) -> _Found:
     """Return the keys at the end of the routes from `value`; routes through one array take the same element."""
     found: _Found = {}
     arrays: dict[int, tuple[list[Any], list[_Route]]] = {}
@@ -177,13 +195,13 @@ def _below(value: Any, routes: list[_Route], ordered: bool) -> _Found:
         if isinstance(reached, list):
             arrays.setdefault(id(reached), (reached, []))[1].append((number, rest, descending))
         else:
-            found[number] = key_of(MISSING if rest else reached), descending
+            found[number] = key_of(MISSING if rest else reached, ordered), descending
     for array, through in arrays.values():
         found.update(_first(array, through, ordered))
     return found
 
 
-def _first(array: list[Any], routes: list[_Route], ordered: bool) -> _Found:
+def _first(array: list[Any], routes: list[_Route], ordered: Ordered) -> _Found:
     """Return the keys of the first element, by the directions of the routes."""
     if not array:
         return {n: ((NULL if rest else EMPTY, 0), down) for n, rest, down in routes}
@@ -191,8 +209,8 @@ def _first(array: list[Any], routes: list[_Route], ordered: bool) -> _Found:
     return min(every, key=lambda found: _comparable(found, ordered))
 
 
-def _from_element(element: Any, routes: list[_Route], ordered: bool) -> _Found:
-    found: _Found = {n: (key_of(element), down) for n, rest, down in routes if not rest}
+def _from_element(element: Any, routes: list[_Route], ordered: Ordered) -> _Found:
+    found: _Found = {n: (key_of(element, ordered), down) for n, rest, down in routes if not rest}
     on = [route for route in routes if route[1]]
     if isinstance(element, dict):
         found.update(_below(element, on, ordered))
@@ -201,13 +219,13 @@ def _from_element(element: Any, routes: list[_Route], ordered: bool) -> _Found:
     return found
 
 
-def _comparable(found: _Found, ordered: bool) -> list[Any]:
+def _comparable(found: _Found, ordered: Ordered) -> list[Any]:
     return [_directed(*found[number], ordered) for number in sorted(found)]
 
 
-def _directed(key: Key, descending: bool, ordered: bool) -> Any:
+def _directed(key: Key, descending: bool, ordered: Ordered) -> Any:
     if key[0] in {OBJECT, ARRAY}:
-        key = key[0], _COMPOSITE[ordered](key[1])
+        key = key[0], _COMPOSITE[bool(ordered)](key[1])
     return _REVERSED(key) if descending else key
 
 

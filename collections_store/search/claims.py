@@ -1,4 +1,4 @@
-"""Claims: the documents that a search of this process embeds now. No other search embeds the same texts.
+"""Claims: the documents and queries that a search of this process embeds now. No other search embeds the same texts.
 
 Rules:
 
@@ -7,6 +7,7 @@ Rules:
 3. A search claims the documents that were read before. If a claim ended meanwhile, the search reads again.
 4. An embedder may use the store. A search within an embedder never waits, and embeds no claimed text. Otherwise the
    search could wait for the search around the embedder.
+5. A search takes the vector of an equal query that another search embeds. If that fails, each embeds its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from contextvars import ContextVar
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 LASTS: Final = 60.0
 """Seconds until a claim is ignored: an embedder may load a model first."""
@@ -65,3 +66,34 @@ class Claim:
         for claims in {claims for claims, _ in self._taken}:
             claims.ended = object()
         self.give_up()
+
+
+class QueryClaim:
+    """The claim to embed the text of a query, of the searches for this text at a time. One of them takes the claim; after
+    a cancellation, another.
+    """
+
+    __slots__ = ("_ends", "_free", "has_failed", "vector")
+
+    def __init__(self) -> None:
+        self._ends, self._free = monotonic() + LASTS, [self]
+        self.vector: Any = None
+        self.has_failed = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the searches wait: no vector yet, no error of the embedder, and rule 2."""
+        return self.vector is None and not self.has_failed and monotonic() <= self._ends
+
+    def take(self) -> bool:
+        """Take the claim; return False while another search has it."""
+        try:
+            self._free.pop()
+        except IndexError:
+            return False
+        self._ends = monotonic() + LASTS
+        return True
+
+    def release(self) -> None:
+        """Leave the claim to another search, unless the vector is there or the embedder failed."""
+        self._free.append(self)

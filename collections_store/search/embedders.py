@@ -8,12 +8,14 @@ client with the interface of OpenAI's (`embeddings.create`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import field
 from functools import partial
 from typing import Any, TypeAlias
 
 from ..errors import InvalidIndex, shortened
 from ..expressions.classes import value_class
 from .chunks import Cut
+from .claims import QueryClaim
 
 Embed: TypeAlias = Callable[[list[str]], Any]
 """Returns a vector for each text, or an awaitable of them."""
@@ -21,12 +23,15 @@ Embed: TypeAlias = Callable[[list[str]], Any]
 
 @value_class
 class Embedder:
-    """How texts become vectors: texts of documents, and texts to search for. `cut` cuts long texts."""
+    """How texts become vectors: texts of documents, and texts to search for. `cut` cuts long texts. `queried` has the
+    queries that a search embeds now.
+    """
 
     documents: Embed
     queries: Embed
     model: str | None = None
     cut: Cut | None = None
+    queried: dict[str, QueryClaim] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, given: Any, model: str | None = None, cut: Cut | None = None) -> Embedder:

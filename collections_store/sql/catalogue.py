@@ -240,8 +240,7 @@ class IndexStatements:
     def create(self, index: Index) -> Sequence[str]:
         """Create an index under its physical name."""
         if index.arrays:
-            [path] = index.paths
-            return self._database.ddl.create_array_index(self._table, path.keys, index.physical)
+            return self._database.ddl.create_array_index(self._table, index)
         names = self._database.ordering.index_parts(unique=index.unique)
         columns: list[sa.ColumnElement[Any]] = []
         for field in index.sort.fields:
@@ -253,7 +252,7 @@ class IndexStatements:
             columns.extend(part.desc() if field.descending else part for part in parts)
         if not index.unique and not self._database.index_ends_in_seq:
             columns.append(self._table.c.seq)
-        only = None if index.where is None else partial_condition(self._table, index)
+        only = None if not index.is_partial else partial_condition(self._table, index)
         return [self._create(index.physical, *columns, only=only, unique=index.unique)]
 
     def create_prefix_index(self, prefix: Keys, physical: str) -> str:
@@ -298,7 +297,7 @@ class IndexStatements:
         if isinstance(index, VectorIndex):
             return VectorStatements(self._table, self._database, index.physical, index).drop()
         if index.arrays:
-            return self._database.ddl.drop_array_index(index.physical)
+            return self._database.ddl.drop_array_index(self._table, index)
         return [self.drop_index(index.physical)]
 
     def drop_index(self, physical: str) -> str:

@@ -49,9 +49,10 @@ from ..query.index import (
     implied_by,
     is_in_arrays,
     is_indexable,
-    partial_conditions,
+    limits_of,
     prefixes_of,
 )
+from ..query.joint import served_jointly
 from ..query.sort import NULL, Key, Sort
 from ..query.text_index import NO_TEXT_INDEX, TextIndex
 from .dialects.indexed_form import Ordering
@@ -129,13 +130,16 @@ class Conditions:
         arrays: Mapping[Keys, str],
         text: TextIndex | None = None,
         substrings: TextIndex | None = None,
+        *,
+        compound: Sequence[Index] = (),
     ) -> None:
-        """Take the names of the indexes of arrays by field, and the text indexes."""
-        self._substrings = substrings
+        """Take the names of the indexes of arrays by field, the text indexes, and the compound indexes of arrays."""
+        self._substrings, self._compound = substrings, compound
         self._text, self._text_indexes = text, database.text
         self._table, self._compiler = table, database.compiler
         self._filters, self._form = database.filters, database.indexed_form
         self._arrays = arrays if database.indexes_arrays else {}
+        self._is_exact = database.indexes_arrays
 
     def where(
         self,
@@ -150,16 +154,27 @@ class Conditions:
         form. The remaining conditions are in the exact form.
         """
         every = conjuncts(_numbered(shape))
-        wanted = (each for each in every[:MAX_CONDITIONS] if not is_excluded(each))
+        index, served = served_jointly(self._compound, every[:MAX_CONDITIONS])
+        done = {e.position for e in served if self._is_exact and every[e.position] == e.field}
+        wanted = (
+            e for n, e in enumerate(every[:MAX_CONDITIONS]) if n not in done and not is_excluded(e)
+        )
         chosen = [each for each in wanted if is_indexable(each, fields)][:MAX_INDEXED]
         tests: list[sa.ColumnElement[bool]] = []
         bindings: list[Binding] = []
         residual = list(range(MAX_CONDITIONS, len(every)))
+        if index is not None:
+            joint = self._array_test([each.field for each in served], "j", index.physical)
+            tests.append(joint.clause)
+            bindings.extend(joint.bindings)
         for positions in self._groups(every[:MAX_CONDITIONS], chosen):
+            if not done.isdisjoint(positions):
+                continue
             parts = tuple(every[position] for position in positions)
             condition = parts[0] if len(parts) == 1 else And(parts)
             is_chosen, name = condition in chosen, str(positions[0])
-            rendered = self._rendered(condition, name, is_chosen=is_chosen, indexed=indexed)
+            arrays = {} if any(e.position in positions for e in served) else self._arrays
+            rendered = self._rendered(condition, name, arrays, is_chosen=is_chosen, indexed=indexed)
             if rendered is None:
                 residual.extend(positions)
             else:
@@ -200,27 +215,36 @@ class Conditions:
         return sorted([*joined, *((n,) for n in range(len(every)) if n not in grouped)])
 
     def _rendered(
-        self, condition: Condition, name: str, *, is_chosen: bool, indexed: bool
+        self,
+        condition: Condition,
+        name: str,
+        arrays: Mapping[Keys, str],
+        *,
+        is_chosen: bool,
+        indexed: bool,
     ) -> Rendered | None:
         chosen = self._render_indexed(condition, f"q{name}", MAX_MIXED) if is_chosen else None
         if chosen is not None and indexed:
             return chosen
-        exact = self._exact(condition, name)
+        exact = self._exact(condition, name, arrays)
         if chosen is None or exact is None:
             return exact
-        arrays = (ArrayAt(self._table.c.body, each) for each in sorted(set(_prefixes(condition))))
-        with_arrays = (sa.and_(array, exact.clause) for array in arrays)
+        opened = (ArrayAt(self._table.c.body, each) for each in sorted(set(_prefixes(condition))))
+        with_arrays = (sa.and_(array, exact.clause) for array in opened)
         clause = sa.or_(chosen.clause, *with_arrays)
         return Rendered(clause, chosen.bindings + exact.bindings)
 
-    def _exact(self, condition: Condition, name: str) -> Rendered | None:
-        """Render the exact form, behind all implied tests that an index of arrays serves."""
+    def _exact(
+        self, condition: Condition, name: str, arrays: Mapping[Keys, str]
+    ) -> Rendered | None:
+        """Render the exact form, behind all implied tests that an index of `arrays` serves."""
         rendered = self._render(condition, f"p{name}", MAX_MIXED)
-        if rendered is None or not self._arrays:
+        if rendered is None or not arrays:
             return rendered
         for number, implied in enumerate(implied_by(condition)):
-            if is_in_arrays(implied, self._arrays):
-                test = self._array_test(implied, f"p{name}_i{number}")
+            if is_in_arrays(implied, arrays):
+                physical = arrays[implied.path.keys]
+                test = self._array_test([implied], f"p{name}_i{number}", physical)
                 rendered = _joined(And, [test, rendered])
         return rendered
 
@@ -233,10 +257,12 @@ class Conditions:
                 return self._each(condition, name, depth, self._render_indexed)
         return None
 
-    def _array_test(self, field: Field, name: str) -> Rendered:
-        parameters, bindings = self._indexed_parameters(field, name)
-        physical = self._arrays[field.path.keys]
-        return Rendered(ArrayTest(self._table.c.seq, field, parameters, physical), bindings)
+    def _array_test(self, fields: Sequence[Field], name: str, physical: str) -> Rendered:
+        every = [self._indexed_parameters(each, f"{name}_{n}") for n, each in enumerate(fields)]
+        parameters = [parameter for some, _ in every for parameter in some]
+        index = sa.Table(physical, sa.MetaData(schema=self._table.schema))
+        clause = ArrayTest(self._table.c.seq, fields, parameters, index)
+        return Rendered(clause, tuple(each for _, bindings in every for each in bindings))
 
     def _indexed_parameters(
         self, field: Field, name: str
@@ -259,7 +285,7 @@ class Conditions:
         if isinstance(condition, Text):
             return self._words(condition, name)
         if isinstance(condition, Field) and is_in_arrays(condition, self._arrays):
-            return self._array_test(condition, name)
+            return self._array_test([condition], name, self._arrays[condition.path.keys])
         if self._filters.can_render(condition):
             condition = self._filters.simplified(condition)
             binding = self._filters.binding(condition, name, _positions(condition))
@@ -408,7 +434,7 @@ class Order:
     def __init__(self, table: sa.Table, ordering: Ordering, sort: Sort) -> None:
         self._ordering, self._sort = ordering, sort
         paths = [each.target.keys for each in sort.fields if isinstance(each.target, Path)]
-        self.can_render = all(map(ordering.can_order, paths))
+        self.can_render = sort.collation is None and all(map(ordering.can_order, paths))
         """SQL can sort so."""
         self.prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys))
         self.columns: list[Column] = []
@@ -501,15 +527,17 @@ def partial_condition(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
     whatever the array holds; a unique index never holds such documents.
     """
     body, limits = table.c.body, []
-    for field in partial_conditions(index.where):
-        fields = [field]
-        if isinstance(field.test, OneOf):  # the condition of an index has no subquery
-            values = [Value.of(each) for given in field.test.lists for each in scalars_of(given)]
-            fields = [Field(field.path, Equals(value)) for value in values]
-        tests: list[sa.ColumnElement[bool]] = [PartialTest(body, each) for each in fields]
-        if not index.unique:
-            prefixes = path_prefixes(field.path.keys)
-            tests += [ArrayAt(body, prefix, null_safe=True) for prefix in prefixes]
+    for alternatives in limits_of(index):
+        tests: list[sa.ColumnElement[bool]] = []
+        for field in alternatives:
+            fields = [field]
+            if isinstance(field.test, OneOf):  # the condition of an index has no subquery
+                values = [Value.of(each) for one in field.test.lists for each in scalars_of(one)]
+                fields = [Field(field.path, Equals(value)) for value in values]
+            tests += [PartialTest(body, each) for each in fields]
+            if not index.unique:
+                prefixes = path_prefixes(field.path.keys)
+                tests += [ArrayAt(body, prefix, null_safe=True) for prefix in prefixes]
         limits.append(sa.or_(*tests))
     return sa.and_(*limits)
 

@@ -127,6 +127,12 @@ class ValueText(_AtPath):
     """The value at the end of a path as JSON text; null if the value is missing."""
 
 
+class Unwound(_AtPath):
+    """The array at the end of a path, as `$unwind` reads it: any other value is an array of itself; null for null and a
+    missing value.
+    """
+
+
 class Addend(_Element):
     """The integer of a `TypeAt` and a `ValueText`, if the database adds it without rounding or overflow, however many
     there are; null for any other value.
@@ -137,6 +143,10 @@ class NumberText(_Element):
     """The `ValueText` of a `TypeAt` and a `ValueText`, if the value is a number but no `Addend`; null for any other
     value.
     """
+
+
+class OtherText(_Element):
+    """The `ValueText` of a `TypeAt` and a `ValueText`, if the value is no `Addend`; null for an `Addend`."""
 
 
 class HasInteger(_AtPath, _Predicate):
@@ -193,9 +203,21 @@ class PartialTest(_FieldTest):
     """A condition of a partial index on a field, in the indexed form with literals."""
 
 
-class ArrayTest(_FieldTest):
-    """A test of the scalars reached by a path; the index of arrays `physical` holds the scalars. Any scalar may pass."""
+class ArrayTest(_Predicate):
+    """A test of scalars reached through arrays: a row of the table `index` passes the tests of all `fields`, the first
+    fields of the index.
+    """
 
-    def __init__(self, seq: Clause, field: Field, parameters: Parameters, physical: str) -> None:
-        super().__init__(seq, field, parameters)
-        self.physical = physical
+    def __init__(
+        self, seq: Clause, fields: Sequence[Field], parameters: Parameters, index: sa.Table
+    ) -> None:
+        super().__init__(seq, *parameters)
+        self.fields, self.index = fields, index
+
+    def tests(self, parameters: Sequence[str], widths: Mapping[Kind, int]) -> list[Test]:
+        """Return the tests with the parameters in the slots, as `_FieldTest.test` does."""
+        sql = iter(parameters)
+        return [
+            with_sql(field.test, lambda slot: tuple(islice(sql, widths.get(slot.kind, 1))))
+            for field in self.fields
+        ]

@@ -19,10 +19,11 @@ from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeAli
 import sqlalchemy as sa
 
 from ..document import now
-from ..errors import InvalidSearch
+from ..errors import InvalidOption, InvalidSearch
 from ..expressions.classes import value_class
 from ..expressions.path import Path, path_prefixes
 from ..options import CollectionOptions, Feed, Names
+from ..options.calls import Hint
 from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
 from ..query.index import (
@@ -30,7 +31,8 @@ from ..query.index import (
     equal_targets,
     every_conjunct,
     free_fields,
-    partial_conditions,
+    implies,
+    limits_of,
     plan_order,
 )
 from ..query.sort import NATURAL, Sort
@@ -38,8 +40,9 @@ from ..query.text_index import NO_TEXT_INDEX
 from .by_id import IdStatements
 from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
-from .elements import Addend, ArrayAt, IsNot, Keys, NumberText, TypeAt, ValueText
+from .elements import ArrayAt, IsNot, Keys, TypeAt, ValueText
 from .feed import FeedStatements
+from .groups import GroupedColumns, in_index
 from .schema import (
     body_text,
     deleted_columns,
@@ -50,7 +53,7 @@ from .schema import (
     is_live,
     string,
 )
-from .statement import ONE, TEMPLATE, ZERO, Statement, compiled, on_table
+from .statement import OBJECT, ONE, TEMPLATE, ZERO, Statement, compiled, on_table
 from .vectors import VectorStatements
 from .versions import VersionStatements
 
@@ -62,13 +65,11 @@ substrings serves.
 """
 
 SHAPES_CACHED: Final = 256
+HINTS_CACHED: Final = 8
 DIRECTIONS: Final = 3
 VERSIONS_CACHED: Final = 8
 VECTORS_CACHED: Final = 8
 TEMPLATES_CACHED: Final = 16
-MAX_VALUE: Final = 1000
-"""Characters of JSON that `Statements.group` returns of a value."""
-_EVERY_ROW: Final[sa.ColumnElement[Any]] = sa.literal_column(str(2**62))
 MAX_TESTS: Final = 400
 """Conditions times positions at which arrays are looked for. With more, the exact form is used and Python sorts:
 SQLite's expressions end at a depth of 1,000."""
@@ -164,26 +165,32 @@ class Statements:
         options: CollectionOptions,
         database: Database,
         feed: FeedStatements | None = None,
+        hint: Index | Sort | None = None,
     ) -> None:
+        self._hint = hint
+        """The only index of fields to use; `NATURAL`: none."""
+        self.hinted = lru_cache(maxsize=HINTS_CACHED)(self._hinted)
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
         has_own_sql = bool(options.text_indexes) or any(
-            e.arrays or e.where is not None for e in options.indexes
+            e.arrays or e.is_partial for e in options.indexes
         )
-        if table.name != TEMPLATE and not has_own_sql:
+        if table.name != TEMPLATE and not has_own_sql and hint is None:
             self.shared = _template(_sql_options(options), database)
         template = None if self.shared is None else self.shared.by_id
         self.by_id: IdStatements = IdStatements(table, options, database, template)
         arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
         indexes = options.text, options.substrings
-        self._conditions = Conditions(table, database, arrays, *indexes)
-        self.partial = [index for index in options.indexes if index.where is not None]
+        compound = [e for e in options.indexes if e.arrays and len(e.paths) > 1]
+        self._conditions = Conditions(table, database, arrays, *indexes, compound=compound)
+        self.partial = [index for index in options.indexes if index.is_partial]
         self.reads_values = bool(self.partial) or options.substrings is not None
         """Statements depend on values of filters, see `implied`."""
-        self.has_unique = any(index.unique for index in options.indexes)
+        self.can_refuse = any(index.refuses for index in options.indexes)
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
         self._planned = lru_cache(maxsize=SHAPES_CACHED)(self._plan)
+        self.index_group = lru_cache(maxsize=SHAPES_CACHED)(self._compile_index_group)
         self.id_range = lru_cache(maxsize=DIRECTIONS)(self._compile_id_range)
         self.versions = lru_cache(maxsize=VERSIONS_CACHED)(
             partial(VersionStatements, table, database)
@@ -191,6 +198,17 @@ class Statements:
         """Return the statements for a schema version."""
         self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
         """Return the statements of a vector index: of its physical name and its definition."""
+
+    def _hinted(self, collection: str, hint: Hint) -> Statements:
+        """Return the statements that use one index of fields only; raises `InvalidOption`."""
+        found: list[Index | Sort] = [NATURAL] if hint == NATURAL else []
+        found += [each for each in self.options.indexes if hint in {each.name, each.sort}]
+        if not found:
+            known = ", ".join(each.name for each in self.options.indexes) or "none"
+            given = repr(hint) if isinstance(hint, str) else str(hint)
+            problem = f"must be an index of fields of {collection!r} ({known}), got {given}"
+            raise InvalidOption("hint", problem)
+        return Statements(self.table, self.options, self.database, self.feed, found[0])
 
     @PerShape
     def select(
@@ -209,7 +227,7 @@ class Statements:
         """
         order = self.order(sort if indexed else NATURAL)
         where = self._where(shape, implied, indexed, partial(order.is_bounded, level=level))
-        statement = self._in_order(where, order, level)
+        statement = self._by_hint(self._in_order(where, order, level), indexed=indexed)
         return self._guarded(shape, where, statement, order.prefixes)
 
     @PerShape
@@ -305,7 +323,8 @@ class Statements:
         order = self.order(sort)
         where = self._where(shape, implied, True, partial(order.is_bounded, level=level))
         arrays = any_array(self.table.c.body, where.prefixes | order.prefixes)
-        return self._query(self._in_order(where, order, level).where(IsNot(arrays)), where)
+        rows = self._by_hint(self._in_order(where, order, level), indexed=True)
+        return self._query(rows.where(IsNot(arrays)), where)
 
     @PerShape
     def select_with_arrays(self, shape: Condition, implied: Implied, sort: Sort) -> Query:
@@ -322,7 +341,8 @@ class Statements:
         if not self.database.takes_subqueries:
             counted = sa.select(sa.func.count()).select_from(self.table).where(*where.clauses)
             return self._apart(counted, where, shape, where.prefixes)
-        number, guard = self._number(where), self._array_guard(shape, where.prefixes)
+        number = self._number(where, indexed=indexed)
+        guard = self._array_guard(shape, where.prefixes)
         if guard is None:
             return self._query(sa.select(number), where)
         bindings = self._conditions.where(shape).bindings + where.bindings
@@ -391,41 +411,54 @@ class Statements:
         return self._arrays(shape, path_prefixes(keys))
 
     @PerShape
+    def parts(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
+        """Select values at the top of the first `:limit` bodies past the position `:seq`: the position, the whole body if the
+        body is no object, and each value as JSON text, null for a missing value.
+        """
+        where, seq, body = self._where(shape, implied, False), self.table.c.seq, self.table.c.body
+        whole = sa.case((TypeAt(body, ()) != OBJECT, body_text(self.table)))
+        values = (ValueText(body, (key,)) for key in keys)
+        rows = sa.select(seq, whole, *values).where(*where.clauses, seq > integer("seq"))
+        return self._query(rows.order_by(seq).limit(integer("limit")).offset(ZERO), where)
+
+    @PerShape
     def group(
         self,
         shape: Condition,
         implied: Implied,
         paths: tuple[Keys, ...],
-        sums: tuple[Keys, ...] = (),
+        *,
+        numbers: tuple[Keys, ...] = (),
+        extremes: tuple[Keys, ...] = (),
+        unwound: Keys | None = None,
     ) -> Query:
         """Select the distinct combinations of the values at `paths`, `:limit` at most, in no order. A row has the
         position of the combination's first row, the number of rows, and the values as JSON text, null for a missing
         value. A value of more than `MAX_VALUE` characters is truncated to `MAX_VALUE` + 1. Without paths the result is
         a single combination, even of no rows.
 
-        The numbers at `sums` are columns, too: each `NumberText` is part of the combination. At the end come the sum and
-        the number of the `Addend`s.
+        The values at `numbers` are columns, too: each `NumberText`, or `OtherText` for those of `extremes`, is part of the
+        combination. Then come the sum and the number of the `Addend`s, and the least and the greatest for `extremes`. `unwound`: each element of the array there is a row, its position counts the element
+        too, and further columns are not zero if a position or a value is wrong.
         """
-        where, body = self._where(shape, implied, True), self.table.c.body
-        texts = [ValueText(body, keys) for keys in (*paths, *sums)]
-        columns = [self.table.c.seq, *texts, *(TypeAt(body, keys) for keys in sums)]
-        rows = sa.select(*(each.label(f"c{number}") for number, each in enumerate(columns)))
-        clauses = list(where.clauses)
-        if self.database.takes_subqueries:
-            # With a limit no database flattens the query: GROUP BY would sort the bodies that its expressions read.
-            found = rows.where(*clauses).limit(_EVERY_ROW).offset(ZERO).subquery("computed")
-            columns, clauses = list(found.c), []
-        seq, values, types = columns[0], columns[1 : len(texts) + 1], columns[len(texts) + 1 :]
-        numbers = list(zip(types, values[len(paths) :], strict=True))
-        values[len(paths) :] = [NumberText(*each) for each in numbers]
-        length: Any = sa.literal_column(str(MAX_VALUE + 1))
-        shown: list[Any] = [sa.func.substr(each, ONE, length) for each in values[: len(paths)]]
-        shown += values[len(paths) :]
-        added = (f(Addend(*each)) for each in numbers for f in (sa.func.sum, sa.func.count))
-        groups = sa.select(sa.func.min(seq), sa.func.count(seq), *shown, *added).where(*clauses)
-        statement = groups.group_by(*values).limit(integer("limit")).offset(ZERO)
-        prefixes = (prefix for keys in (*paths, *sums) for prefix in path_prefixes(keys)[:-1])
-        return self._guarded(shape, where, statement, frozenset(prefixes))
+        columns = GroupedColumns(paths, numbers, extremes, unwound)
+        where = self._where(shape, implied, True)
+        statement = columns.select(self.table, self.database, list(where.clauses))
+        return self._guarded(shape, where, statement, columns.prefixes())
+
+    def _compile_index_group(self, keys: Keys) -> Query | None:
+        """Select the values of a field as `group` does, without reading rows; None: no index begins with the field, or the
+        database reads rows for an index. The index also has expired documents: these set the guard.
+        """
+        indexes = (each.sort.fields[0].target for each in self._usable(()) if not each.arrays)
+        if not self.database.counts_in_index or Path(*keys) not in indexes:
+            return None
+        some: sa.Select[Any] = sa.select(ONE).where(is_expired(self.table)).correlate(None)
+        arrays = self._array_guard(EVERYTHING, path_prefixes(keys)[:-1])
+        guard = sa.exists(some) if arrays is None else sa.or_(sa.exists(some), arrays)
+        rows = in_index(self.table, self.database, keys)
+        both = sa.select(guard, sa.null(), sa.null()).union_all(rows)
+        return Query(self._sql(both), self._conditions.where(EVERYTHING).bindings, guard="row")
 
     statistics = Statement(
         lambda s: sa.select(
@@ -451,12 +484,20 @@ class Statements:
         return self._planned(filter.shape, self.implied(filter) if self.reads_values else ())
 
     def _plan(self, shape: Condition, implied: Implied) -> tuple[Sort, Query | None]:
-        order = plan_order(shape, self._usable(implied)) or NATURAL
+        match self._hint:
+            case Index(sort=sort, arrays=False):
+                order = Sort(free_fields(sort.fields, set(equal_targets(shape))))
+            case None:
+                order = plan_order(shape, self._usable(implied)) or NATURAL
+            case _:
+                order = NATURAL
         compiled: Any = self.exact
         return order, compiled.__wrapped__(shape, implied, order)
 
     def has_index(self, filter: Filter, sort: Sort) -> bool:
         """Return whether an index returns matching documents in the order of a sort, by id and natural order included."""
+        if sort.collation is not None:
+            return False
         if all(field.target == "id" for field in sort.fields):
             return True
         equal = set(equal_targets(filter.condition))
@@ -478,13 +519,21 @@ class Statements:
             index.name
             for index in self.partial
             if index.sort.fields[0].target in used
-            and all(each in conditions for each in partial_conditions(index.where))
+            and all(_is_implied(limit, conditions) for limit in limits_of(index))
         )
         return (*names, *served)
 
     def _usable(self, implied: Implied) -> list[Index]:
         """Return the indexes that hold all matches of a filter."""
-        return [e for e in self.options.indexes if e.where is None or e.name in implied]
+        usable = [e for e in self.options.indexes if not e.is_partial or e.name in implied]
+        if self._hint is None:
+            return usable
+        if isinstance(self._hint, Index) and self._hint not in usable:
+            where = self._hint.where
+            condition = "that a field of the index exists" if where is None else where
+            problem = f"{self._hint.name} is a partial index: the filter must have its condition"
+            raise InvalidOption("hint", f"{problem}, {condition}")
+        return [each for each in usable if each == self._hint]
 
     def on_table(self, query: Query | None) -> Query | None:
         """Return a query of the template over this table."""
@@ -512,11 +561,11 @@ class Statements:
         where = self._conditions.where(shape, fields, indexed=indexed, is_excluded=is_excluded)
         if len(where.prefixes) * len(conjuncts(shape)) > MAX_TESTS:
             where = self._conditions.where(shape)
-        limiting = [e for e in usable if e.where is not None and (indexed or not e.unique)]
+        limiting = [e for e in usable if e.is_partial and (indexed or not e.unique)]
         limits = [partial_condition(self.table, each) for each in limiting]
         prefixes: set[Keys] = set()
         if any(each.unique for each in limiting):  # these do not hold documents with arrays there
-            limited = [part.path for each in limiting for part in partial_conditions(each.where)]
+            limited = [part.path for e in limiting for limit in limits_of(e) for part in limit]
             prefixes = {prefix for path in limited for prefix in path_prefixes(path.keys)}
         bindings: tuple[Binding, ...] = ()
         served = [each for each in implied if isinstance(each, int)]
@@ -564,11 +613,20 @@ class Statements:
         both = sa.select(row.c.guard, *found.c).select_from(joined)
         return Query(self._sql(both), bindings, where.residual, guard="column")
 
-    def _number(self, where: Where) -> sa.ColumnElement[int]:
+    def _by_hint(self, rows: sa.Select[Any], *, indexed: bool) -> sa.Select[Any]:
+        """Return the query that reads by the index of the hint; an index serves the indexed form only."""
+        match self._hint:
+            case Sort():
+                return self.database.compiler.read_by(rows, self.table, None)
+            case Index(arrays=False, physical=physical) if indexed:
+                return self.database.compiler.read_by(rows, self.table, physical)
+        return rows
+
+    def _number(self, where: Where, *, indexed: bool = True) -> sa.ColumnElement[int]:
         """Return the number of documents: all rows less the expired rows. SQLite counts both in indexes, without
         reading rows.
         """
-        rows = sa.select(sa.func.count()).select_from(self.table)
+        rows = self._by_hint(sa.select(sa.func.count()).select_from(self.table), indexed=indexed)
         if not self.database.takes_subqueries or (
             where.tests and not self.database.counts_in_index
         ):
@@ -625,6 +683,10 @@ class Statements:
 
     def _sql(self, statement: sa.Executable) -> str:
         return compiled(statement, self.database)
+
+
+def _is_implied(limit: Iterable[Field], conditions: Iterable[Condition]) -> bool:
+    return any(implies(each, part) for part in limit for each in conditions)
 
 
 def _sql_options(options: CollectionOptions) -> CollectionOptions:

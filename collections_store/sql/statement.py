@@ -13,6 +13,8 @@ from .dialects.protocols import Database
 ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
 ZERO: Final[sa.ColumnElement[Any]] = sa.literal_column("0")
 """As an offset: SQLAlchemy binds one of its own where SQLite has a limit alone."""
+OBJECT: Final[sa.ColumnElement[Any]] = sa.literal_column("'object'")
+"""Both databases' name of the type."""
 TEMPLATE: Final = f"<{secrets.token_hex(8)}>"
 """The table of templates; every dialect quotes such a name. It is random, for paths of users are in templates."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +14,7 @@ from ..operations.survey import CollectionSurvey, Scans, Survey
 from ..query.filter import Filter
 from ..query.sort import NATURAL
 from .cells import cell, columns_of, row
-from .collection import MANY, surveyed
+from .collection import MANY, MAX_PAGE, surveyed
 from .entries import BadEntry, locate, read_json
 from .pages import Call, PageRoute, as_json
 
@@ -57,22 +58,21 @@ def show_aggregation(call: Call) -> Response:
     """Run the pipeline of the URL."""
     survey = surveyed(call)
     text, view = call.query("pipeline"), call.query("view")
-    results, problem, bad, scanned = list[Any](), "", None, list[CollectionSurvey]()
+    shown, is_cut, scanned = list[Any](), False, list[CollectionSurvey]()
+    bad: Exception | None = None
     try:
         pipeline = _pipeline(text)
         if pipeline is not None and not call.query("scan"):
             scanned = _scanned(call, survey, pipeline)
         if pipeline is not None and not scanned:
-            results = call.collection.aggregate([*pipeline, {"$limit": MOST + 1}])
-    except BadEntry as error:
+            stages = [*pipeline, {"$limit": MOST + 1}]
+            shown, is_cut = _bounded(call.collection.stream_aggregate(stages))
+    except (BadEntry, CollectionsStoreError) as error:
         bad = error
-    except CollectionsStoreError as error:
-        problem = str(error)
-    shown = results[:MOST]
     columns = columns_of(shown) or ["result"]
     return call.render(
         "aggregation.html",
-        400 if bad or problem else 200,
+        bad=bad,
         survey=survey,
         text=text,
         example=EXAMPLE,
@@ -83,9 +83,7 @@ def show_aggregation(call: Call) -> Response:
         rows=[row(each, columns) for each in shown],
         json="\n".join(map(as_json, shown)) if view == "json" else "",
         plot=plot_of(shown, view),
-        is_cut=len(results) > MOST,
-        problem=problem,
-        bad=bad,
+        is_cut=is_cut,
         scanned=scanned,
         width=WIDTH,
         height=HEIGHT,
@@ -106,6 +104,17 @@ def _pipeline(text: str) -> list[Any] | None:
             problem = f"{name} writes: run it in a program"
             raise BadEntry("pipeline", text, problem, *locate(text, name))
     return [*stages]
+
+
+def _bounded(results: Iterable[Any]) -> tuple[list[Any], bool]:
+    """Return up to `MOST` results, of up to `MAX_PAGE` characters except the first, and whether there are more."""
+    shown, room = list[Any](), MAX_PAGE
+    for each in results:
+        room -= len(as_json(each))
+        if shown and (len(shown) == MOST or room < 0):
+            return shown, True
+        shown.append(each)
+    return shown, False
 
 
 def _scanned(call: Call, survey: CollectionSurvey, stages: list[Any]) -> list[CollectionSurvey]:

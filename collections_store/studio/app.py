@@ -14,6 +14,7 @@ from ..store import Store
 from . import (
     aggregation,
     collection,
+    compare,
     dialogues,
     document,
     explain,
@@ -42,6 +43,7 @@ PAGES: Final[tuple[PageRoute, ...]] = (
     *live.PAGES,
     *dialogues.PAGES,
     *memories.PAGES,
+    *compare.PAGES,
 )
 
 
@@ -55,14 +57,20 @@ class _SyncStore(Store):
 
 
 def studio(
-    store: Store | AsyncStore, *, authorize: Authorize, write: bool = False, using: Any = None
+    store: Store | AsyncStore,
+    *,
+    authorize: Authorize,
+    write: bool = False,
+    using: Any = None,
+    compare: Store | AsyncStore | None = None,
 ) -> Starlette:
     """Return the pages over a store as an ASGI application, to mount into one's own.
 
     `authorize` is called with each request of a page, a Starlette `Request`, and returns or awaits True for a person who may
     see everything in the store. All other requests get status 403. `write`: the pages can also change the store. `using`: a
     model, or a mapping of names of collections to models, or to the settings of `VersionSettings`; the pages show which documents do
-    not fit, and what an upgrade would change. The application checks the Host, and keeps the store open.
+    not fit, and what an upgrade would change. `compare`: a second store, which the pages only read; they show what differs. The
+    application checks the Host, and keeps the stores open.
 
     Raise `InvalidOption`, and `MissingExtra` without the extra `studio`.
 
@@ -72,26 +80,38 @@ def studio(
     >>> app.mount("/studio", studio(store, authorize=lambda request: request.client.host == "127.0.0.1"))
     """
     check_function("authorize", authorize)
-    return pages_over(store, Admission(authorize), write=check_flag("write", write), using=using)
+    is_writing = check_flag("write", write)
+    return pages_over(store, Admission(authorize), write=is_writing, using=using, other=compare)
 
 
 def pages_over(
-    store: Store | AsyncStore, admission: Admission, *, write: bool, using: Any = None
+    store: Store | AsyncStore,
+    admission: Admission,
+    *,
+    write: bool,
+    using: Any = None,
+    other: Store | AsyncStore | None = None,
 ) -> Starlette:
-    """Return the application of all pages over a store."""
-    from ..aio.store import AsyncStore
-
-    if isinstance(store, AsyncStore):
-        store = _SyncStore(store)
-    elif not isinstance(store, Store):
-        raise InvalidOption("store", f"must be a Store or an AsyncStore, got {shortened(store)}")
+    """Return the application of all pages over a store, and over the differences to another store."""
+    store, compared = _sync("store", store), None if other is None else _sync("compare", other)
     declared = read_using(using)
     models = {
         name: codec_of(each, store.core.codec, invalid="return")
         for name, each in declared.items()
         if not isinstance(each, Mapping)
     }
-    return application(PAGES, StudioContext(store, write, declared, models, PAGES), admission)
+    context = StudioContext(store, write, declared, models, PAGES, compared)
+    return application(PAGES, context, admission)
+
+
+def _sync(option: str, store: Store | AsyncStore) -> Store:
+    from ..aio.store import AsyncStore
+
+    if isinstance(store, AsyncStore):
+        return _SyncStore(store)
+    if not isinstance(store, Store):
+        raise InvalidOption(option, f"must be a Store or an AsyncStore, got {shortened(store)}")
+    return store
 
 
 def read_using(using: Any) -> dict[str, Any]:

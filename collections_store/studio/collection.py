@@ -90,32 +90,28 @@ def show_documents(call: Call) -> Response:
     """Show a page of documents."""
     survey = surveyed(call)
     question = Question.of(call)
-    found, problem, bad, scans = FoundPage([], [], None), "", None, False
-    copies: dict[str, str] = {}
+    found, scans, copies = FoundPage([], [], None), False, dict[str, str]()
+    bad: Exception | None = None
     try:
         parsed = _parsed(question)
         copies = _copies(call, question, parsed)
         scans = not question.scan and _scans(call, survey, question, parsed)
         if not scans:
             found = _find(call, survey, question, parsed)
-    except BadEntry as error:
+    except (BadEntry, CollectionsStoreError) as error:
         bad = error
-    except CollectionsStoreError as error:
-        problem = str(error)
     columns = columns_of(each.body for each in found.documents)
     if not columns and found.documents:
         columns = ["body"]
     indexes = call.collection.indexes()
     return call.render(
         "collection.html",
-        400 if bad or problem else 200,
+        bad=bad,
         question=question,
         survey=survey,
         found=found,
         rows=[(each, row(each.body, columns)) for each in found.documents],
         columns=[(name, *_order(call, question, name)) for name in columns],
-        problem=problem,
-        bad=bad,
         scans=scans,
         limits=LIMITS,
         copies=copies,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -28,8 +28,6 @@ from .entries import read_number
 from .pages import Call, PageRoute, visible
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from starlette.responses import Response
 
 MOST: Final = 50
@@ -37,7 +35,11 @@ MOST: Final = 50
 MESSAGES: Final = 100
 """Messages on a page."""
 SHOWN: Final = ("active", "terminal", "quarantine")
-_AGENTS: Final = ("starter", "responder")
+_HEADER: Final = ("state", "role", "self_address")
+_LABEL: Final = (
+    "dialogue_opponent_addr", "dialogue_starter_addr", "dialogue_starter_reference", "dialogue_responder_reference",
+)  # fmt: skip
+_MESSAGE: Final = ("performative", "message_id", "sender", "target")
 _ENVELOPE: Final = frozenset(
     {"performative", "message_id", "target", "dialogue_reference", "sender", "to", "is_incoming"}
 )
@@ -60,58 +62,6 @@ class DialogueCollections:
     def collection(self, part: str) -> str:
         """Return the name of a collection of the namespace."""
         return f"{DIALOGUES}{self.prefix}__{part}"
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What a header says, as texts; "" for what a record of another program has not."""
-
-    state: str
-    role: str
-    own: str
-    counterparty: str
-    starter: str
-    references: tuple[str, str]
-
-    @classmethod
-    def of(cls, document: Document) -> Header:
-        """Return what a stored header says."""
-        body = _object(document.body)
-        label = _object(body.get("dialogue_label"))
-        starter, responder = (_text(label, f"dialogue_{each}_reference") for each in _AGENTS)
-        return cls(
-            _text(body, "state"),
-            _text(body, "role"),
-            _text(body, "self_address"),
-            _text(label, "dialogue_opponent_addr"),
-            _text(label, "dialogue_starter_addr"),
-            (starter, responder),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ListedDialogue:
-    """A dialogue in a list. `count`: its messages; `reason`: why the record restores no dialogue."""
-
-    document: Document
-    header: Header
-    count: int
-    performative: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bubble:
-    """A message of a conversation. `missing`: messages before it that are not stored."""
-
-    id: str
-    is_own: bool
-    performative: str
-    sender: str
-    target: str
-    time: datetime | None
-    content: Branch
-    missing: int
 
 
 # -- namespaces ------------------------------------------------------------------------------------
@@ -186,15 +136,26 @@ def _scans(call: Call, survey: CollectionSurvey, filter: dict[str, Any]) -> bool
     return call.store.run(Scans(survey.name, Filter.parse(filter), NATURAL))
 
 
+def _header_texts(header: Document) -> dict[str, str]:
+    """Return what a stored header and its label say."""
+    body = _object(header.body)
+    return _texts(body, _HEADER) | _texts(_object(body.get("dialogue_label")), _LABEL)
+
+
 def _listed(
     call: Call, namespace: DialogueCollections, part: str, header: Document
-) -> ListedDialogue:
-    own = call.store[namespace.collection("messages")]
+) -> dict[str, Any]:
+    """Return a dialogue in a list: with the number of its messages, and the reason why the record restores no dialogue."""
+    messages = call.store[namespace.collection("messages")]
     of_last: dict[str, Any] = {"sort": {"$id": -1}, "limit": 1, "projection": ["performative"]}
-    last = next(iter(own.find(messages_of(header.id), **of_last)), None)
-    count, message = (0, {}) if last is None else (number_of(last.id), _object(last.body))
-    reason = _reason(header, part)
-    return ListedDialogue(header, Header.of(header), count, _text(message, "performative"), reason)
+    last = next(iter(messages.find(messages_of(header.id), **of_last)), None)
+    return {
+        "document": header,
+        "header": _header_texts(header),
+        "count": 0 if last is None else number_of(last.id),
+        "performative": "" if last is None else _text(_object(last.body), "performative"),
+        "reason": _reason(header, part),
+    }
 
 
 def _reason(header: Document, part: str) -> str:
@@ -209,7 +170,7 @@ def _reason(header: Document, part: str) -> str:
 def _record(found: Document) -> tuple[Document, dict[str, str], Branch]:
     """Return a quarantined record: its document, its collection, id and reason, and its body."""
     body = _object(found.body)
-    parts = {name: _text(body, name) for name in ("collection", "id", "reason")}
+    parts = _texts(body, ("collection", "id", "reason"))
     parts["collection"] = parts["collection"].rpartition("__")[2]
     return found, parts, tree_of(body.get("body", body.get("text", found.body)))
 
@@ -228,7 +189,7 @@ def show_conversation(call: Call) -> Response:
     found = call.store[messages].find(messages_of(key, after), sort="$id", limit=most + 1)
     own = [each for each in found[:most] if key_of(each.id) == key]
     metadata = _object(header.body).get("metadata")
-    shown = Header.of(header)
+    shown = _header_texts(header)
     numbers = [after, *(number_of(each.id) for each in own)]
     missing = [number - before - 1 for before, number in pairwise(numbers)]
     return call.render(
@@ -239,7 +200,7 @@ def show_conversation(call: Call) -> Response:
         header=shown,
         metadata=tree_of(metadata, "metadata") if metadata else None,
         reason=_reason(header, part),
-        bubbles=[_bubble(*each, shown.own) for each in zip(own, missing, strict=True)],
+        bubbles=[_bubble(*each, shown["self_address"]) for each in zip(own, missing, strict=True)],
         after=numbers[-1] if own and len(found) > most else None,
     )
 
@@ -253,28 +214,29 @@ def _header(call: Call, namespace: DialogueCollections, key: str) -> tuple[Docum
     raise DocumentNotFound(namespace.collection("active"), key)
 
 
-def _bubble(found: Document, missing: int, address: str) -> Bubble:
+def _bubble(found: Document, missing: int, address: str) -> dict[str, Any]:
+    """Return a message of a conversation. `missing`: messages before it that are not stored."""
     json = found.body if isinstance(found.body, dict) else {"body": found.body}
     content: Any = {name: each for name, each in json.items() if name not in _ENVELOPE}
     for name in ("content", "body"):
         if name in content:
             content = content[name]
             break
-    is_incoming = json.get("is_incoming", json.get("sender") != address)
-    return Bubble(
-        _text(json, "message_id"),
-        is_incoming is False,
-        _text(json, "performative"),
-        _text(json, "sender"),
-        _text(json, "target"),
-        found.created_at,
-        tree_of(content),
-        missing,
-    )
+    return _texts(json, _MESSAGE) | {
+        "is_own": json.get("is_incoming", json.get("sender") != address) is False,
+        "time": found.created_at,
+        "content": tree_of(content),
+        "missing": missing,
+    }
 
 
 def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _texts(parts: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the texts of some keys; "" for what a record of another program has not."""
+    return {name: _text(parts, name) for name in names}
 
 
 def _text(parts: dict[str, Any], name: str) -> str:

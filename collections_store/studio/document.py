@@ -47,7 +47,7 @@ def show_document(call: Call) -> Response:
             "This studio only reads. Start it with --write to change documents.",
         )
     text = as_json(document.body, 2) if view else ""
-    return _render(call, document, view, text, is_saved=call.query("saved") == "1")
+    return _render(call, document, view, text)
 
 
 def _document(call: Call) -> Document:
@@ -63,15 +63,11 @@ def _render(
     document: Document,
     view: str,
     text: str,
-    *,
-    status: int = 200,
-    bad: BadEntry | None = None,
-    problem: str = "",
-    is_saved: bool = False,
+    bad: Exception | None = None,
 ) -> Response:
     return call.render(
         "document.html",
-        status,
+        bad=bad,
         document=document,
         view=view,
         views={each: label for each, label in VIEWS.items() if each != "edit" or call.studio.write},
@@ -79,9 +75,7 @@ def _render(
         tree=None if view else tree_of(document.body),
         invalid=_invalid(call, document),
         is_checked=call.name in call.studio.models,
-        bad=bad,
-        problem=problem,
-        is_saved=is_saved,
+        is_saved=call.query("saved") == "1",
     )
 
 
@@ -105,15 +99,13 @@ def save_document(call: Call) -> Response:
     try:
         body = _encodable(call, text)
         result = call.collection.replace_one({"$id": id, "$version": version}, body)
-    except BadEntry as error:
-        return _refused(call, id, version, text, bad=error)
-    except CollectionsStoreError as error:
-        return _refused(call, id, version, text, problem=str(error))
+    except (BadEntry, CollectionsStoreError) as error:
+        return _refused(call, id, version, text, error)
     if result.matched_count:
         return call.go("/c/{name}/document", id=id, saved=1)
     current = call.collection.document(id)
     theirs = None if current is None else as_json(current.body, 2)
-    difference = None if current is None else UpgradeSample(id, current.body, body).diff()
+    diff = None if current is None else UpgradeSample(id, current.body, body).diff()
     return call.render(
         "conflict.html",
         HTTPStatus.CONFLICT,
@@ -122,13 +114,11 @@ def save_document(call: Call) -> Response:
         current=current,
         theirs=theirs,
         text=text,
-        difference=difference,
+        diff=diff,
     )
 
 
-def _refused(
-    call: Call, id: str, version: int, text: str, *, bad: BadEntry | None = None, problem: str = ""
-) -> Response:
+def _refused(call: Call, id: str, version: int, text: str, bad: Exception) -> Response:
     """Show the form again, with the entry and the reason of the refusal."""
     current = call.collection.document(id)
     if current is None:
@@ -136,7 +126,7 @@ def _refused(
     edited = Document(
         id, current.body, version, current.created_us, current.updated_us, current.expires_us
     )
-    return _render(call, edited, "edit", text, status=400, bad=bad, problem=problem)
+    return _render(call, edited, "edit", text, bad)
 
 
 def _encodable(call: Call, text: str) -> Any:
@@ -161,24 +151,19 @@ def _version(call: Call) -> int:
 def show_new(call: Call) -> Response:
     """Show the form of a new document."""
     surveyed(call)
-    return call.render("new.html", id="", ttl="", text="{}", bad=None, problem="")
+    return call.render("new.html", id="", ttl="", text="{}")
 
 
 def add_document(call: Call) -> Response:
     """Add a document, by default under a new id."""
     text, id, ttl = (call.form.get(name, "") for name in ("body", "id", "ttl"))
-    bad, problem = None, ""
     try:
         body = _encodable(call, text)
         seconds = _seconds(ttl) if ttl.strip() else None
         result = call.collection.insert_one(body, id=id or None, ttl=seconds)
-    except BadEntry as error:
-        bad = error
-    except CollectionsStoreError as error:
-        problem = str(error)
-    else:
-        return call.go("/c/{name}/document", id=result.inserted_id, saved=1)
-    return call.render("new.html", 400, id=id, ttl=ttl, text=text, bad=bad, problem=problem)
+    except (BadEntry, CollectionsStoreError) as error:
+        return call.render("new.html", bad=error, id=id, ttl=ttl, text=text)
+    return call.go("/c/{name}/document", id=result.inserted_id, saved=1)
 
 
 def _seconds(text: str) -> float:
@@ -221,16 +206,15 @@ class HistoryEntry:
 
 def show_history(call: Call) -> Response:
     """Show the recorded changes of a document, the last first."""
-    id, problem, is_complete = call.query("id"), "", True
-    changes: list[Change] = []
+    surveyed(call)
+    id, is_complete, changes = call.query("id"), True, list[Change]()
+    bad = None
     try:
         changes, is_complete = _changes(call, id)
     except InvalidOption as error:
-        problem = str(error)
+        bad = error
     entries = [*_entries(id, changes)][::-1][:MOST_CHANGES]
-    return call.render(
-        "history.html", id=id, entries=entries, problem=problem, is_complete=is_complete
-    )
+    return call.render("history.html", 200, bad, id=id, entries=entries, is_complete=is_complete)
 
 
 def _changes(call: Call, id: str) -> tuple[list[Change], bool]:

@@ -7,8 +7,9 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from ..errors import CollectionsStoreError
+from ..operations.survey import MeasureIndexes
 from ..query.index import Explanation, Index
-from .collection import surveyed
+from .collection import MANY, surveyed
 from .entries import BadEntry, read_filter, read_sort
 from .pages import Call, PageRoute
 
@@ -39,25 +40,25 @@ def show_plan(call: Call) -> Response:
     """Show how the database finds the documents of a filter and a sort order."""
     survey = surveyed(call)
     filter_text, sort_text = call.query("filter"), call.query("sort")
-    explanation, problem, bad = None, "", None
+    explanation, bad = None, None
     try:
         explanation = _explanation(call, filter_text, sort_text)
-    except BadEntry as error:
+    except (BadEntry, CollectionsStoreError) as error:
         bad = error
-    except CollectionsStoreError as error:
-        problem = str(error)
+    is_large = survey.count > MANY and call.store.core.database.diagnosis.reads_for_index_sizes
+    is_measured = not is_large or bool(call.query("measure"))
     return call.render(
         "explain.html",
-        400 if bad or problem else 200,
+        bad=bad,
         survey=survey,
         filter=filter_text,
         sort=sort_text,
         explanation=explanation,
         steps=steps_of(explanation) if explanation else [],
         indexes=call.collection.indexes(),
+        is_measured=is_measured,
+        measures=call.store.run(MeasureIndexes(call.name)) if is_measured else {},
         is_created=call.query("created"),
-        problem=problem,
-        bad=bad,
     )
 
 
@@ -71,7 +72,10 @@ def steps_of(explanation: Explanation) -> list[PlanStep]:
     steps = []
     names = ", ".join(explanation.indexes)
     if explanation.scans:
-        text = f"In the order of {names}." if names else "Each document is read and compared."
+        text = "Each document is read and compared."
+        if names:
+            is_walked = explanation.order == "index"
+            text = f"In the order of {names}." if is_walked else f"All may be read, beside {names}."
         steps.append(PlanStep("bad", "Scan of the collection", text))
     elif names:
         steps.append(PlanStep("good", f"Index {names}", "Only the entries that match are read."))

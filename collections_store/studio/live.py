@@ -42,8 +42,7 @@ def show_changes(call: Call) -> Response:
     except BadEntry as error:
         bad = error
     return call.render(
-        "live.html", 400 if bad else 200, survey=surveyed(call), filter=text, bad=bad,
-        kinds=call.query("kinds"), problem=_problem(call),
+        "live.html", bad=bad, survey=surveyed(call), filter=text, kinds=call.query("kinds"), problem=_problem(call),
     )  # fmt: skip
 
 
@@ -68,6 +67,7 @@ def stream_changes(call: Call) -> Response:
         filter = read_filter(call.query("filter"))
     except BadEntry as error:
         return call.fail(HTTPStatus.BAD_REQUEST, error.problem)
+    surveyed(call)
     after = call.request.headers.get("last-event-id") or call.query("after") or None
     kinds = KINDS.get(call.query("kinds"))
     return EventStream(_events(call, filter, kinds, after))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ..document import SKILL_MEMORY, Document, unspelled
 from ..errors import CollectionNotFound
@@ -22,26 +21,6 @@ if TYPE_CHECKING:
 
 MOST: Final = 50
 """Memories, namespaces, sessions or values on a page."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShownValue:
-    """A value of a memory: the key, the value as a cell, and the document."""
-
-    key: str
-    value: Cell
-    document: Document
-
-
-@dataclass(frozen=True, slots=True)
-class SkillValue:
-    """A memory of a skill, and the document."""
-
-    name: str
-    value: Cell
-    creator: str
-    scope: str
-    document: Document
 
 
 def has_memories(call: Call) -> bool:
@@ -94,7 +73,7 @@ def show_memory(call: Call) -> Response:
         path=path,
         inner=inner,
         more=more,
-        values=[ShownValue(visible(space.key_of(e.id)), cell(e.body), e) for e in page],
+        values=[(visible(space.key_of(each.id)), cell(each.body), each) for each in page],
         after=page.cursor,
     )
 
@@ -130,7 +109,7 @@ def _show_skills(call: Call) -> Response:
     """Show the sessions of skills, or the memories of one session."""
     survey, session = surveyed(call), call.query("session", "")
     sessions, after = list[str](), None
-    found: list[SkillValue] = []
+    found: list[tuple[dict[str, Cell], Document]] = []
     if "session" in call.request.query_params:
         limit, cursor = affordable(MOST, survey), call.query("after") or None
         page = call.collection.page(memories_of(session), sort="$id", limit=limit, after=cursor)
@@ -164,10 +143,11 @@ def _sessions(call: Call) -> tuple[list[str], str | None]:
     return found, begin
 
 
-def _skill_value(found: Document) -> SkillValue:
-    body: dict[str, Any] = found.body if isinstance(found.body, dict) else {"value": found.body}
-    name, creator, scope = (cell(body.get(each, "")).text for each in ("name", "creator", "scope"))
-    return SkillValue(name, cell(body.get("value")), creator, scope, found)
+def _skill_value(found: Document) -> tuple[dict[str, Cell], Document]:
+    """Return the parts of a memory of a skill as cells, and the document."""
+    body = found.body if isinstance(found.body, dict) else {"value": found.body}
+    parts = {name: cell(body.get(name, "")) for name in ("name", "creator", "scope")}
+    return {**parts, "value": cell(body.get("value"))}, found
 
 
 PAGES: Final = (

@@ -24,6 +24,7 @@ from ..errors import (
     DatabaseBusy,
     DatabaseUnavailable,
     DocumentNotFound,
+    StoreClosed,
     TransactionConflict,
     VersionConflict,
 )
@@ -50,6 +51,7 @@ _STATUS: Final[tuple[tuple[type[Exception], HTTPStatus], ...]] = (
     (TransactionConflict, HTTPStatus.CONFLICT),
     (DatabaseBusy, HTTPStatus.SERVICE_UNAVAILABLE),
     (DatabaseUnavailable, HTTPStatus.SERVICE_UNAVAILABLE),
+    (StoreClosed, HTTPStatus.SERVICE_UNAVAILABLE),
     (Exception, HTTPStatus.BAD_REQUEST),
 )
 
@@ -75,7 +77,7 @@ class PageRoute:
 @dataclass(frozen=True, slots=True)
 class StudioContext:
     """The store of a studio, and the permission to write. `declared` has the declarations of `--using` by collection: a model, or
-    the settings of `VersionSettings`. `models` has the codecs of the models.
+    the settings of `VersionSettings`. `models` has the codecs of the models. `other`: a store to compare with.
     """
 
     store: Store
@@ -83,6 +85,7 @@ class StudioContext:
     declared: Mapping[str, Any] = field(default_factory=dict)
     models: Mapping[str, ModelCodec] = field(default_factory=dict)
     routes: tuple[PageRoute, ...] = field(default=(), repr=False)
+    other: Store | None = None
 
     @property
     def is_dangerous(self) -> bool:
@@ -142,15 +145,13 @@ class Call:
         root = self.request.scope.get("root_path", "")
         return f"{root}{path}" + (f"?{urlencode(given)}" if given else "")
 
-    def render(self, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-        """Return a page of a template, with all values escaped."""
+    def render(
+        self, template: str, status: int | None = None, bad: Exception | None = None, **values: Any
+    ) -> HTMLResponse:
+        """Return a page of a template, with all values escaped. `bad`: why the request is refused, with status 400."""
         page = templates().get_template(template)
-        text = page.render(
-            call=self,
-            form_token=form_token(self.session),
-            **values,
-        )
-        return HTMLResponse(text, status)
+        text = page.render(call=self, form_token=form_token(self.session), bad=bad, **values)
+        return HTMLResponse(text, status or (400 if bad else 200))
 
     def json(self, value: Any, status: int = 200) -> JSONResponse:
         """Return JSON for the script of a page."""

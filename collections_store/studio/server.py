@@ -29,16 +29,21 @@ class ListenAddress:
     token: str | None = None
 
     def listen(self) -> socket.socket:
-        """Return the listening socket. Raise `InvalidOption` for an address beyond this machine without a token, and
-        `OSError`.
+        """Return the listening socket. Raise `InvalidOption` for an empty token, or an address beyond this machine without
+        a token, and `OSError`.
         """
+        if self.token == "":
+            raise InvalidOption("--token", "must not be empty: omit it for a generated token")
         if self.token is None and not is_loopback(self.host):
             problem = (
                 "must be a loopback address, or --token must be given: the page shows all documents"
             )
             raise InvalidOption("--host", problem)
-        family, *_, where = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family)
+        found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, where = found[0]
+        listener = socket.socket(
+            family, kind, protocol
+        )  # without a protocol, asyncio delays answers
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(where)
@@ -56,6 +61,7 @@ def serve(
     *,
     write: bool,
     using: Any = None,
+    other: Store | None = None,
 ) -> None:
     """Serve the pages until Ctrl-C, `KeyboardInterrupt`. Call `ready` with the link as soon as the server listens. The server has a
     thread of its own: no long page delays the signal.
@@ -69,7 +75,7 @@ def serve(
         name = f"[{address.host}]" if ":" in address.host else address.host
         link = f"http://{name}:{port}/?token={tokens.token}"
         config = uvicorn.Config(
-            pages_over(store, admission, write=write, using=using),
+            pages_over(store, admission, write=write, using=using, other=other),
             log_level="warning",
             access_log=False,
             lifespan="off",

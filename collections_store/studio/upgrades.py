@@ -41,22 +41,23 @@ def show_upgrades(call: Call) -> Response:
     survey = surveyed(call)
     is_read = survey.count <= MANY or bool(call.query("scan"))
     result: UpgradeResult | None = None
-    problem = ""
+    bad = None
     try:
         if is_read and has_versions(call):
             result = _versioned(call).upgrade_documents(dry_run=True)
     except CollectionsStoreError as error:
-        problem = str(error)
+        bad = error
     versions, counted = _versions(call, is_read)
     return call.render(
         "upgrades.html",
+        200,
+        bad,
         survey=survey,
         declared=call.studio.declared[call.name][SCHEMA_VERSION] if has_versions(call) else None,
         versions=versions,
         counted=counted,
         is_read=is_read,
         result=result,
-        problem=problem,
         upgraded=read_number(call.query("upgraded")),
         failed=read_number(call.query("failed")),
     )

@@ -16,6 +16,8 @@ from ..aggregation.pipeline import Pipeline
 from ..codec import Codec, decode, plain_text
 from ..document import Document
 from ..errors import InvalidUpdate, UpdateRefused, shortened
+from ..expressions.collation import Ordered
+from ..expressions.evaluation import NO_VARIABLES
 from ..query.filter import Filter
 from .apply import Application, Fields, changed, seed, seed_id, transformed, tree_of
 from .parser import (
@@ -50,6 +52,7 @@ class Update:
     pipeline: Pipeline | None = None
     _written: Any = field(default=None, compare=False, repr=False)
     _limit: int = field(default=Codec().max_bytes, compare=False, repr=False)
+    _variables: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
     _tree: Fields = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -69,11 +72,13 @@ class Update:
         *,
         array_filters: Any = None,
         codec: Codec = Codec(),  # noqa: B008 - it is frozen
+        variables: Mapping[str, Any] = NO_VARIABLES,
     ) -> Update:
         """Parse a document of operators or a list of stages, or return an `Update`; raise `InvalidUpdate`, which names
         the position.
 
-        `array_filters` are the filters of the elements of `$[name]`: a list, each filter on one name.
+        `array_filters` are the filters of the elements of `$[name]`: a list, each filter on one name. `variables` have
+        values in the expressions of stages.
         """
         if array_filters is None and type(what) is dict and isinstance(codec, Codec):
             text = plain_text(what, CACHED_BYTES)
@@ -87,8 +92,9 @@ class Update:
             case Update():
                 return what
             case list() | tuple():
-                pipeline = parse_stages(what, codec)
-                return cls((), (), pipeline, (deepcopy(list(what)), None))
+                pipeline = parse_stages(what, codec, frozenset(variables))
+                written = deepcopy(list(what)), None
+                return cls((), (), pipeline, written, _variables=variables)
         problem = f"must be a document of operators or a list of stages, got {shortened(what)}"
         raise InvalidUpdate("", problem)
 
@@ -99,7 +105,7 @@ class Update:
         filter: Filter = Filter(),  # noqa: B008 - it is frozen
         now: int,
         inserting: bool = False,
-        ordered: bool = True,
+        ordered: Ordered = True,
     ) -> Any:
         """Return the new body. The old body is unchanged, and is returned itself if nothing changes.
 
@@ -112,7 +118,8 @@ class Update:
             problem = f"only objects have fields, got the body {shortened(body)}: replace it"
             raise UpdateRefused(document.id, "", problem)
         if self.pipeline is not None:
-            return transformed(self.pipeline, document, now=now, ordered=ordered)
+            options: dict[str, Any] = {"ordered": ordered, "variables": self._variables or {}}
+            return transformed(self.pipeline, document, now=now, **options)
         filters, limit = self.array_filters, self._limit
         conditions = {each.name: each.condition for each in filters} if filters else {}
         the = Application(now, ordered, document, filter, conditions, inserting, limit, limit)

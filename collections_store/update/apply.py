@@ -32,10 +32,22 @@ from ..errors import (
     cut,
     shortened,
 )
+from ..expressions.collation import Ordered
 from ..expressions.evaluation import MEMORY_LIMIT, OperandError
 from ..expressions.path import element_index, is_index
 from ..expressions.values import MISSING, equal, identical
-from ..query.conditions import And, Condition, Equals, Field, Metadata, OneOf, Or, Value, scalars_of
+from ..query.conditions import (
+    And,
+    Collated,
+    Condition,
+    Equals,
+    Field,
+    Metadata,
+    OneOf,
+    Or,
+    Value,
+    scalars_of,
+)
 from ..query.filter import Filter, paths_in
 from ..query.matched import matched_index
 from ..query.matcher import holds
@@ -335,9 +347,17 @@ def _goes_through_array(keys: Keys, value: Any) -> bool:
     return False
 
 
-def transformed(pipeline: Pipeline, document: Document, *, now: int, ordered: bool) -> Any:
+def transformed(
+    pipeline: Pipeline,
+    document: Document,
+    *,
+    now: int,
+    ordered: Ordered,
+    variables: Mapping[str, Any],
+) -> Any:
     """Return the new body by a pipeline, or the old body if both have the same JSON."""
-    context = Context(NoCollections(), MEMORY_LIMIT, ordered, {"NOW": iso(moment(now))})
+    values = {"NOW": iso(moment(now)), **variables}
+    context = Context(NoCollections(), MEMORY_LIMIT, ordered, values)
     try:
         (row,) = run(pipeline.steps, [document], context)
     except InvalidOperand as error:
@@ -404,6 +424,8 @@ def _equalities(condition: Condition) -> Iterator[tuple[Field | Metadata, Any]]:
         case And(conditions) | Or((_,) as conditions):
             for each in conditions:
                 yield from _equalities(each)
+        case Collated(inner):
+            yield from _equalities(inner)
         case Field(test=Equals(Value() as value)) | Metadata(test=Equals(Value() as value)):
             yield condition, copied(value)
         case Field(test=OneOf((only,))) | Metadata(test=OneOf((only,))):

@@ -19,6 +19,7 @@ from ..codec.times import iso
 from ..document import Anonymous, moment
 from ..errors import InvalidUpdate, shortened
 from ..expressions.classes import value_class
+from ..expressions.collation import Ordered
 from ..expressions.evaluation import OperandError, array, key_of, number
 from ..expressions.path import walk
 from ..expressions.values import MISSING, compare, is_number
@@ -28,7 +29,7 @@ from ..query.sort import MAX_FIELDS
 
 _UNLIMITED: Final = Codec(max_bytes=sys.maxsize)
 _BITS: Final[Mapping[str, Callable[[int, int], int]]] = {"and": and_, "or": or_, "xor": xor}
-_PUSH: Final = ("$each", "$position", "$slice", "$sort")
+MODIFIERS: Final = ("$each", "$position", "$slice", "$sort")
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class UpdateContext:
     """
 
     now: int
-    ordered: bool
+    ordered: Ordered
 
 
 @value_class
@@ -190,7 +191,7 @@ def pull(operand: Pull | tuple[Value, ...], value: Any, context: UpdateContext) 
     return [each for each in array(value) if key_of(each, ordered=ordered) not in unwanted]
 
 
-def _matches(pull: Pull, element: Any, ordered: bool) -> bool:
+def _matches(pull: Pull, element: Any, ordered: Ordered) -> bool:
     if pull.wrapped:
         return holds(pull.condition, Anonymous({"": element}), ordered=ordered)
     return isinstance(element, dict) and holds(pull.condition, Anonymous(element), ordered=ordered)
@@ -211,13 +212,13 @@ def _field(element: Any, keys: tuple[str, ...]) -> Any:
 
 def _parse_push(operand: Value, position: str) -> Push:
     given = operand.value
-    if not isinstance(given, dict) or not set(given) & set(_PUSH):
+    if not isinstance(given, dict) or not set(given) & set(MODIFIERS):
         return Push((operand,))
     if "$each" not in given:
         raise InvalidUpdate(position, f"{next(iter(given))} goes with $each")
     for name in given:
-        if name not in _PUSH:
-            raise InvalidUpdate(f"{position}.{name}", f"must be one of {', '.join(_PUSH)}")
+        if name not in MODIFIERS:
+            raise InvalidUpdate(f"{position}.{name}", f"must be one of {', '.join(MODIFIERS)}")
     integers = {name: given[name] for name in ("$position", "$slice") if name in given}
     for name, each in integers.items():
         if not is_number(each) or each != each // 1:

@@ -295,7 +295,9 @@ def check_names(changes: tuple[FieldChange, ...], filters: tuple[ArrayFilter, ..
 # -- pipelines ---------------------------------------------------------------------------------
 
 
-def parse_stages(stages: list[Any] | tuple[Any, ...], codec: Codec) -> Pipeline:
+def parse_stages(
+    stages: list[Any] | tuple[Any, ...], codec: Codec, variables: frozenset[str]
+) -> Pipeline:
     """Parse the stages of an update; raise `InvalidUpdate`."""
     for number, stage in enumerate(stages):
         name = next(iter(stage), None) if isinstance(stage, Mapping) else None
@@ -303,6 +305,6 @@ def parse_stages(stages: list[Any] | tuple[Any, ...], codec: Codec) -> Pipeline:
             problem = f"a stage of an update must be one of {', '.join(STAGES)}"
             raise InvalidUpdate(f"{number}.{name}", problem)
     try:
-        return Pipeline(PipelineParser(codec).steps(stages))
+        return Pipeline(PipelineParser(codec, variables).steps(stages))
     except InvalidPipeline as error:
         raise InvalidUpdate(error.place, error.problem) from error

@@ -1,6 +1,7 @@
 """The command doctor."""
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -78,6 +79,7 @@ def test_a_database_without_problems(cli: Cli, store: Store) -> None:
     people.create_index("age")
     people.create_index("login", unique=True)
     people.create_index("tags", arrays=True)
+    people.create_index(["tags", "age"], unique=True, arrays=True)
     people.put_many({str(n): {"age": n, "login": n, "tags": ["a"]} for n in range(50)})
     store.collection("old").put("a", 1)
     store.rename("old", "new")
@@ -85,6 +87,45 @@ def test_a_database_without_problems(cli: Cli, store: Store) -> None:
     result = cli("doctor")
     assert (result.exit_code, "error" in result.stdout) == (0, False)
     assert result.stderr.startswith("found ")
+
+
+def test_fields_that_mix_forms_of_times(cli: Cli, store: Store) -> None:
+    whole, short, offset = (
+        "2026-11-22T10:00:00.123456Z",
+        "2026-11-22T10:00:00.5Z",
+        "2026-11-22T10:00+02:00",
+    )
+    store["clean"].put_many(
+        {"a": {"at": whole, "text": "2026-11-22 x"}, "b": {"at": whole, "text": offset}}
+    )
+    store["people"].put_many(
+        {
+            "a": {"at": whole, "log": [{"my day": short}, {"my day": offset}], "n": short},
+            "b": {"at": short, "n": "2026-11-22"},
+            "c": {"at": whole},
+        }
+    )
+    [found] = [each for each in findings(cli) if each["check"] == "times"]
+    assert (found["severity"], found["where"]) == ("warning", "people")
+    assert found["problem"] == (
+        "times do not sort where a field mixes their forms: "
+        "at (2 as 0000-00-00T00:00:00.000000Z, 1 as 0000-00-00T00:00:00.0Z); "
+        "log.my day (1 as 0000-00-00T00:00:00.0Z, 1 as 0000-00-00T00:00+00:00); 3 documents were read"
+    )
+    command = found["advice"].split("`")[1]
+    assert shlex.split(command) == [
+        "collections-store",
+        "documents",
+        "upgrade",
+        "people",
+        "--times",
+        "at",
+        "--times",
+        "log.my day",
+        "--dry-run",
+    ]
+    cli.done(*shlex.split(command)[1:-1])
+    assert [each for each in findings(cli, 0) if each["check"] == "times"] == []
 
 
 def test_a_database_without_tables(cli: Cli, shared_backend: Backend, tmp_path: Path) -> None:
@@ -111,6 +152,20 @@ def test_incomplete_tables(cli: Cli, store: Store, shared_backend: Backend) -> N
         execute("DROP TABLE cs_collections")
     assert problems(cli) == [("error", "schema", "")]
     assert "cs_collections is missing" in findings(cli)[0]["problem"]
+
+
+def test_a_table_of_keys_that_was_dropped_by_hand(
+    cli: Cli, store: Store, shared_backend: Backend
+) -> None:
+    store["people"].create_index("tags", unique=True, arrays=True)
+    [index] = store["people"].indexes()
+    with connected(shared_backend) as execute:
+        execute(f'DROP TABLE "{index.physical}"')
+    assert problems(cli) == [("error", "indexes", "people")]
+    [missing] = [each for each in findings(cli) if each["severity"] == "error"]
+    assert "duplicates are not refused" in missing["problem"]
+    cli.done("index", "drop", "people", index.name)
+    assert problems(cli, 0) == []
 
 
 def test_what_was_dropped_by_hand(cli: Cli, store: Store, shared_backend: Backend) -> None:

@@ -125,12 +125,14 @@ def test_a_document_is_never_read_as_an_index(cli: Cli) -> None:
 
 BAD: dict[str, Any] = {
     "must be a list, got 5": 5,
-    "index 2 must have fields, and no other keys than arrays, fields, name, unique, where, got 'x'": [
+    "index 2 must have fields, and no other keys than arrays, expire_after_seconds, fields, name, sparse, unique, where, got 'x'": [
         {"fields": ["x"]},
         "x",
     ],
     "index 1 must have fields, and": [{"name": "x"}],
-    "no other keys than arrays, fields, name, unique, where": [{"fields": ["x"], "new": 1}],
+    "no other keys than arrays, expire_after_seconds, fields, name, sparse, unique, where": [
+        {"fields": ["x"], "new": 1}
+    ],
     "index 1: index: must have at least one field": [{"fields": []}],
     "index 1: index, at 'x': the direction": [{"fields": [["x", "up"]]}],
     "index 1: index, at 'unique': must be True or False, got None": [
@@ -192,6 +194,26 @@ def test_an_existing_unique_index_rejects_duplicates_of_an_import(cli: Cli) -> N
     assert locations == [f"skipped standard input, line {n}" for n in (8, 10, 11)]
     assert summary == "imported 8 documents into a, skipped 3 documents"
     assert list(cli.documents("a")) == ["first", *map(str, (0, 1, 2, 3, 4, 5, 6, 8))]
+
+
+def test_an_index_through_arrays_refuses_documents_of_an_import(cli: Cli) -> None:
+    cli.done("index", "create", "a", "t", "u", "--unique", "--arrays", "--sparse")
+    given = lines(*({"id": str(n), "body": {"t": [n % 3], "u": [n] * (n > 3)}} for n in range(5)))
+    message = cli.fails(3, "import", "a", input=given)
+    assert message.startswith("standard input, line 1: ")
+    assert "document '0': at 'u': the index 't_1_u_1_arrays' holds one array" in message
+    given = lines(*({"id": str(n), "body": {"t": [n % 3], "u": n // 4}} for n in range(6)))
+    result = cli("import", "a", "--skip-errors", input=given)
+    assert [each.split(":")[0] for each in result.stderr.splitlines()] == [
+        "skipped standard input, line 4",
+        "imported 5 documents into a, skipped 1 document",
+    ]
+    line = cli.done("export", "a").splitlines()[0]
+    [definition] = json.loads(line)["indexes"]
+    assert (definition["unique"], definition["arrays"], definition["sparse"]) == (True, True, True)
+    cli.done("import", "b", input=cli.done("export", "a"))
+    assert indexes(cli, "b") == indexes(cli, "a")
+    assert "unique, arrays, sparse" in cli.done("index", "list", "b", "--output", "table")
 
 
 def test_an_error_is_one_line_without_output_of_the_driver(cli: Cli, tmp_path: Path) -> None:

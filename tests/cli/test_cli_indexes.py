@@ -76,7 +76,7 @@ def test_invalid_indexes(cli: Cli) -> None:
         "--where is not JSON: ": ("x", "--where", "{"),
         "filter, at 'x.$near'": ("x", "--where", '{"x": {"$near": 1}}'),
         "index, at 'where'": ("x", "--where", '{"x": {"$ne": 1}}'),
-        "cannot be unique": ("x", "--unique", "--arrays"),
+        "which the unique index 'x_arrays' forbids": ("x", "--unique", "--arrays"),
         "'name': must be a printable string": ("x", "--name", "\x07"),
         "the same {'x': 1} as another, which the unique index 'x_1' forbids": ("x", "--unique"),
         "index 'y_1' would be another": ("x", "--name", "y_1"),
@@ -93,3 +93,16 @@ def test_a_unique_index_rejects_duplicates(cli: Cli) -> None:
     message = cli.fails(3, "put", "a", "2", '{"login": "ada"}')
     assert "'2' would have the same {'login': 'ada'}" in message
     assert "the unique index 'login_1' forbids" in message
+
+
+def test_an_index_by_which_documents_expire(cli: Cli) -> None:
+    cli.done("put", "a", "1", '{"at": "2020-01-01T00:00:00Z"}')
+    cli.done("index", "create", "a", "at", "--expire-after-seconds", "0")
+    assert "expires after 0 s" in cli.done("index", "list", "a", "--output", "table")
+    exported = cli.done("export", "a")
+    cli.done("import", "b", input=exported)
+    assert cli.done("index", "list", "b") == cli.done("index", "list", "a")
+    cli.done("purge", "a")
+    assert (cli.done("count", "a"), cli.done("count", "b")) == ("0\n", "1\n")
+    words = ("index", "create", "a", "x", "--text", "--expire-after-seconds", "0")
+    assert "--expire-after-seconds does not go with --text" in cli.fails(2, *words)

@@ -65,7 +65,7 @@ def lines_of(words: tuple[str, ...]) -> Iterator[list[str]]:
             for each in arguments:
                 if each is chosen:
                     line.append(odd)
-                elif each.required:
+                elif each.required or each.name == "collection":  # else `watch` waits for ever
                     line += VALID.get(str(each.name), ["things"])
             yield line
 

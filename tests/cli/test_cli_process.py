@@ -85,7 +85,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Cli:
 
 
 @pytest.mark.parametrize(
-    ("buffered", "command"), buffered(("export", "a"), ("list", "a"), ("get", "a", "l"))
+    ("buffered", "command"),
+    buffered(("export", "a"), ("list", "a"), ("get", "a", "l"), ("list", "a", "--output=table")),
 )
 def test_a_closed_output_pipe(
     large: Cli, tmp_path: Path, command: tuple[str, ...], buffered: dict[str, str]
@@ -119,6 +120,26 @@ def test_unwritable_output(
     done = spawn(["sh", "-c", f"{words} > /dev/full"], cwd=tmp_path, environment=buffered)
     assert done.returncode == 6
     assert "No space left" in error_line(done.stderr.decode())
+
+
+@POSIX
+@pytest.mark.parametrize(
+    "command", [("get", "a", "first"), ("list", "a", "--output=table"), ("stats", "a"), ("--help",)]
+)
+def test_closed_output(sqlite: Cli, tmp_path: Path, command: tuple[str, ...]) -> None:
+    done = spawn(["sh", "-c", f"{shlex.join(sqlite.command(*command))} >&-"], cwd=tmp_path)
+    assert done.returncode == 6
+    assert error_line(done.stderr.decode()).startswith("standard output: ")
+
+
+@POSIX
+def test_closed_streams_that_a_command_needs_not(sqlite: Cli, tmp_path: Path) -> None:
+    words = shlex.join(sqlite.command("put", "a", "second", '{"n": 2}'))
+    assert spawn(["sh", "-c", f"{words} <&- >&-"], cwd=tmp_path).returncode == 0
+    assert sqlite.documents("a") == {"first": {"n": 1}, "second": {"n": 2}}
+    words = shlex.join(sqlite.command("import", "a"))
+    done = spawn(["sh", "-c", f"{words} <&-"], cwd=tmp_path)
+    assert done.stderr == b"imported 0 documents into a\n"
 
 
 @POSIX

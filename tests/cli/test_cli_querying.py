@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from typing import Any
 
 import pytest
@@ -44,7 +45,16 @@ def test_aggregate(cli: Cli) -> None:
     ]
     assert "│ Ada  │" in cli.done("aggregate", "people", pipeline, "--output", "table")
     assert cli.done("aggregate", "people", pipeline, "--output", "csv") == "name\nAda\n"
+    assert cli.done("aggregate", "people", '[{"$merge": "copies"}]', "--output", "csv") == ""
+    assert cli.done("count", "copies") == cli.done("count", "people")
     assert "$nosuch" in cli.fails(3, "aggregate", "people", '[{"$nosuch": 1}]')
+
+
+def test_aggregate_explained(cli: Cli) -> None:
+    pipeline = '[{"$sort": {"age": 1}}, {"$limit": 2}, {"$unset": "name"}]'
+    lines = cli.done("aggregate", "people", pipeline, "--explain").splitlines()
+    assert lines[:2] == ["in the database: $sort, $limit", "in Python: $unset"]
+    assert "index create people age" in lines[-1]
 
 
 def test_columns_of_csv_are_the_sorted_paths_of_all_values(cli: Cli) -> None:
@@ -100,9 +110,14 @@ def test_stats(cli: Cli) -> None:
     assert facts["created"] <= facts["last write"]
     assert (facts["documents"], facts["indexes"]) == (3, ["name_1"])
     assert (facts["expiring"], facts["next expiry"]) == (0, None)
+    assert [*facts["index sizes"]] == ["name_1"]
+    assert facts["index sizes"]["name_1"] >= 4096
+    assert set(facts["index uses"]) <= {"name_1"}  # SQLite does not count uses
     cli.done("put", "people", "zoe", "1", "--ttl", "1000")
     facts = json.loads(cli.done("stats", "people", "--json"))
     assert (facts["documents"], facts["expiring"]) == (4, 1)
     assert facts["next expiry"] > facts["last write"]
-    assert "documents    4\n" in cli.done("stats", "people")
+    lines = cli.done("stats", "people")
+    assert "documents    4\n" in lines
+    assert re.search(r"index sizes  name_1 [\d,]+\n", lines)
     assert "no collection" in cli.fails(1, "stats", "nobody")

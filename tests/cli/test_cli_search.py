@@ -36,6 +36,14 @@ def test_a_search_prints_the_best_first(cli: Cli) -> None:
     assert "icing" in cli.done("search", "notes", "tea", "--filter", chosen, "--output", "table")
 
 
+def test_a_search_for_any_word(cli: Cli) -> None:
+    cli.done("index", "create", "notes", "title", "body", "--text")
+    words = ("search", "notes", "--any", "--", "is", "-there", "milk", "or", "icing?")
+    lines = cli.done(*words).splitlines()
+    assert sorted(json.loads(line)["id"] for line in lines) == ["cake", "cup"]
+    assert cli.done("search", "notes", "milk", "icing") == ""
+
+
 def test_a_text_index_is_listed_exported_imported_and_dropped(cli: Cli) -> None:
     made = cli.done("index", "create", "notes", "title:2.5", "body", "--text", "--name", "words")
     assert made == "words\n"

@@ -97,6 +97,8 @@ def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
         store["things"].put("x", 1)
     message = cli.fails(Exit.USAGE, "studio", missing, "--host", "0.0.0.0", "--no-browser")
     assert message.startswith("option --host: must be a loopback address, or --token must be given")
+    message = cli.fails(Exit.USAGE, "studio", missing, "--token", "", "--no-browser")
+    assert message.startswith("option --token: must not be empty")
 
 
 def test_a_model_of_ones_own_checks_the_documents(

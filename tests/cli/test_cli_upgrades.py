@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from backends import Backend
 from cli.cli_process import Cli, cli_for
+
+from collections_store import Store
 
 MODULE = """
 def split(body):
@@ -34,6 +37,12 @@ def cli(shared_backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     cli.done("put", "people", "ada", '{"name": "Ada Lovelace"}')
     yield cli
     sys.modules.pop("shapes", None)
+
+
+@pytest.fixture
+def store(shared_backend: Backend) -> Iterator[Store]:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        yield store
 
 
 def upgrade(cli: Cli, *arguments: str) -> Any:
@@ -74,6 +83,61 @@ def test_failures_are_reported_and_left_or_moved(cli: Cli) -> None:
     )
     assert list(cli.documents("people")) == ["ada"]
     assert cli.documents("bad_people")["bob"]["body"] == {"name": "Bob"}
+
+
+MIXED = {
+    "at": "2026-11-22T10:00:00.5Z",
+    "born": "2026-11-22",
+    "logins": [{"at": "2026-11-22 12:00+02:00"}, {"at": "x"}, {"at": "2026-13-01T00:00Z"}, 5],
+    "other": "2026-11-22T10:00:00Z",
+}
+WHOLE = {
+    **MIXED,
+    "at": "2026-11-22T10:00:00.500000Z",
+    "logins": [{"at": "2026-11-22T10:00:00.000000Z"}, *MIXED["logins"][1:]],
+}
+
+
+def test_times_are_written_in_one_form(cli: Cli, store: Any) -> None:
+    store["logins"].put_many({"a": MIXED, "b": WHOLE, "c": [], "d": {"at": None}})
+    times = ("documents", "upgrade", "logins", "--times", "at", "--times", "logins.at")
+    dry = cli(*times, "--dry-run")
+    assert (dry.exit_code, dry.stderr) == (0, "would upgrade 1 document of logins\n")
+    changed = [line for line in dry.stdout.splitlines() if line[:1] in "+-"]
+    assert changed == [
+        '-   "at": "2026-11-22T10:00:00.5Z",', '+   "at": "2026-11-22T10:00:00.500000Z",',
+        '-       "at": "2026-11-22 12:00+02:00"', '+       "at": "2026-11-22T10:00:00.000000Z"',
+    ]  # fmt: skip
+    for count in ("1 document", "0 documents"):
+        assert cli(*times).stderr == f"upgraded {count} of logins\n"
+    assert [(each.body, each.version) for each in store["logins"].find()] == [
+        (WHOLE, 2), (WHOLE, 1), ([], 1), ({"at": None}, 1),
+    ]  # fmt: skip
+
+
+def test_many_times_and_a_unique_index(cli: Cli, store: Any) -> None:
+    logins = store["logins"]
+    logins.create_index("at", unique=True)
+    logins.put_many(
+        {str(n): {"at": f"2026-11-22T10:{n // 60:02}:{n % 60:02}Z"} for n in range(250)}
+    )
+    logins.put("same", {"at": "2026-11-22T10:00:07.000000Z"})
+    result = cli("documents", "upgrade", "logins", "--times", "at")
+    assert result.exit_code == 1
+    error, end = result.stderr.splitlines()
+    assert "'7'" in error
+    assert end == "Error: upgraded 249 documents of logins, 1 document cannot be upgraded"
+    assert logins.get("7") == {"at": "2026-11-22T10:00:07Z"}
+    assert logins.get("249") == {"at": "2026-11-22T10:04:09.000000Z"}
+
+
+def test_either_a_declaration_or_times(cli: Cli) -> None:
+    upgrade = ("documents", "upgrade", "people")
+    assert "requires either --using or --times" in cli.fails(2, *upgrade)
+    both = ("--times", "at", "--using", "shapes:PEOPLE")
+    assert "requires either --using or --times" in cli.fails(2, *upgrade, *both)
+    quarantine = ("--times", "at", "--quarantine", "bad")
+    assert "--quarantine requires --using" in cli.fails(2, *upgrade, *quarantine)
 
 
 @pytest.mark.parametrize(

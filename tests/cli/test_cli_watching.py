@@ -58,7 +58,43 @@ def test_filters_and_kinds(cli: Cli) -> None:
     assert [each["version"] for each in watched(cli, *kinds, *all_of)[0]] == [1, 1]
 
 
+PIPELINE = '[{"$match": {"operationType": "delete"}}, {"$project": {"ns": 1, "documentKey": 1}}]'
+
+
+@pytest.mark.each_backend
+def test_a_pipeline_returns_change_documents(cli: Cli) -> None:
+    cli.done("remove", "people", "ada")
+    [change], token = watched(cli, "--pipeline", PIPELINE, "--after", "oldest", "--timeout", "0")
+    assert change == {"_id": token, "ns": {"coll": "people"}, "documentKey": {"_id": "ada"}}
+    rest = cli("watch", "people", "--pipeline=-", "--after", token, "--timeout=0", input="[]")
+    assert (rest.exit_code, rest.stdout) == (0, "")
+
+
+@pytest.mark.each_backend
+def test_all_collections_are_watched_without_a_name(cli: Cli, shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        store.collection("towns", changes=True).put("ulm", {})
+    result = cli("watch", "--after", "oldest", "--timeout", "0")
+    assert result.exit_code == 0, result.stderr
+    documents = [json.loads(line) for line in result.stdout.splitlines()]
+    found = [(each["ns"]["coll"], each["documentKey"]["_id"]) for each in documents]
+    assert found == [("people", "ada"), ("towns", "ulm")]
+    assert documents[0]["fullDocument"] == {"age": 36}
+    assert result.stderr == f"continue with --after {documents[1]['_id']}\n"
+    at, only = documents[0]["_id"], '[{"$match": {"ns.coll": "towns"}}]'
+    rest = cli("watch", "--pipeline", only, "--after", at, "--limit", "1")
+    assert [json.loads(line) for line in rest.stdout.splitlines()] == documents[1:]
+
+
 def test_invalid_arguments(cli: Cli) -> None:
+    assert "--kind needs COLLECTION" in cli.fails(2, "watch", "--kind", "insert")
+    taken = cli.fails(2, "watch", "people", "{}", "--pipeline", "[]", "--timeout", "0")
+    assert "takes the place of filter" in taken
+    assert "these stages only" in cli.fails(
+        3, "watch", "--pipeline", '[{"$limit": 1}]', "--timeout", "0"
+    )
+    token = watched(cli, "--after", "oldest", "--timeout", "0")[1]
+    assert "of a collection" in cli.fails(3, "watch", "--after", token, "--timeout", "0")
     cli.done("put", "things", "a", "1")
     assert "open it with changes=True" in cli.fails(2, "watch", "things", "--timeout", "0")
     assert "token" in cli.fails(3, "watch", "people", "--after", "x", "--timeout", "0")

@@ -2,10 +2,8 @@
 differs by intent is in `EXPLAINED`, and in docs/reference/conformance.md.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +15,6 @@ from collections_store.expressions.values import equal
 
 pytestmark = pytest.mark.each_backend
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 NAMES = list(LACKING)
 
 EXPLAINED: dict[str, str] = {
@@ -190,12 +187,3 @@ def test_every_operation_has_a_function() -> None:
     used = {op["op"] for case in CASES for op in case.ops}
     assert used - lacking_everywhere <= OPS.keys()
     assert EXPLAINED.keys() <= {case.id for name in NAMES for case in runnable(name)}
-
-
-def test_the_page_has_the_figures_and_the_differences() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([^`|]+::[^`|]+)` \| (.+) \|$", page, re.MULTILINE)
-    assert dict(rows) == EXPLAINED
-    assert len(rows) == len(EXPLAINED)
-    for name in NAMES:
-        assert f"| {name} | {REPLAYED[name]} | {LEFT_OUT[name]} |" in page

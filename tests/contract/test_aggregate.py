@@ -16,6 +16,7 @@ from collections_store import (
     F,
     InvalidFilter,
     InvalidOperand,
+    InvalidOption,
     InvalidPipeline,
     MemoryLimitExceeded,
     Store,
@@ -488,3 +489,44 @@ def test_an_error_within_a_stage_names_the_stage(store: Any, stage: str) -> None
     }  # fmt: skip
     with pytest.raises(InvalidOperand, match=rf"at '0\.\{stage}.*\$add requires a number"):
         store["parts"].aggregate([{stage: inner[stage]}])
+
+
+# -- stages that sort in a temporary file ------------------------------------------------------
+
+SPILLING: list[Any] = [
+    [{"$set": {"m": "$n"}}, {"$sort": {"m": -1}}, {"$skip": 100}, {"$limit": 200}, {"$skip": 190}],
+    [{"$sort": {"n": -1}}, {"$limit": 400}, {"$group": {"_id": None, "n": {"$sum": "$n"}}}],
+    [{"$group": {"_id": "$$ROOT.n", "all": {"$push": "$$ROOT"}}}, {"$count": "groups"}],
+    [{"$group": {"_id": "$n", "most": {"$max": "$text"}}}, {"$limit": 3}],
+    [
+        {"$setWindowFields": {"partitionBy": "$g", "output": {"n": {"$sum": "$n"}}}},
+        {"$limit": 5},
+    ],
+    [{"$sort": {"n": 1}}, {"$group": {"_id": "$n", "x": {"$push": "$text"}}}, {"$skip": 498}],
+    [
+        {"$limit": 1},
+        {"$unionWith": {"coll": "things", "pipeline": [{"$sort": {"n": -1}}, {"$skip": 499}]}},
+    ],
+]
+
+
+def test_allow_disk_use_gives_equal_answers(things: Any) -> None:
+    rows = ({"n": n * 7 % 500, "g": n % 50, "text": str(n) * 40} for n in range(500))
+    things.put_many((f"{n:03}", row) for n, row in enumerate(rows))
+    little: dict[str, Any] = {"memory_limit": 100_000}
+    for pipeline in SPILLING:
+        expected = things.aggregate(pipeline)
+        assert things.aggregate(pipeline, **little, allow_disk_use=True) == expected
+        found = list(things.stream_aggregate(pipeline, **little, allow_disk_use=True))
+        assert found == expected
+        with pytest.raises(MemoryLimitExceeded, match=r"memory_limit or allow_disk_use=True$"):
+            things.aggregate(pipeline, **little)
+    with pytest.raises(MemoryLimitExceeded, match=r"the result holds.*larger memory_limit$"):
+        things.aggregate([{"$sort": {"n": 1}}], **little, allow_disk_use=True)
+    with pytest.raises(MemoryLimitExceeded, match=r"larger memory_limit$"):
+        things.aggregate([{"$sample": {"size": 499}}], **little, allow_disk_use=True)
+
+
+def test_allow_disk_use_is_a_flag(things: Any) -> None:
+    with pytest.raises(InvalidOption, match="allow_disk_use: must be True or False, got 1"):
+        things.aggregate([], allow_disk_use=1)

@@ -341,7 +341,9 @@ WRONG_INDEXES: dict[str, dict[str, Any]] = {
     "an object": {"where": {"n": {}}},
     "an array": {"where": {"n": {"$gt": [1]}}},
     "alternatives": {"where": {"$or": [{"n": 1}, {"m": 1}]}},
-    "unique elements": {"unique": True, "arrays": True},
+    "sparse and partial": {"sparse": True, "where": {"n": 1}},
+    "sparse": {"sparse": 5},
+    "expiry": {"expire_after_seconds": "x"},
     "no name": {"name": ""},
     "a name of the store's": {"name": "$n"},
 }

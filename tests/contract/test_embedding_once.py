@@ -199,3 +199,135 @@ def test_an_async_embedder_may_use_the_store(shared_backend: Backend) -> None:
             assert ids(await notes.nearest([0, 1])) == ["001"]
 
     asyncio.run(search())
+
+
+class SlowQuery(Slow):
+    """An embedder whose first call of a query waits for `release`."""
+
+    def __call__(self, texts: list[str]) -> list[list[float]]:
+        if texts == ["text 7"]:
+            return super().__call__(texts)
+        return [[float(text.rpartition(" ")[2]), 1.0] for text in texts]
+
+
+def test_threads_embed_an_equal_query_once(shared_backend: Backend) -> None:
+    embed = SlowQuery()
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        notes = create(store["notes"], embed)
+        notes.put_many(BODIES)
+        notes.store_vectors()
+
+        def second() -> list[str]:
+            assert embed.started.wait(60)
+            threading.Timer(0.3, embed.release.set).start()
+            return ids(notes.nearest("text 7", 1))
+
+        def first() -> list[str]:
+            return ids(notes.nearest("text 7", 1))
+
+        assert in_threads(first, second, second) == [["007"]] * 3
+        assert embed.texts["text 7"] == 1
+        assert first() == ["007"]
+        assert embed.texts["text 7"] == 2
+
+
+def test_a_query_whose_embedder_fails_is_embedded_by_those_who_waited(
+    shared_backend: Backend,
+) -> None:
+    embed = SlowQuery()
+    embed.problem = KeyError("down")
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        notes = create(store["notes"], embed)
+        notes.put_many(BODIES)
+        notes.store_vectors()
+
+        def first() -> bool:
+            with pytest.raises(KeyError, match="down"):
+                notes.nearest("text 7", 1)
+            return True
+
+        def second() -> list[str]:
+            assert embed.started.wait(60)
+            threading.Timer(0.3, embed.release.set).start()
+            return ids(notes.nearest("text 7", 1))
+
+        assert in_threads(first, second) == [True, ["007"]]
+        assert embed.texts["text 7"] == 2
+
+
+def test_nobody_waits_longer_for_a_query_than_a_claim_lasts(
+    shared_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "LASTS", 0.2)
+    embed = SlowQuery()
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        notes = create(store["notes"], embed)
+        notes.put_many(BODIES)
+        notes.store_vectors()
+
+        def second() -> list[str]:
+            assert embed.started.wait(60)
+            found = ids(notes.nearest("text 7", 1))
+            embed.release.set()
+            return found
+
+        found = in_threads(lambda: ids(notes.nearest("text 7", 1)), second)
+        assert found == [["007"], ["007"]]
+        assert embed.texts["text 7"] == 2
+
+
+def test_an_embedder_may_search_for_the_query(shared_backend: Backend) -> None:
+    found: list[list[str]] = []
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        notes = store["notes"]
+
+        def embed(texts: list[str]) -> list[list[float]]:
+            if texts == ["text 7"] and not found:
+                found.append([])
+                found.append(ids(notes.nearest("text 7", 1)))
+            return [[float(text.rpartition(" ")[2]), 1.0] for text in texts]
+
+        create(notes, embed).put_many(BODIES)
+        notes.store_vectors()
+        assert ids(notes.nearest("text 7", 1)) == ["007"]
+        assert found == [[], ["007"]]
+
+
+def test_tasks_embed_an_equal_query_once_and_a_cancelled_one_leaves_it_to_others(
+    shared_backend: Backend,
+) -> None:
+    started, calls = asyncio.Event(), Counter[str]()
+
+    async def embed(texts: list[str]) -> list[list[float]]:
+        calls.update(texts)
+        if calls["text 7"] == 1:
+            started.set()
+            await asyncio.sleep(3600)
+        await asyncio.sleep(0.2)
+        return [[float(text.rpartition(" ")[2]), 1.0] for text in texts]
+
+    async def search() -> None:
+        async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
+            notes = store["notes"]
+            await notes.create_vector_index(
+                "text", dimensions=2, metric="l2", embed=embed, model="n"
+            )
+            await notes.put("007", BODIES["007"])
+            calls["text 7"] += 1  # of the document
+            await notes.store_vectors()
+            calls.clear()
+            first = asyncio.create_task(notes.nearest("text 7"))
+            await started.wait()
+            others = [asyncio.create_task(notes.nearest("text 7")) for _ in range(9)]
+            for _ in range(6000):
+                if store.stats().operations["find_vector_index"].count == 11:
+                    break  # all are about to wait
+                await asyncio.sleep(0.01)
+            assert calls["text 7"] == 1
+            first.cancel()
+            assert [ids(each) for each in await asyncio.gather(*others)] == [["007"]] * 9
+            assert calls["text 7"] == 2
+            with pytest.raises(asyncio.CancelledError):
+                await first
+
+    asyncio.run(search())

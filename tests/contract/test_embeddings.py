@@ -164,7 +164,8 @@ def test_a_service_that_is_down_is_not_called_for_each_document(
         ([[1, 2, 3]], "must have 4 numbers, got 3"),
         ([[0, 0, 0, 0]], "must not be zero"),
         ([[1, 2, 3, float("nan")]], "finite"),
-        ([], "1 vectors, got 0"),
+        ([], "1 vector, got 0"),
+        (None, "embed must return 1 vector, got None"),
     ],
 )
 def test_unusable_vectors_are_a_problem(things: Any, vectors: Any, problem: str) -> None:

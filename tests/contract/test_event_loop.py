@@ -18,6 +18,7 @@ import pytest
 from test_api import methods
 
 from collections_store import (
+    AsyncChangeDocumentStream,
     AsyncChangeStream,
     AsyncCollection,
     AsyncStore,
@@ -44,6 +45,7 @@ CLASSES = (
     AsyncTransaction,
     AsyncCollection,
     AsyncChangeStream,
+    AsyncChangeDocumentStream,
     AsyncMemory,
     AsyncDialogues,
     AsyncDialogueStore,
@@ -134,6 +136,22 @@ async def try_next(here: Here) -> Any:
     await changing.put("a", LARGE)
     stream = changing.watch({"field1": {"$in": IDS}}, after="oldest", timeout=0)
     return await stream.try_next()
+
+
+WATCHED = [{"$match": {"fullDocument.field1": {"$in": IDS}}}]
+
+
+async def watch_documents(here: Here) -> Any:
+    changing = here.store.collection("changing", changes="both")
+    await changing.put("a", LARGE)
+    async with here.store.watch(pipeline=WATCHED, after="oldest", timeout=0) as changes:
+        return [change async for change in changes]
+
+
+async def try_next_document(here: Here) -> Any:
+    changing = here.store.collection("changing", changes="both")
+    await changing.put("a", LARGE)
+    return await changing.watch(pipeline=WATCHED, after="oldest", timeout=0).try_next()
 
 
 async def within_transaction(here: Here) -> None:
@@ -263,11 +281,14 @@ CALLS: dict[str, Call] = {
     "AsyncCollection.delete_many": lambda here: here.store["none"].delete_many(IN),
     "AsyncCollection.explain": lambda here: here.many.explain(IN),
     "AsyncCollection.aggregate": lambda here: here.many.aggregate([{"$match": IN}]),
+    "AsyncCollection.explain_aggregate": lambda here: here.many.explain_aggregate([{"$match": IN}]),
     "AsyncCollection.stream": stream,
     "AsyncCollection.stream_aggregate": stream_aggregate,
     "AsyncCollection.upgrade_documents": upgrade_documents,
     "AsyncCollection.watch": watch,
     "AsyncChangeStream.try_next": try_next,
+    "AsyncStore.watch": watch_documents,
+    "AsyncChangeDocumentStream.try_next": try_next_document,
     "AsyncTransaction.run": within_transaction,
     "AsyncTransaction.transaction": savepoint,
     "AsyncStore.transaction": within_transaction,
@@ -314,6 +335,7 @@ SMALL = {
     "AsyncCollection": "create_index create_text_index create_vector_index drop_index exists increment indexes purge_expired "
     "reindex remove search_backlog store_vectors touch with_options",
     "AsyncChangeStream": "aclose",
+    "AsyncChangeDocumentStream": "aclose",
     "AsyncMemory": "clear configure count end expire increment keys namespace request session touch ttl",
     "AsyncDialogues": "get_dialogue get_dialogue_from_label get_dialogues_with_counterparty purge quarantined "
     "remove restore_quarantined setup teardown",

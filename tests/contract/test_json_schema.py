@@ -187,6 +187,7 @@ def test_a_deep_schema() -> None:
         ({"type": "integer"}, r"\.type': there is no type \"integer\""),
         (of("a", {"type": ["string", "integer"]}), r"\.properties\.a\.type'"),
         ({"type": "int"}, r"\.type': no such type: 'int'"),
+        ({"bsonType": ["int", "int"]}, r"\.bsonType': must name each type once"),
         ({"type": 3}, r"\.type'"),
         ({"type": []}, r"\.type"),
         ({"type": {}}, r"\.type'"),

@@ -1233,6 +1233,14 @@ def test_a_search_finds_the_values_of_its_namespace_alone(memory: Any) -> None:
     assert found.score > 0
 
 
+def test_a_search_for_any_word_of_a_question(memory: Any) -> None:
+    memory.collection.create_text_index("$body")
+    memory.put_many({"tea": "green tea with milk", "coffee": "milk", "water": "cold"})
+    found = memory.search("Is there -milk OR tea?", match="any")
+    assert sorted(keys_of(found)) == ["coffee", "tea"]
+    assert memory.search("Is there milk or tea?") == []
+
+
 def test_a_search_returns_values_of_any_type_in_the_order_of_the_scores(memory: Any) -> None:
     memory.collection.create_text_index("text")
     when = date(2026, 11, 21)

@@ -83,6 +83,66 @@ def test_merge_with_a_pipeline(store: Any, orders: Any) -> None:
     assert bodies(store["totals"]) == {"a": ({"total": 112}, 2), "b": ({"total": 9}, 1)}
 
 
+def test_let_sees_the_document(store: Any, orders: Any) -> None:
+    store["totals"].put("4", {})
+    stages = [{"$set": {"id": "$$id", "n": "$$n", "none": {"$ifNull": ["$$none", 0]}}}]
+    let: dict[str, Any] = {"id": {"$meta": "id"}, "n": "$n", "none": "$none"}
+    merge: Any = {"into": "totals", "let": let, "whenMatched": stages, "whenNotMatched": "discard"}
+    orders.aggregate([{"$merge": merge}])
+    assert bodies(store["totals"]) == {"4": ({"id": "4", "n": 4, "none": 0}, 2)}
+    orders.aggregate([TOTALS, {"$merge": {**merge, "let": {**let, "id": "$_id"}}}])
+    assert bodies(store["totals"]) == {"4": ({"id": "4", "n": 4, "none": 0}, 2)}
+
+
+def test_a_pipeline_does_not_change_the_id(store: Any, orders: Any) -> None:
+    store["totals"].put_many({"a": {"total": 100}, "b": {"_id": "x"}})
+    same: list[Any] = [{"$replaceWith": "$$new"}, {"$set": {"total": "$$new.total"}}]
+    for stage in same:
+        orders.aggregate([TOTALS, {"$merge": {"into": "totals", "whenMatched": [stage]}}])
+    assert bodies(store["totals"])["a"] == ({"total": 6}, 2)
+    for id in ("b", 1):
+        merge: Any = {"into": "totals", "whenMatched": [{"$set": {"_id": {"$literal": id}}}]}
+        with pytest.raises(InvalidOperand, match=f"must not change _id from 'a' to {id!r}"):
+            orders.aggregate([TOTALS, {"$match": {"_id": "a"}}, {"$merge": merge}])
+    store["totals"].put("b", {"_id": "x"})  # a field of the stored body is none of the results
+    merge = {"into": "totals", "whenMatched": [{"$set": {"total": 1}}]}
+    orders.aggregate([TOTALS, {"$merge": merge}])
+    assert bodies(store["totals"])["b"][0] == {"_id": "x", "total": 1}
+
+
+FAILING: list[tuple[list[Any], type[Exception]]] = [
+    ([{"$group": {"_id": "$n"}}, {"$merge": "new"}], InvalidOperand),
+    ([{"$group": {"_id": "$n"}}, {"$out": "new"}], InvalidOperand),
+    ([{"$merge": {"into": "new", "on": "n"}}], InvalidPipeline),
+    ([{"$merge": {"into": "new", "whenNotMatched": "fail"}}], DocumentNotFound),
+    ([{"$set": {"_id": "$by"}}, {"$out": "new"}], DuplicateKey),
+    ([{"$set": {"_id": "$by"}}, {"$merge": {"into": "new", "whenMatched": "fail"}}], DuplicateKey),
+    (
+        [
+            {"$set": {"_id": "$by"}},
+            {"$merge": {"into": "new", "whenMatched": [{"$set": {"n": {"$add": ["$by"]}}}]}},
+        ],
+        InvalidOperand,
+    ),
+]
+
+
+@pytest.mark.parametrize(("pipeline", "error"), FAILING)
+def test_a_failed_pipeline_creates_no_collection(
+    store: Any, orders: Any, pipeline: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        orders.aggregate(pipeline)
+    assert [each.name for each in store.collections()] == ["orders"]
+
+
+def test_rows_of_one_id_in_a_new_collection(store: Any, orders: Any) -> None:
+    by = {"$set": {"_id": "$by"}}
+    add = [{"$set": {"n": {"$add": ["$n", "$$new.n"]}}}]
+    orders.aggregate([by, {"$merge": {"into": "new", "whenMatched": add}}])
+    assert bodies(store["new"]) == {"a": ({"by": "a", "n": 6}, 3), "b": ({"by": "b", "n": 9}, 3)}
+
+
 def test_merge_on_fields(store: Any, orders: Any) -> None:
     totals = store["totals"]
     totals.put("x", {"by": "a", "at": 1})
@@ -182,10 +242,19 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$out": {"db": "a", "coll": "b"}}], "'0.\\$out'"),
     ([{"$merge": {}}], "requires into"),
     ([{"$merge": {"into": "x", "whenMatched": "x"}}], "whenMatched': must be one of"),
+    ([{"$merge": {"into": "x", "on": ["a", "a"]}}], "on': must name each field once"),
     ([{"$merge": {"into": "x", "whenNotMatched": []}}], "whenNotMatched': must be one of"),
     ([{"$merge": {"into": "x", "whenMatched": []}}], "must have a stage"),
     ([{"$merge": {"into": "x", "whenMatched": [{"$limit": 1}]}}], "must be \\$set"),
     ([{"$merge": {"into": "x", "let": {"a": 1}}}], "'0.\\$merge.let': requires a pipeline"),
+    (
+        [{"$merge": {"into": "x", "let": {"CURRENT": 1}, "whenMatched": [{"$unset": "x"}]}}],
+        "'0.\\$merge.let.CURRENT': must not be redefined",
+    ),
+    (
+        [{"$merge": {"into": "x", "let": 1, "whenMatched": [{"$unset": "x"}]}}],
+        "must be a document of variables",
+    ),
     (
         [{"$merge": {"into": "x", "let": {"A": 1}, "whenMatched": [{"$unset": "x"}]}}],
         "'0.\\$merge.let.A': a variable",

@@ -15,9 +15,12 @@ import pytest
 from backends import Backend
 
 from collections_store import (
+    AsyncChangeDocumentStream,
     AsyncChangeStream,
     AsyncCollection,
     AsyncStore,
+    CallOptions,
+    ChangeDocumentStream,
     ChangeSettings,
     ChangeStream,
     CollectionSettings,
@@ -195,7 +198,14 @@ VALID: dict[str, Any] = {
 }
 OPTIONS: dict[str, Any] = {
     f"Unpack[{each.__name__}]": each
-    for each in (StoreOptions, CollectionSettings, ChangeSettings, VersionSettings, ModelSettings)
+    for each in (
+        StoreOptions,
+        CallOptions,
+        CollectionSettings,
+        ChangeSettings,
+        VersionSettings,
+        ModelSettings,
+    )
 }
 SKIPPED = {
     "run",  # takes operations, which are not public
@@ -281,10 +291,10 @@ async def finished(result: Any) -> None:
     elif inspect.isawaitable(result):
         result = await result
     kind = type(result).__name__
-    if isinstance(result, ChangeStream):  # its iteration would block
+    if isinstance(result, ChangeStream | ChangeDocumentStream):  # its iteration would block
         result.try_next()
         result.close()
-    elif isinstance(result, AsyncChangeStream):
+    elif isinstance(result, AsyncChangeStream | AsyncChangeDocumentStream):
         await result.try_next()
         await result.aclose()
     elif inspect.isasyncgen(result):

@@ -83,6 +83,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"e": {"$elemMatch": {"k": 1, "v": 1}}}, "5"),
     ({"e": {"$elemMatch": {"$gt": 3}}}, "6"),
     ({"e": {"$elemMatch": {"0": 1}}}, "7"),
+    ({"t": {"$elemMatch": {"$size": 1, "$eq": ["a"]}}}, "4"),
     ({"e": {"$elemMatch": {"$elemMatch": {"$lt": 2}}}}, "7"),
     ({"e": {"$not": {"$elemMatch": {"k": 1}}}}, "1236789"),
     ({"$and": [{"t": "a"}, {"t": "b"}]}, "16"),

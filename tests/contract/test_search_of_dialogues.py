@@ -38,6 +38,15 @@ def test_a_dialogue_is_found_by_its_best_message(ada: Any) -> None:
     assert ada.search("nothing") == []
 
 
+def test_a_dialogue_is_found_by_any_word_of_a_question(ada: Any) -> None:
+    ended(ada, "bob", item="tea", text="green, with milk")
+    ended(ada, "eve", item="coffee", text="with milk")
+    question = "Was it OR -tea: the milk?"
+    assert opponents(ada.search(question, match="any")) == ["bob", "eve"]
+    with pytest.raises(InvalidOption, match="match"):
+        ada.search(question, match="some")
+
+
 def test_active_and_terminal_dialogues_are_found(ada: Any, open_store: Opener, store: Any) -> None:
     for number in range(3):
         begun(ada, f"active{number}")

@@ -722,6 +722,7 @@ def test_a_search_finds_what_the_skill_loads(skills: Any, store: Any) -> None:
     assert sorted(names("weather", "tea")) == ["at", "drink"]
     assert names("bar", "cup") == names("shop", "secret") == []
     assert len(names("bar", "tea", limit=2)) == 2
+    assert sorted(names("bar", "milk OR -tea?", match="any")) == ["at", "drink", "other", "secret"]
     assert skills.search(S, "shop", "milk") == [public("other", "milk")]
     skills.end_session(S)
     assert names("bar", "tea") == []

@@ -227,7 +227,7 @@ def test_a_collection_of_a_newer_format_is_rejected(shared_backend: Backend) -> 
     with Store(shared_backend.url, **shared_backend.options) as store:
         for call in (lambda: store["things"].get("a"), lambda: store["things"].put("a", 2)):
             with pytest.raises(
-                SchemaTooNew, match="catalogue's entry of a collection is in format 6"
+                SchemaTooNew, match="catalogue's entry of a collection is in format 7"
             ):
                 call()
     assert changed_entry(shared_backend) == before
@@ -246,6 +246,27 @@ def test_a_vector_index_has_a_format_that_older_versions_refuse(shared_backend: 
     entry = changed_entry(shared_backend)
     assert entry["format"] == 1
     assert "vector_indexes" not in entry
+
+
+@pytest.mark.parametrize(
+    ("keys", "options"),
+    [
+        ("a", {"unique": True, "arrays": True}),
+        (["a", "b"], {"arrays": True}),
+        ("a", {"sparse": True}),
+    ],
+)
+def test_a_sparse_index_or_one_of_keys_has_a_format_that_older_versions_refuse(
+    shared_backend: Backend, keys: Any, options: Any
+) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        store["things"].create_index("a", arrays=True)
+        assert changed_entry(shared_backend)["format"] == 1
+        name = store["things"].create_index(keys, **options, name="keys")
+        entry = changed_entry(shared_backend)
+        assert entry["format"] == 6
+        store["things"].drop_index(name)
+    assert changed_entry(shared_backend)["format"] == 1
 
 
 def test_an_index_of_substrings_has_a_format_that_older_versions_refuse(

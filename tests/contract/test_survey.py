@@ -2,11 +2,13 @@
 
 import re
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from backends import Backend
 
 from collections_store import Store
 from collections_store.document import SCHEMA_VERSION
@@ -14,6 +16,7 @@ from collections_store.operations import survey
 from collections_store.operations.survey import (
     LastPosition,
     ListNames,
+    MeasureIndexes,
     SampleDocuments,
     Scans,
     Survey,
@@ -108,3 +111,36 @@ def test_the_statements_search_in_indexes(tmp_path: Path) -> None:
                 plan = str(connection.execute(f"EXPLAIN QUERY PLAN {sql}", values).fetchall())
                 assert "SEARCH" in plan
                 assert re.findall(r"SCAN (?!CONSTANT ROW|rows)", plan) == [], sql
+
+
+@pytest.mark.each_backend
+def test_indexes_are_measured(store: Any, backend: Backend) -> None:
+    things = store.create_collection("things")
+    things.put_many({f"{n:04}": {"n": n, "tags": [n], "text": f"word {n}", "v": [1, n]} for n in range(2000)})  # fmt: skip
+    names = [
+        things.create_index("n"),
+        things.create_index("tags", arrays=True),
+        things.create_text_index("text"),
+        things.create_vector_index("v", dimensions=2),
+    ]
+    found = store.run(MeasureIndexes("things"))
+    if backend.is_postgresql:  # its index of whole bodies has the elements of arrays
+        names.remove("tags_arrays")
+    assert [*found] == names
+    assert all(each.size >= 4096 for each in found.values())
+    assert found["n_1"].size > 16 * 1024
+    if not backend.is_postgresql:
+        assert {each.uses for each in found.values()} == {None}
+        return
+    deadline = time.monotonic() + 60  # the server publishes its statistics after a while
+    while not (found["n_1"].uses and found["text"].uses):
+        assert time.monotonic() < deadline
+        things.find({"n": 7})
+        things.search("word 7")
+        found = store.run(MeasureIndexes("things"))
+
+
+def test_a_collection_without_indexes_has_no_measures(store: Any) -> None:
+    store["things"].put("1", 1)
+    assert store.run(MeasureIndexes("things")) == {}
+    assert store.run(MeasureIndexes("nothing")) == {}

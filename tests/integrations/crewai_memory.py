@@ -157,6 +157,7 @@ def test_searches(
         ({}, ""),
         ({"scope_prefix": "/team"}, "root teams"),
         ({"categories": ["y"]}, "root b teams none"),
+        ({"categories": []}, "root a b team teams none"),
         ({"record_ids": ["a", "nobody"]}, "root b team teams none"),
         ({"record_ids": ["a", "root"], "scope_prefix": "/team"}, "root b team teams none"),
         ({"record_ids": []}, "root a b team teams none"),

@@ -296,7 +296,7 @@ SUBJECTS = [
         lambda store: store,
         lambda store: store["recorded"].put("a", 1),
         _STORES,
-        "aclose attach bind close collection create_collection drop get_collection get_sync_collection memory model rename restore run skill_memory transaction",
+        "aclose attach bind close collection create_collection drop get_collection get_sync_collection memory model rename restore run skill_memory transaction watch",
     ),
     Subject(
         "collections_store.Transaction collections_store.AsyncTransaction",
@@ -323,6 +323,7 @@ SUBJECTS = [
             document=("a",),
             exists=("a",),
             explain=("n", 1),
+            explain_aggregate=([{"$group": {"_id": "$n"}}],),
             find=("n", 1),
             find_one=("n", 1),
             get=("a",),
@@ -346,6 +347,13 @@ SUBJECTS = [
         {"try_next": lambda stream: stream.try_next()},
         "aclose close token",
         raises=(InvalidOption, DatabaseError, CollectionNotFound),
+    ),
+    Subject(
+        "collections_store.ChangeDocumentStream collections_store.AsyncChangeDocumentStream",
+        lambda store: store.watch(after="oldest", timeout=0),
+        None,
+        {"try_next": lambda stream: stream.try_next()},
+        "aclose close token",
     ),
     Subject(
         "collections_store.memory.Memory collections_store.memory.AsyncMemory",

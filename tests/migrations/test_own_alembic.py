@@ -52,6 +52,7 @@ def fill(backend: Backend, **options: Any) -> None:
     with Store(backend.url, **{**backend.options, **options}) as store:
         things = store.get_sync_collection("Things", changes="both")
         things.create_index("tags", arrays=True)
+        things.create_index(["tags", "name"], unique=True, arrays=True)
         things.create_index("name", unique=True)
         things.put("a", {"tags": ["x"], "name": "n"}, ttl=60)
         store["with_many_characters_in_its_name"].put("a", 1)

@@ -47,8 +47,9 @@ from collections_store.aggregation.pipeline import Pipeline
 from collections_store.codec import Codec
 from collections_store.document import check_id, read_ttl
 from collections_store.expressions.values import MISSING, compare
-from collections_store.query.index import Index, every_conjunct, partial_conditions, plan_order
-from collections_store.query.matcher import distinct_values, matches, value_at, values_at
+from collections_store.query.index import Index, every_conjunct, implies, limits_of, plan_order
+from collections_store.query.matcher import distinct_values, found_at, matches, values_at
+from collections_store.query.multikey import EMPTY, index_keys
 from collections_store.update import read_replacement
 from collections_store.update.apply import seed, seed_id
 
@@ -127,7 +128,10 @@ class Box:
             usable = (
                 index
                 for index in self.indexes.values()
-                if all(each in given for each in partial_conditions(index.where))
+                if all(
+                    any(implies(each, part) for part in limit for each in given)
+                    for limit in limits_of(index)
+                )
             )
             sort = plan_order(condition, usable)
         return self._matching(filter, ..., sort)[skip:][:limit]
@@ -167,18 +171,26 @@ class Box:
     def _check_unique(self, id: str) -> None:
         for index in self.indexes.values():
             if index.unique:
-                mine = self._key(index, self._document(id))
+                mine = self._keys(index, self._document(id))
                 others = (d for d in self.documents() if d.id != id)
-                if mine is not None and any(self._key(index, each) == mine for each in others):
+                if any(key in mine for each in others for key in self._keys(index, each)):
                     raise DuplicateKey(self.name, index.name, {}, id)
 
-    def _key(self, index: Index, document: Document) -> Any:
-        """Return the key in a unique index, or None if the document is not in the index."""
+    def _keys(self, index: Index, document: Document) -> list[Any]:
+        """Return the keys in a unique index."""
         if index.where is not None and not matches(index.where, document, ordered=self.ordered):
-            return None
-        return [self._alike(value_at(document.body, path.keys)) for path in index.paths]
+            return []
+        if index.arrays:
+            every = index_keys(document.body, index.paths, sparse=index.sparse)
+            return [[self._alike(value) for value in key] for key in every]
+        key = [found_at(document.body, path.keys) for path in index.paths]
+        if index.sparse and all(value is MISSING for value in key):
+            return []
+        return [[self._alike(None if value is MISSING else value) for value in key]]
 
     def _alike(self, value: Any) -> Any:
+        if value is EMPTY:
+            return "empty"
         if isinstance(value, dict | list):
             return "spelled", spelled(value, self.ordered)
         return ("boolean", value) if isinstance(value, bool) else ("scalar", value)
@@ -478,6 +490,7 @@ class Box:
 
     def _request(self, position: int, request: Any) -> BulkWriteResult:
         options = {each.name: getattr(request, each.name) for each in fields(request)}
+        options.pop("hint", None)  # it changes no result
         match request:
             case InsertOne():
                 id = self.insert_one(**options).inserted_id
@@ -554,10 +567,10 @@ class Box:
             self.was_unique = True
             seen: list[Any] = []
             for each in self.documents():
-                key = self._key(made, each)
-                if key is not None and key in seen:
+                keys = self._keys(made, each)
+                if any(key in seen for key in keys):
                     raise DuplicateKey(self.name, made.name, {}, each.id)
-                seen.append(key)
+                seen.extend(keys)
         return made.name
 
     def drop_index(self, name: str) -> bool:

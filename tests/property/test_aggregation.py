@@ -21,13 +21,24 @@ ENDS = [-(10**8), 1 - 10**8, 10**9 - 1, 10**9, 10**18 - 1, 10**18, 2**62, 2**63 
 NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([-0.0, 0.1, 0.2, 1.0, 2**53, 1e300, *ENDS]))
 NUMBERED = st.dictionaries(
     st.sampled_from(["a", "b"]),
-    st.one_of(NUMBERS, NUMBERS, st.sampled_from(["x", None, True, [1], {"b": 1}, {"b": 1.0}])),
+    st.one_of(
+        NUMBERS,
+        NUMBERS,
+        st.sampled_from(["x", None, True, [1], {"b": 1}, {"b": 1.0}]),
+        st.lists(NUMBERS, max_size=4),
+        st.lists(
+            st.sampled_from(
+                ["x", "é", 1, 1.0, None, [], [{"b": 1}], {"b": 1}, {"b": [1, "x"]}, {}, True]
+            ),
+            max_size=4,
+        ),
+    ),
     max_size=2,
 )
 FORMULAS = st.one_of(
     FIELDS.map("${}".format),
     FIELDS.map("${}".format),
-    st.just({"$literal": 1}),
+    st.sampled_from([{"$literal": 1}, {"$meta": "id"}]),
     FIELDS.map(lambda field: {"$ifNull": [f"${field}", "none"]}),
     FIELDS.map(lambda field: {"$type": f"${field}"}),
 )
@@ -38,14 +49,23 @@ KEYS = st.one_of(
 )
 ACCUMULATORS: st.SearchStrategy[Any] = st.one_of(
     st.just({"$count": {}}),
+    st.just({"$count": {}}),
     st.tuples(
-        st.sampled_from(["$sum", "$avg", "$min", "$max", "$addToSet", "$first", "$push"]), FORMULAS
+        st.sampled_from(["$sum", "$avg", "$min", "$max", "$addToSet", "$first", "$last", "$push"]),
+        FORMULAS,
     ).map(lambda pair: {pair[0]: pair[1]}),
+    st.tuples(st.sampled_from(["$minN", "$maxN", "$firstN"]), FORMULAS, st.integers(1, 3)).map(
+        lambda given: {given[0]: {"input": given[1], "n": given[2]}}
+    ),
+    FORMULAS.map(lambda formula: {"$median": {"input": formula, "method": "approximate"}}),
 )
 GROUPS = st.tuples(
     KEYS, st.dictionaries(st.sampled_from(["s", "t", "u"]), ACCUMULATORS, max_size=3)
 )
-STAGES = st.one_of(
+PROJECTED = st.sampled_from([["a"], ["b"], ["b", "a"], ["a.b", "b"], ["b.a", "a.a"]]).flatmap(
+    lambda fields: st.fixed_dictionaries({each: st.one_of(st.just(1), FORMULAS) for each in fields})
+)
+SIMPLE: st.SearchStrategy[Any] = st.one_of(
     GROUPS.map(lambda pair: {"$group": {"_id": pair[0], **pair[1]}}),
     GROUPS.map(lambda pair: {"$group": {"_id": pair[0], **pair[1]}}),
     st.just({"$count": "n"}),
@@ -55,6 +75,25 @@ STAGES = st.one_of(
     st.integers(1, 4).map(lambda count: {"$limit": count}),
     st.integers(0, 3).map(lambda count: {"$skip": count}),
     FORMULAS.map(lambda formula: {"$sortByCount": formula}),
+    FIELDS.map(lambda field: {"$unwind": f"${field}"}),
+    FIELDS.map(
+        lambda field: {"$unwind": {"path": f"${field}", "preserveNullAndEmptyArrays": True}}
+    ),
+    PROJECTED.map(lambda fields: {"$project": {"_id": 0, **fields}}),
+    FIELDS.map(lambda field: {"$project": {field: 0}}),
+    st.dictionaries(FIELDS, FORMULAS, max_size=1).map(
+        lambda fields: {"$addFields": fields or {"z": 1}}
+    ),
+    FORMULAS.map(lambda formula: {"$replaceWith": {"r": formula}}),
+    st.sampled_from([{"$match": {"$id": "1"}}, {"$sort": {"$id": -1}}, {"$match": {"a": 1}}]),
+)
+PIPELINES = st.lists(SIMPLE, min_size=1, max_size=3)
+STAGES: st.SearchStrategy[Any] = st.one_of(
+    SIMPLE,
+    SIMPLE,
+    st.dictionaries(st.sampled_from(["p", "q"]), PIPELINES, min_size=1, max_size=2).map(
+        lambda pipelines: {"$facet": pipelines}
+    ),
 )
 MATCHES = documents_of(NUMBERS, deep=False).map(lambda condition: [{"$match": condition}])
 
@@ -63,7 +102,8 @@ MATCHES = documents_of(NUMBERS, deep=False).map(lambda condition: [{"$match": co
 def questions(draw: st.DrawFn) -> tuple[list[Any], list[Any], bool]:
     bodies = draw(st.one_of(BODIES, st.lists(NUMBERED, max_size=12), st.lists(WILD, max_size=8)))
     first = draw(st.one_of(st.just([]), MATCHES))
-    stages = draw(st.lists(STAGES, min_size=1, max_size=3))
+    unwound = draw(st.sampled_from([[], [], [{"$unwind": "$a"}], [{"$unwind": "$a.b"}]]))
+    stages = [*unwound, *draw(st.lists(STAGES, min_size=1, max_size=3))]
     return bodies, [*first, *stages], draw(st.booleans())
 
 
@@ -92,13 +132,13 @@ def outcome(function: Any) -> Any:
         return str(error)
 
 
-@settings(max_examples=100 // sampled(3))
+@settings(max_examples=150 // sampled(3))
 @given(question=questions())
 def test_on_sqlite(sqlite_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))
 
 
-@settings(max_examples=50 // sampled(3))
+@settings(max_examples=75 // sampled(3))
 @given(question=questions())
 def test_on_postgresql(postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(postgres_store, question, ordered=False))

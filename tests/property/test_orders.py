@@ -50,6 +50,10 @@ INDEXES: st.SearchStrategy[list[Any]] = st.lists(
                 [{"a": {"$gte": 0}}, {"b": {"$exists": True}}, {"a": {"$in": [1, None]}}]
             ).map(lambda where: {"where": where}),
         ),
+        st.tuples(
+            st.lists(st.sampled_from(["a", "b", "a.b"]), min_size=1, max_size=2, unique=True),
+            st.just({"sparse": True}),
+        ),
     ),
     max_size=2,
 )
@@ -125,8 +129,8 @@ def disagreements(store: Store, question: Question, *, ordered: bool) -> Iterato
                 yield f"distinct {field.target!r} of {filter}: {answer}, not {right}"
     if things.count(filter) != len(stored):
         yield f"count of {filter}: {things.count(filter)}, not {len(stored)}"
-    first = [document.id for document in stored[:1]]
-    if things.delete_one(filter).deleted_count != len(first):
+    first = [document.id for document in things.find(filter, limit=1)]
+    if things.delete_one(filter).deleted_count != len(first) or len(first) != len(stored[:1]):
         yield f"delete_one {filter}"
     if [d.id for d in stored if d.id not in {e.id for e in things.list()}] != first:
         yield f"delete_one {filter}: another one"
@@ -217,13 +221,16 @@ def limited(draw: st.DrawFn) -> tuple[list[Any], list[Any], dict[str, Any], int,
         unique_by=lambda p: p[0],
     )
     where = st.sampled_from([{}, {}, {"where": {"b": 1}}, {"where": {"b": {"$exists": True}}}])
+    sparse = st.tuples(
+        st.lists(NAMES, min_size=1, max_size=2, unique=True), st.just({"sparse": True})
+    )
     arrays = st.tuples(NAMES, st.just({"arrays": True}))
     filter = draw(CONJUNCTIONS)
     if draw(st.integers(0, 4)) == 0:
         filter["$or"] = draw(st.lists(CONJUNCTIONS, min_size=1, max_size=2))
     return (
         draw(st.lists(bodies, min_size=3, max_size=10)),
-        draw(st.lists(st.one_of(st.tuples(keys, where), arrays), max_size=3)),
+        draw(st.lists(st.one_of(st.tuples(keys, where), arrays, sparse), max_size=3)),
         filter,
         draw(st.integers(0, 2)),
         draw(st.integers(1, 4)),

@@ -16,7 +16,7 @@ from collections_store.studio.security import HostNames, Tokens
 HOST = "127.0.0.1:8421"
 
 
-def browser(store: Any, *, write: bool = False, using: Any = None) -> TestClient:
+def browser(store: Any, *, write: bool = False, using: Any = None, other: Any = None) -> TestClient:
     """Return a client that opened the link of the command, over a store of the tests."""
     store = getattr(store, "_target", store)
     tokens = Tokens()
@@ -25,6 +25,7 @@ def browser(store: Any, *, write: bool = False, using: Any = None) -> TestClient
         Admission(tokens=tokens, hosts=HostNames("127.0.0.1", 8421)),
         write=write,
         using=using,
+        other=getattr(other, "_target", other),
     )
     client = TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False)
     assert client.get(f"/?token={tokens.token}", follow_redirects=False).status_code == 303

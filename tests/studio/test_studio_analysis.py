@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from studio.browsing import browser, form_token
 
 from collections_store import Store
-from collections_store.studio import aggregation, live
+from collections_store.studio import aggregation, explain, live
 
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 PEOPLE = {
@@ -63,12 +63,40 @@ def test_a_plan_without_and_with_an_index(store: Any, people: Any) -> None:
     assert people.indexes() == []
 
 
+def test_a_scan_beside_an_index_says_so() -> None:
+    with Store("sqlite://") as store:
+        store["people"].put_many(PEOPLE)
+        store["people"].create_index("age")
+        client = browser(store)
+        beside = text_of(client.get(at("/c/people/plan", filter={"age": 3}, sort="name")).text)
+        walked = text_of(client.get(at("/c/people/plan", sort="age")).text)
+    assert "All may be read, beside age_1." in beside  # to look for arrays in names
+    assert "In the order of age_1." in walked
+
+
 def test_a_reading_studio_makes_no_index(store: Any, people: Any) -> None:
     client = browser(store)
     page = client.get(at("/c/people/plan", filter={"age": 3}))
     assert "Create the index" not in page.text
     assert client.post("/c/people/indexes", data={"filter": '{"age": 3}'}).status_code == 403
     assert people.indexes() == []
+
+
+@pytest.mark.each_backend
+def test_the_measures_of_indexes(
+    store: Any, people: Any, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    people.create_index("age")
+    client = browser(store)
+    page = text_of(client.get("/c/people/plan").text)
+    assert re.search(r"age_1 age_1: {'age': 1} [\d.]+ KiB", page)
+    counts = "The server counts the uses" if backend.is_postgresql else "does not count how often"
+    assert counts in page
+    monkeypatch.setattr(explain, "MANY", 10)
+    page = text_of(client.get("/c/people/plan").text)
+    assert ("Measure the indexes" in page) is not backend.is_postgresql
+    page = text_of(client.get("/c/people/plan?measure=1").text)
+    assert re.search(r"age_1 age_1: {'age': 1} [\d.]+ KiB", page)
 
 
 def test_an_error_of_a_plan_is_shown_at_its_place(store: Any, people: Any) -> None:
@@ -150,6 +178,29 @@ def test_a_pipeline_over_a_large_collection_asks_first(
     assert "Oslo" in client.get(at("/c/people/aggregation", pipeline=pipeline, scan="1")).text
     limited = [{"$limit": 5}, {"$project": {"name": 1}}]
     assert "person 0" in client.get(at("/c/people/aggregation", pipeline=limited)).text
+
+
+def test_results_are_bounded_in_rows_and_in_bytes(
+    store: Any, people: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = browser(store)
+    streamed: list[Any] = [{"$project": {"name": 1}}]
+    sorted_first: list[Any] = [{"$sort": {"age": 1}}]
+    for pipeline in (streamed, sorted_first):
+        url = at("/c/people/aggregation", pipeline=pipeline, view="json")
+        assert "30 results" in (whole := text_of(client.get(url).text))
+        assert "there are more" not in whole
+        with monkeypatch.context() as patched:
+            patched.setattr(aggregation, "MOST", 7)
+            assert "7 results; there are more" in text_of(client.get(url).text)
+        with monkeypatch.context() as patched:
+            patched.setattr(aggregation, "MAX_PAGE", 200)
+            page = text_of(client.get(url).text)
+            [count] = re.findall(r"(\d+) results?; there are more", page)
+            assert 1 < int(count) < 15
+        with monkeypatch.context() as patched:
+            patched.setattr(aggregation, "MAX_PAGE", 5)
+            assert "1 result; there are more" in text_of(client.get(url).text)
 
 
 GROUPED = {"$group": {"_id": None, "n": {"$sum": 1}}}

@@ -14,6 +14,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from studio.browsing import studio_at
 
+from collections_store import Path as Keys
 from collections_store import Store
 from collections_store.dialogues import Dialogues
 
@@ -23,28 +24,43 @@ pytest.importorskip("axe_playwright_python", reason="axe is not installed: nox -
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
+from collections_store.studio.app import PAGES
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = os.environ.get("COLLECTIONS_STORE_TEST_BROWSER") or next(
     filter(None, map(shutil.which, NAMES)), None
 )
 SCREENS = [(1280, "light"), (390, "dark")]
+OTHER_SCREENS = [(1280, "dark"), (390, "light")]
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>"
 ID = urlencode({"id": HOSTILE})
 FILTER = urlencode({"filter": json.dumps({HOSTILE: HOSTILE})})
 PIPELINE = urlencode({"pipeline": json.dumps([{"$sortByCount": f"${HOSTILE}"}])})
-VIEWS = (
-    "",
-    f"/document?{ID}",
-    f"/document?{ID}&view=json",
-    f"/document?{ID}&view=edit",
-    f"/history?{ID}",
-    "/new",
-    f"/plan?{FILTER}",
-    f"/aggregation?{PIPELINE}",
-    f"/aggregation?{PIPELINE}&view=json",
-    f"/aggregation?{PIPELINE}&view=bar",
-    "/schema",
-)
+VIEWS: dict[str, tuple[str, ...]] = {
+    "/": ("",),
+    "/c/{name}": ("", FILTER),
+    "/c/{name}/document": (ID, f"{ID}&view=json", f"{ID}&view=edit"),
+    "/c/{name}/history": (ID,),
+    "/c/{name}/new": ("",),
+    "/c/{name}/plan": ("", FILTER),
+    "/c/{name}/aggregation": ("", PIPELINE, *(f"{PIPELINE}&view={v}" for v in ("json", "bar", "line", "histogram"))),
+    "/c/{name}/schema": ("",),
+    "/c/{name}/upgrades": ("",),
+    "/c/{name}/live": ("",),
+    "/dialogues": ("",),
+    "/dialogues/{name}": ("", "part=terminal", "part=quarantine"),
+    "/dialogues/{name}/conversation": (ID,),
+    "/memories": ("",),
+    "/memories/{name}": ("",),
+    "/compare": ("",),
+    "/compare/{name}": ("",),
+}  # fmt: skip
+"""The queries with which each page is looked at."""
+GROUPS = {"": "", "c": "things", "compare": "things", "dialogues": "ada__dialogues", "memories": "memory__bot"}  # fmt: skip
+NO_PAGES = {"/positions", "/c/{name}/fields", "/c/{name}/live/events"}
+MODELS = """
+VERSIONS = {"things": {"schema_version": 2, "upgrades": {1: lambda body: {**body, "upgraded": True}}}}
+"""
 
 pytestmark = [
     pytest.mark.soak,
@@ -97,7 +113,9 @@ class Screen:
             self.problems.append(message.text)
 
     def check(self) -> None:
-        """Raise `AssertionError` if something went wrong, if axe finds a serious problem, or if the page scrolls sideways."""
+        """Raise `AssertionError` if something went wrong, if axe finds a serious problem, if the page scrolls sideways, or if the
+        present tab is not seen.
+        """
         found = Axe().run(self.page, options={"resultTypes": ["violations"]}).response["violations"]
         serious = [
             (each["id"], each["nodes"][0]["html"])
@@ -106,6 +124,10 @@ class Screen:
         ]
         assert serious == []
         assert self.page.evaluate("document.documentElement.scrollWidth") <= self.width
+        for tab in self.page.locator(".tabs [aria-current]").all():
+            box = tab.bounding_box()
+            assert box["x"] >= 0, tab.inner_text()
+            assert box["x"] + box["width"] <= self.width, tab.inner_text()
         assert self.problems == []
 
     def tab_to(self, text: str) -> None:
@@ -218,6 +240,48 @@ def test_a_person_explains_a_query_and_creates_the_index(screen: Screen, tmp_pat
             screen.check()
 
 
+@pytest.mark.parametrize("screen", SCREENS + OTHER_SCREENS, ids=str, indirect=True)
+def test_every_page_is_free_of_barriers(
+    screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over hostile keys and values, on each screen."""
+    assert {each.path for each in PAGES if each.method == "GET"} == {*VIEWS} | NO_PAGES
+    url, copy = f"sqlite:///{tmp_path / 'hostile.db'}", f"sqlite:///{tmp_path / 'copy.db'}"
+    fill(url, copy)
+    (tmp_path / "hostile.py").write_text(MODELS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with studio_at(url, "--write", f"--compare={copy}", "--using=hostile:VERSIONS") as (_, link):
+        screen.page.goto(link)
+        for path, queries in VIEWS.items():
+            page = path.replace("{name}", GROUPS[path.split("/")[1]])
+            for query in queries:
+                answer = screen.page.goto(f"{link.partition('/?')[0]}{page}?{query}")
+                assert answer.status == 200, (page, query)
+                screen.check()
+
+
+def fill(url: str, copy: str) -> None:
+    """Fill a store with hostile keys and values, and another with some that differ."""
+    with Store(url) as store, Store(copy) as other:
+        things = store.collection("things", changes="both")
+        things.put(HOSTILE, {HOSTILE: HOSTILE, "": [{HOSTILE: ["\u202e"]}], "__proto__": 1})
+        things.put(HOSTILE, {HOSTILE: [HOSTILE], "n": 1}, ttl=3600)
+        things.put("plain", {"schema_version": 2, "n": 2})
+        things.create_index([(Keys(HOSTILE.replace('"', "")), 1)])
+        things.create_text_index("text")
+        other["things"].put(HOSTILE, {HOSTILE: 1})
+        other["things"].create_index("n")
+        other["theirs"].put("1", 1)
+        store.memory("bot").session(HOSTILE).put(HOSTILE, HOSTILE, ttl=3600)
+        own = Dialogues(store, "ada")
+        _, dialogue = own.create("bob", "ask", {"text": HOSTILE})
+        own.finish(dialogue, "cancelled")
+        store["dialogues__ada__dialogues__active"].put("bad", {"dialogue_label": HOSTILE})
+        Dialogues(store, "ada").setup()
+        own.create("bob", "ask", {"text": HOSTILE})
+        store["dialogues__ada__dialogues__active"].put(HOSTILE, {"dialogue_label": HOSTILE})
+
+
 def test_a_hostile_document_is_text(screen: Screen, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'hostile.db'}"
     with Store(url) as store:
@@ -230,9 +294,6 @@ def test_a_hostile_document_is_text(screen: Screen, tmp_path: Path) -> None:
     with studio_at(url, "--write") as (_, link):
         screen.page.goto(link)
         base = f"{link.partition('?')[0]}c/things"
-        for view in VIEWS:
-            screen.page.goto(base + view)
-            screen.check()
         for entry in ("filter", "sort", "fields", "words"):
             screen.page.goto(base)
             screen.page.fill(f"#{entry}", HOSTILE)
@@ -248,10 +309,10 @@ def test_a_hostile_document_is_text(screen: Screen, tmp_path: Path) -> None:
         screen.check()
 
 
-def test_live_changes_go_on_after_a_restart_of_the_server(chromium: Any, tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'people.db'}"
-    with Store(url) as store, chromium.new_context() as context:
-        people, page = store.create_collection("people", changes="both"), context.new_page()
+def test_live_changes_go_on_after_a_restart_of_the_server(screen: Screen, tmp_path: Path) -> None:
+    url, page = f"sqlite:///{tmp_path / 'people.db'}", screen.page
+    with Store(url) as store:
+        people = store.create_collection("people", changes="both")
         with studio_at(url, "--token=reusable") as (_, link):
             page.goto(link)
             page.goto(f"{link.partition('?')[0]}c/people/live")
@@ -260,7 +321,7 @@ def test_live_changes_go_on_after_a_restart_of_the_server(chromium: Any, tmp_pat
             page.get_by_role("link", name="first").wait_for()
         people.put("meanwhile", {"n": 2})
         with studio_at(url, "--token=reusable", f"--port={urlsplit(link).port}"):
-            context.new_page().goto(link)
+            page.context.new_page().goto(link)
             page.get_by_role("link", name="meanwhile").wait_for(timeout=60_000)
             people.put("later", {"n": 3})
             page.get_by_role("link", name="later").wait_for()

@@ -128,6 +128,9 @@ def options(store: Store, **passed_on: Unpack[StoreOptions]) -> None:
     store.collection("things", change=True)  # type: ignore[call-overload]
     store.create_collection("things", jsonb=True, ttl="1")  # type: ignore[arg-type]
     store.memory("bot").configure(ttl=1)  # type: ignore[call-arg]
+    store["things"].find({}, comment="why", let={"a": 1}, hint="a_1")
+    store["things"].find({}, comment=5)  # type: ignore[arg-type]
+    store["things"].count({}, coment="why")  # type: ignore[call-arg]
 
 
 def misspelled() -> None:

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Any, TypedDict, assert_type
 
 from collections_store import (
+    AsyncChangeDocumentStream,
     AsyncChangeStream,
     AsyncCollection,
     AsyncStore,
     Change,
+    ChangeDocumentStream,
     ChangeStream,
     Collection,
     Document,
@@ -56,6 +58,8 @@ def sync(store: Store, tx: Transaction, connection: Any) -> None:
     assert_type(people.find_one_and_update({}, {"$inc": {"age": 1}}), Document[Person] | None)
     assert_type(people.watch(), ChangeStream[Person])
     assert_type(next(people.watch()), Change[Person])
+    assert_type(people.watch(pipeline=[]), ChangeDocumentStream)
+    assert_type(next(people.watch(pipeline=[])), dict[str, Any])
     assert_type([each.body.age for each in people.watch()], list[int])
     people.put("ada", Person("ada"))
     people.put_many({"ada": Person("ada")})
@@ -122,6 +126,7 @@ async def asynchronous(store: AsyncStore) -> None:
     assert_type([each.body async for each in people.stream()], list[Person])
     assert_type(await store["things"].get("a"), Any)
     assert_type(people.watch(), AsyncChangeStream[Person])
+    assert_type(people.watch(pipeline=[]), AsyncChangeDocumentStream)
     assert_type([each.body.age async for each in people.watch()], list[int])
     assert_type(store.collection("people", model=Person, **PEOPLE), AsyncCollection[Person])
     both = store.collection(Person, invalid="return")

@@ -90,6 +90,21 @@ def test_a_list_and_a_page_are_tables() -> None:
         )
 
 
+def test_results_of_pipelines_are_a_table() -> None:
+    with Store("sqlite://") as store:
+        people = store["people"]
+        grouped = [{"$group": {"_id": "$city", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}]
+        assert shown(people.aggregate(grouped)).text == "0 results"
+        people.put_many({f"{n}": {"city": ["Oslo", "Rome"][n % 2]} for n in range(3)})
+        found = people.aggregate(grouped)
+        assert found == [{"_id": "Oslo", "n": 2}, {"_id": "Rome", "n": 1}]
+        assert shown(found).text == "_idnOslo2Rome12 results"
+        assert shown(people.aggregate([{"$limit": 1}])).text == "cityOslo1 result"
+        assert shown(people.aggregate([{"$count": "n"}])).text == "n31 result"
+        assert shown(people.aggregate([{"$sort": {"city": 1}}])).text.endswith("3 results")
+        assert shown(people.aggregate([{"$merge": "copies"}])).text == "0 results"
+
+
 def test_the_size_is_bounded() -> None:
     wide = {f"{'k' * 1000}{n}": "x" * 1000 for n in range(1000)}
     documents = tuple(Document(str(n) * 1000, wide) for n in range(1000))

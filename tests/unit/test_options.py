@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from collections_store import (
     AsyncStore,
+    CallOptions,
     ChangeSettings,
     CollectionSettings,
     InvalidOption,
@@ -15,7 +16,7 @@ from collections_store import (
     Store,
     StoreOptions,
 )
-from collections_store.options import Options, Settings, option_types
+from collections_store.options import CallContext, Options, Settings, option_types
 
 URL = "postgresql://me:secret@h1,h2/d"
 
@@ -25,6 +26,12 @@ def test_every_option_of_a_store_is_declared_documented_and_has_a_default() -> N
     for option in fields(Options):
         assert option.default is not MISSING
         assert f"* `{option.name}`: " in (StoreOptions.__doc__ or "")
+
+
+def test_every_option_of_a_call_is_documented_and_has_a_default() -> None:
+    for option in get_type_hints(CallOptions):
+        assert hasattr(CallContext(), option)
+        assert f"* `{option}`: " in (CallOptions.__doc__ or "")
 
 
 def test_every_option_of_a_collection_is_documented() -> None:

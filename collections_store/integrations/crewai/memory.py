@@ -103,7 +103,9 @@ class CollectionsMemoryStorage(PairedOwner):
         older_than: datetime | None = None,
         metadata_filter: Mapping[str, Any] | None = None,
     ) -> int:
-        """Delete the records that meet all of the given conditions; return their number."""
+        """Delete the records that meet all of the given conditions; return their number. No record has one of no
+        categories: an empty list deletes nothing.
+        """
         conditions = scope_prefix, categories, record_ids, older_than, metadata_filter
         return self._sync.delete_many(_filter(*conditions)).deleted_count
 
@@ -240,7 +242,7 @@ def _filter(
     filter: dict[Any, Any] = {Path("metadata", key): {"$eq": value} for key, value in metadata}
     if scope != "/":
         filter["$or"] = [{"scope": scope}, {"scope": ids.under(scope)}]
-    if categories:
+    if categories is not None:
         filter["categories"] = {"$in": list(categories)}
     if record_ids is not None:
         filter["$id"] = {"$in": list(record_ids)}
@@ -256,7 +258,8 @@ def _options(
     limit: int = 10,
     min_score: float = 0.0,
 ) -> dict[str, Any]:
-    filter = _filter(scope_prefix, categories, metadata_filter=metadata_filter)
+    # CrewAI searches with an empty list for all categories
+    filter = _filter(scope_prefix, categories or None, metadata_filter=metadata_filter)
     return {"filter": filter, "k": limit, "min_score": min_score}
 
 

@@ -323,24 +323,22 @@ class Checkpoints:
         """Write the writes that the task has not stored yet. If the task is known to have stored writes, read
         first: a refused insert costs more than a read.
         """
-        id = _task_id(config, task)
+        at = Address.of(config)
+        id = _task_id(at, task)
         if self.caches.tasks.get([id]):
             stored = yield call("get", id, {"writes": []})
             indices = {each["index"] for each in stored["writes"]}
             if all(_index(*each) in indices for each in enumerate(writes)):
                 return
-        arguments = config, self.written(writes), task, path
-        once, again = _bodies(*arguments)
+        once, again = _bodies(at, id, self.written(writes), task, path)
         if len(once) + len(again) > 1:
-            yield InTransaction(lambda: self.add_writes(*arguments))
+            yield InTransaction(lambda: self._add(once, again))
         else:
-            yield from self._write_one(once, again, arguments)
+            yield from self._write_one(once, again)
         if once:
             self.caches.tasks.add({id: True})
 
-    def _write_one(
-        self, once: Mapping[str, Any], again: Mapping[str, Any], arguments: Any
-    ) -> Steps[None]:
+    def _write_one(self, once: Mapping[str, Any], again: Mapping[str, Any]) -> Steps[None]:
         for id, body in again.items():
             yield call("put", id, body)
         for id, body in once.items():
@@ -349,13 +347,16 @@ class Checkpoints:
             except DuplicateKey:  # the task wrote before
                 stored = yield call("get", id, {"writes": []})
                 if _added(body, stored):
-                    yield InTransaction(lambda: self.add_writes(*arguments))
+                    yield InTransaction(lambda: self._add(once, again))
 
     def add_writes(
         self, config: Mapping[str, Any], written: Iterable[Mapping[str, Any]], task: str, path: str
     ) -> Steps[None]:
         """Do the work of `put_writes` in a transaction."""
-        once, again = _bodies(config, written, task, path)
+        at = Address.of(config)
+        yield from self._add(*_bodies(at, _task_id(at, task), written, task, path))
+
+    def _add(self, once: Mapping[str, Any], again: Mapping[str, Any]) -> Steps[None]:
         for id, body in once.items():
             stored = yield call("get", id, {"writes": []})
             if added := _added(body, stored):
@@ -682,20 +683,18 @@ def _index(number: int, write: tuple[str, Any]) -> int:
     return index
 
 
-def _task_id(config: Mapping[str, Any], task: str) -> str:
+def _task_id(at: Address, task: str) -> str:
     """Return the id of the document of a task's writes."""
-    at = Address.of(config)
     if at.checkpoint is None:
         raise InvalidOption("config", "must have a checkpoint_id: writes belong to a checkpoint")
     return f"{at.id(CHECKPOINTS, at.checkpoint)} {join(task, '')}"
 
 
 def _bodies(
-    config: Mapping[str, Any], written: Iterable[Mapping[str, Any]], task: str, path: str
+    at: Address, id: str, written: Iterable[Mapping[str, Any]], task: str, path: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the documents of writes: the documents to be written once, and the documents to be replaced."""
-    id = _task_id(config, task)
-    about = {"checkpoint": Address.of(config).checkpoint, "task": task, "path": path}
+    about = {"checkpoint": at.checkpoint, "task": task, "path": path}
     once: list[Mapping[str, Any]] = []
     again: dict[str, Any] = {}
     for write in written:

@@ -255,13 +255,14 @@ def _get(ops: Sequence[GetOp], used: list[str]) -> Steps[list[Item | None]]:
 
 
 def _fields(document: Document) -> dict[str, Any]:
-    body = document.body
+    body, created = document.body, document.created_at
+    is_new = document.updated_us == document.created_us
     fields = {
         "value": body["value"],
         "key": body["key"],
         "namespace": _namespace(body["namespace"]),
-        "created_at": document.created_at,
-        "updated_at": document.updated_at,
+        "created_at": created,
+        "updated_at": created if is_new else document.updated_at,
     }
     if "times" in body:
         for name, text in body["times"].items():

@@ -31,7 +31,7 @@ from ...query.conditions import (
     Test,
     Value,
 )
-from ...query.index import Plan
+from ...query.index import Index, Plan
 from ..elements import (
     ArrayAt,
     IndexedTest,
@@ -234,11 +234,19 @@ class Probe(NamedTuple):
 
 
 class Diagnosis(Protocol):
-    """Probes for problems."""
+    """Probes for problems, and measures of indexes."""
 
     tables: str
     """The query for the tables whose names begin with `prefix`, each with one of its indexes, or null."""
     probes: Sequence[Probe]
+    index_sizes: str
+    """The query for the indexes of the physical `names`: the name, the bytes, and how often queries used the index since the
+    server's statistics were reset, null if the database does not count that.
+    """
+    index_sizes_need: str
+    """The query for a row if `index_sizes` can run."""
+    reads_for_index_sizes: bool = False
+    """Whether `index_sizes` reads all pages of the indexes."""
 
 
 @value_class
@@ -369,6 +377,19 @@ class StatementCompiler(Protocol):
         """Return the list to which `ReportedVersion` appends on a driver's connection; None: `RETURNING` serves."""
         return None
 
+    def elements_of(self, array: sa.ColumnElement[Any]) -> tuple[sa.FromClause, Any, Any]:
+        """Return a table with a row for each element of an array of JSON, the element, and its number from 0 or 1 on."""
+
+    def commented(self, sql: str, comment: str) -> str:
+        """Return a statement with a comment after its first word, by which drivers know a query."""
+        verb, _, rest = sql.partition(" ")
+        text = comment.replace("*/", "* /").replace("/*", "/ *")
+        return f"{verb} /* {text} */ {rest}"
+
+    def read_by(self, rows: sa.Select[Any], table: sa.Table, index: str | None) -> sa.Select[Any]:
+        """Return the query that reads a table by an index, or by none (None), if the database takes hints."""
+        return rows
+
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the rows of an `explain` statement on a collection's table."""
 
@@ -411,13 +432,13 @@ class DDL(Protocol):
         """Return the statements that create an index over whole bodies, if the database supports such an index."""
         return ()
 
-    def create_array_index(self, table: sa.Table, keys: Keys, physical: str) -> Sequence[str]:
-        """Return the statements that create an index of the values in arrays, if `indexes_arrays`."""
-        return ()
+    def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
+        """Return the statements that create an index through arrays: if it `has_entries`, the table of the entries (see
+        `sql.entries`), with triggers; if not, an index of the values in arrays, if `indexes_arrays`.
+        """
 
-    def drop_array_index(self, physical: str) -> Sequence[str]:
+    def drop_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
         """Return the statements that drop an index of `create_array_index`."""
-        return ()
 
     def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:
         """Return the statements that create triggers: each change of a row of `table` inserts the row's `seq` into

@@ -9,6 +9,12 @@ function element(name, properties = {}, ...children) {
   return made;
 }
 
+// -- the present tab is seen on a narrow screen
+
+for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
+  tab.scrollIntoView({ block: "nearest", inline: "center" });
+}
+
 // -- copying
 
 for (const button of document.querySelectorAll("[data-copy]")) {

@@ -2,6 +2,7 @@
 manual, and what its server refuses.
 """
 
+import math
 from collections import Counter
 from itertools import pairwise
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from unit.aggregation.test_stages import Collections, give
 
 from collections_store import InvalidOperand, InvalidPipeline, MemoryLimitExceeded
+from collections_store.aggregation.granularity import POWERS, SERIES, rounded_down, rounded_up
 from collections_store.aggregation.pipeline import Pipeline
 from collections_store.document import Document
 
@@ -97,6 +99,9 @@ def test_bucket_auto() -> None:
         {"_id": {"min": 2, "max": 3}, "all": [2, 3]},
     ]
     assert give([], {"$bucketAuto": {"groupBy": "$n", "buckets": 3}}) == []
+    assert give(same, {"$bucketAuto": {"groupBy": "$n", "buckets": 1, "output": {}}}) == [
+        {"_id": {"min": 1, "max": 3}, "count": 5}
+    ]
 
 
 @given(st.lists(st.integers(0, 9) | st.none() | st.text(max_size=1)), st.integers(1, 7))
@@ -110,6 +115,66 @@ def test_buckets_share_the_rows(values: list[Any], count: int) -> None:
     for lower, upper in pairwise(found):
         assert lower["_id"]["max"] == upper["_id"]["min"] == upper["all"][0]
         assert not set(map(repr, lower["all"])) & set(map(repr, upper["all"]))
+
+
+LIMITS: list[tuple[str, list[float], list[int]]] = [
+    ("R20", [0, 20, 40, 63, 90, 100], [20, 20, 23, 27, 10]),
+    ("E24", [0, 20, 43, 68, 91, 100], [20, 23, 25, 23, 9]),
+    ("1-2-5", [0, 20, 50, 100], [20, 30, 50]),
+    ("POWERSOF2", [0, 32, 64, 128], [32, 32, 36]),
+]
+
+
+@pytest.mark.parametrize(("series", "limits", "counts"), LIMITS)
+def test_granularity(series: str, limits: list[float], counts: list[int]) -> None:
+    stage = {"$bucketAuto": {"groupBy": "$n", "buckets": 5, "granularity": series}}
+    assert give([{"n": n} for n in range(100)], stage) == [
+        {"_id": {"min": low, "max": high}, "count": count}
+        for (low, high), count in zip(pairwise(limits), counts, strict=True)
+    ]
+
+
+def test_granularity_at_zero_and_at_the_ends_of_floats() -> None:
+    def buckets(values: list[float], count: int, series: str) -> list[Any]:
+        stage = {"$bucketAuto": {"groupBy": "$n", "buckets": count, "granularity": series}}
+        found = give([{"n": each} for each in values], stage)
+        return [(*each["_id"].values(), each["count"]) for each in found]
+
+    assert buckets([0, 0, 5], 2, "1-2-5") == [(0, 2.0, 2), (2.0, 10.0, 1)]
+    assert buckets([0], 1, "R5") == [(0, 0, 1)]
+    assert buckets([5e-324], 8, "R80") == [(0, 1.02e-321, 1)]
+    assert buckets([0.8], 1, "E6") == [(0.68, 1.0, 1)]
+    assert buckets([3, 4, 4.5], 1, "POWERSOF2") == [(2, 8, 3)]
+    assert buckets([0.75, 2**63 - 1], 1, "POWERSOF2") == [(0.5, 2.0**63, 2)]
+    with pytest.raises(InvalidOperand, match="at '0.\\$bucketAuto': .*inf"):
+        buckets([1.7e308], 1, "E6")
+
+
+@pytest.mark.parametrize("key", [-1, "a", None, True])
+def test_a_granularity_requires_numbers(key: Any) -> None:
+    stage = {"$bucketAuto": {"groupBy": "$n", "buckets": 5, "granularity": "R5"}}
+    with pytest.raises(InvalidOperand, match="requires numbers from 0 on with a granularity"):
+        give([{"n": key}], stage)
+
+
+@given(
+    st.integers(1, 2**63 - 1) | st.floats(1e-300, 1e300),
+    st.sampled_from([each for each in SERIES if each != POWERS]),
+)
+def test_a_rounded_number_is_the_next_of_its_series(number: float, series: str) -> None:
+    low, high = rounded_down(number, series), rounded_up(number, series)
+    assert low < number < high
+    between = [each * 10.0**n for each in SERIES[series] for n in range(-305, 305)]
+    assert not any(low * (1 + 1e-12) < each < high * (1 - 1e-12) and
+                   not math.isclose(each, number, rel_tol=1e-12) for each in between)  # fmt: skip
+
+
+@given(st.integers(1, 2**63 - 1) | st.floats(1e-300, 1e300))
+def test_powers_of_two(number: float) -> None:
+    low, high = rounded_down(number, POWERS), rounded_up(number, POWERS)
+    assert low < number < high
+    assert high in (2 * low, 4 * low)
+    assert (high == 4 * low) is (number == 2 * low)
 
 
 def test_facet() -> None:
@@ -321,8 +386,14 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$bucket": {"groupBy": "$a", "boundaries": [1, 1]}}, "and greater"),
     ({"$bucket": {"groupBy": "$a", "boundaries": ["$a", 1]}}, "must be a constant"),
     ({"$bucket": {"groupBy": "$a", "boundaries": [1, 2], "output": 1}}, "a document of accumulators"),
-    ({"$bucketAuto": {"groupBy": "$a", "buckets": 0}}, "buckets': must be an integer from 1 on"),
-    ({"$bucketAuto": {"groupBy": "$a", "buckets": 1, "granularity": "R5"}}, "not supported"),
+    ({"$bucketAuto": {"groupBy": "$a", "buckets": 0}}, "buckets': must be an integer from 1 to 2147483647"),
+    ({"$bucketAuto": {"groupBy": "$a", "buckets": 2**31}}, "buckets': must be an integer from 1 to 2147483647"),
+    ({"$bucketAuto": {"groupBy": {"x": 1}, "buckets": 1}}, "groupBy': must be a path that begins with \\$, or an operator"),
+    ({"$bucket": {"groupBy": {}, "boundaries": [1, 2]}}, "groupBy': must be a path that begins with \\$, or an operator"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [1, 2], "output": {"_id": {"$sum": 1}}}}, "output._id': must be another field"),
+    ({"$bucketAuto": {"groupBy": "$a", "buckets": 1, "output": {"_id": {"$sum": 1}}}}, "output._id': must be another field"),
+    ({"$bucketAuto": {"groupBy": "$a", "buckets": 1, "granularity": "R6"}}, "granularity': must be one of R5, R10"),
+    ({"$bucketAuto": {"groupBy": "$a", "buckets": 1, "granularity": None}}, "granularity': must be one of"),
     ({"$sample": 3}, "must be a document of size"),
     ({"$sample": {"size": 0}}, "an integer from 1 on"),
     ({"$redact": {"$foo": 1}}, "no such operator"),
@@ -330,6 +401,9 @@ REFUSED: list[tuple[Any, str]] = [
     (graph(maxDepth=-1), "maxDepth': must be an integer from 0 on"),
     (graph(restrictSearchWithMatch={"$foo": 1}), "restrictSearchWithMatch.\\$foo"),
     (graph(depthField="$x"), "depthField"),
+    (graph(maxDepth=None), "maxDepth': must be an integer from 0 on"),
+    (graph(depthField=None), "depthField': must be the name of a field"),
+    (graph(restrictSearchWithMatch=None), "restrictSearchWithMatch': .*must be"),
 ]  # fmt: skip
 
 

@@ -638,6 +638,7 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$count": "_id"}], r"'0\.\$count': must be a field other than _id"),
     ([{"$sort": {"a.": 1}}], r"'0\.\$sort\.a\.': must be a path without empty keys"),
     ([{"$sort": {"": 1}}], "must be a path without empty keys"),
+    ([{"$sort": {"$natural": 1}}], r"'0\.\$sort\.\$natural': this operator is not supported"),
     ([{"$sort": {"a.$b": 1}}], "keys that begin with"),
     ([{"$unwind": {"path": "$a", "includeArrayIndex": None}}], "includeArrayIndex': must be the name"),
     ([{"$group": {"_id": 1, "n": {"$sum": [1]}}}], r"'0\.\$group\.n\.\$sum': takes one operand"),
@@ -907,18 +908,24 @@ def test_what_a_map_holds_has_a_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "values", "sums"),
+    ("group", "values", "numbers"),
     [
         ({"_id": "$a", "s": {"$sum": "$b.c"}}, [("a",)], [("b", "c")]),
         ({"_id": None, "s": {"$avg": "$b"}, "t": {"$sum": "$$ROOT.b"}}, [], [("b",)]),
         ({"_id": "$b", "s": {"$sum": "$b"}}, [("b",)], []),
         ({"_id": "$b", "s": {"$sum": "$b.c"}}, [("b",)], []),
         ({"_id": "$b.c", "s": {"$sum": "$b"}}, [("b", "c")], [("b",)]),
-        ({"_id": 1, "s": {"$sum": "$b"}, "t": {"$max": "$b"}}, [("b",)], []),
+        ({"_id": 1, "s": {"$sum": "$b"}, "t": {"$max": "$b"}}, [], [("b",)]),
+        ({"_id": "$b", "t": {"$max": "$b"}}, [("b",)], []),
+        ({"_id": 1, "s": {"$sum": "$b.c"}, "t": {"$max": "$b"}}, [("b",)], []),
+        ({"_id": 1, "s": {"$sum": "$b"}, "t": {"$max": "$b.c"}}, [], [("b",), ("b", "c")]),
+        ({"_id": 1, "s": {"$min": "$b.d"}, "t": {"$max": "$b.c"}}, [], [("b", "c"), ("b", "d")]),
         ({"_id": 1, "s": {"$sum": {"$add": ["$b", 1]}}, "t": {"$sum": 2}}, [("b",)], []),
     ],
 )
-def test_the_fields_that_a_database_may_add_up(group: Any, values: Any, sums: Any) -> None:
+def test_the_fields_whose_numbers_a_database_may_combine(
+    group: Any, values: Any, numbers: Any
+) -> None:
     fields = Pipeline.parse([{"$group": group}]).fields()
     assert fields is not None
-    assert (list(fields.values), list(fields.sums)) == (values, sums)
+    assert (list(fields.values), list(fields.numbers)) == (values, numbers)

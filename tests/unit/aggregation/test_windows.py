@@ -126,10 +126,9 @@ def test_derivative_and_integral() -> None:
     power = [{"at": number, "kw": kw} for number, kw in enumerate((2.95, 2.7, 2.6, 2.98))]
     area = column(power, {"$integral": {"input": "$kw"}}, {"documents": ["unbounded", "current"]})
     assert area == pytest.approx([0, 2.825, 5.475, 8.265])
-    assert column([{"at": 1, "kw": 3}, {"at": 1, "kw": 4}], {"$derivative": {"input": "$kw"}}) == [
-        None,
-        None,
-    ]
+    whole = {"documents": ["unbounded", "unbounded"]}
+    same = [{"at": 1, "kw": 3}, {"at": 1, "kw": 4}]
+    assert column(same, {"$derivative": {"input": "$kw"}}, whole) == [None, None]
 
 
 def test_covariance() -> None:
@@ -264,7 +263,14 @@ REFUSED: list[tuple[Any, str]] = [
     (window({"a": {"$sum": 1, "window": {"range": [0, 1], "unit": "age"}}}), "unit'"),
     (window({"a": {"$expMovingAvg": {"input": "$x"}}}), "either N or alpha"),
     (window({"a": {"$expMovingAvg": {"input": "$x", "alpha": 1}}}), "between 0 and 1"),
-    (window({"a": {"$derivative": {"input": "$x", "unit": "month"}}}), "must be one of day"),
+    (window({"a": {"$integral": {"input": "$x", "unit": "month"}}}), "must be one of day"),
+    (window({"a": {"$derivative": {"input": "$x"}}}), "window': \\$derivative requires a window"),
+    ({"$fill": {"partitionBy": 5, "output": {"a": {"value": 1}}}}, "partitionBy': must be an expression, got 5"),
+    (window({"a": {"$minMaxScaler": {"input": "$x", "min": 0}}}), "both min and max, or neither"),
+    (window({"a": {"$minMaxScaler": {"input": "$x", "min": 1, "max": 1}}}), "min must be a number less"),
+    (window({"a": {"$minMaxScaler": {"input": "$x", "min": "$a", "max": 1}}}), "min': must be a constant"),
+    (window({"a": {"$minMaxScaler": "$x", "window": {"documents": [1, 2]}}}), "requires the document itself"),
+    (window({"a": {"$minMaxScaler": "$x", "window": {"documents": [-2, -1]}}}), "requires the document itself"),
     (window({"a": {"$covariancePop": ["$x"]}}), "two operands"),
     (window({"a": {"$shift": {"output": "$x", "by": 1, "default": "$y"}}}), "must be a constant"),
     (window({"a": {"$sum": 1}, "a.b": {"$sum": 1}}), "another path names this field"),
@@ -297,6 +303,7 @@ def test_invalid_windows_name_the_position(stage: Any, problem: str) -> None:
             "a unit requires times",
         ),
         ([{"at": 1, "v": "x"}] * 2, {"$integral": {"input": "$v"}}, "integral requires a number"),
+        ([{"at": 1}], {"$minMaxScaler": "$v"}, "minMaxScaler requires a number, got None"),
     ],
 )
 def test_values_that_a_window_does_not_take(rows: list[Any], field: Any, problem: str) -> None:
@@ -323,6 +330,38 @@ def test_the_results_of_a_growing_window_are_independent() -> None:
     first, *others = column(rows, {"$push": "$n"}, **by_n)
     first.append(4)
     assert others == [[1, 2, 3]] * 2
+
+
+SCALED: list[tuple[Any, Any, list[float]]] = [
+    ("$a", None, [0, 0.2, 0.6, 1]),  # the examples of MongoDB 8.2's manual
+    ({"input": "$a", "min": 0, "max": 100}, None, [0, 20, 60, 100]),
+    ({"input": {"$multiply": ["$a", 2]}}, None, [0, 0.2, 0.6, 1]),
+    ({"$multiply": ["$a", -1]}, None, [1, 0.8, 0.4, 0]),
+    ("$a", {"documents": [-1, 0]}, [0, 1, 1, 1]),
+    ("$a", {"documents": [0, 1]}, [0, 0, 0, 0]),
+    ({"input": "$a", "min": -5, "max": 5}, {"documents": ["current", "current"]}, [-5] * 4),
+    ("$a", {"range": [-8, 8]}, [0, 1 / 3, 0.5, 1]),
+]
+
+
+@pytest.mark.parametrize(("operand", "bounds", "expected"), SCALED)
+def test_scaled(operand: Any, bounds: Any, expected: list[float]) -> None:
+    rows = [{"a": each} for each in (1, 5, 13, 21)]
+    found = column(rows, {"$minMaxScaler": operand}, bounds, sortBy={"a": 1}, partitionBy=None)
+    assert found == pytest.approx(expected)
+
+
+@given(
+    st.lists(st.integers(-9, 9), min_size=1), st.integers(-3, 0), st.integers(0, 3), st.booleans()
+)
+def test_a_scale_is_that_of_its_window(values: list[int], low: int, high: int, grows: bool) -> None:
+    bounds = {"documents": ["unbounded" if grows else low, high]}
+    rows = [{"n": n, "a": each} for n, each in enumerate(values)]
+    found = column(rows, {"$minMaxScaler": "$a"}, bounds, sortBy={"n": 1}, partitionBy=None)
+    for n, value in enumerate(values):
+        inside = values[0 if grows else max(0, n + low) : n + high + 1]
+        length = max(inside) - min(inside)
+        assert found[n] == ((value - min(inside)) / length if length else 0)
 
 
 BEYOND: list[Any] = [

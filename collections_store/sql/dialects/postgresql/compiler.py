@@ -12,11 +12,12 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from ....query.index import Plan
+from ....query.index import Index, Plan
 from ...elements import (
     Addend,
     AnyInteger,
     AnyOf,
+    ArrayTest,
     BodyFromText,
     BodyMatches,
     BodyText,
@@ -26,14 +27,17 @@ from ...elements import (
     JsonbText,
     ListOf,
     NumberText,
+    OtherText,
     PositionIn,
     ReportedVersion,
     TextFits,
+    Unwound,
     ValueText,
 )
 from ..protocols import DDL, Placement, StatementCompiler
+from .entries import declarations, entries, entry_columns, scalar_tests
 from .filters import rendered
-from .ordering import literal, value_at
+from .ordering import PostgresIndexedForm, literal, value_at
 
 OLDEST_CITUS: Final = 12
 """The first version that distributes schemas."""
@@ -69,9 +73,21 @@ def _has_integer(element: HasInteger, body: str) -> str:
     return f"(jsonb_typeof({value}) = 'number' AND {digits})"
 
 
+def _array_test(element: ArrayTest, seq: str, *parameters: str) -> str:
+    tests = element.tests(parameters, PostgresIndexedForm.widths)
+    every = (f"({' OR '.join(scalar_tests(n, test))})" for n, test in enumerate(tests))
+    return f"{seq} IN (SELECT seq FROM {table_name(element.index)} WHERE {' AND '.join(every)})"
+
+
 def _is_short(number: str) -> str:
     """Return the test for an integer of fewer than 19 digits: `jsonb` writes no exponent."""
     return f"(length({number}) <= 18 AND strpos({number}, '.') = 0)"
+
+
+def _unwound(element: Unwound, body: str) -> str:
+    value = value_at(body, element.keys)
+    other = f"WHEN jsonb_typeof({value}) <> 'null' THEN jsonb_build_array({value})"
+    return f"CASE WHEN jsonb_typeof({value}) = 'array' THEN {value} {other} END"
 
 
 def _increased(element: Increased, body: str, by: str) -> str:
@@ -97,15 +113,20 @@ class PostgresCompiler(StatementCompiler):
         JsonbText: _body_text,
         JsonbFromText: _body_from_text,
         BodyMatches: lambda element, body, parameter: rendered(body, element.condition, parameter),
+        ArrayTest: _array_test,
         AnyOf: lambda _, column, texts: f"{column} = ANY (CAST({texts} AS TEXT[]))",
         AnyInteger: lambda _, column, numbers: f"{column} = ANY (CAST({numbers} AS BIGINT[]))",
         ListOf: _list_of,
         ValueText: lambda element, body: f"CAST({value_at(body, element.keys)} AS TEXT)",
+        Unwound: _unwound,
         Addend: lambda _, kind, text: (
             f"CASE WHEN {kind} = 'number' AND {_is_short(text)} THEN CAST({text} AS BIGINT) END"
         ),
         NumberText: lambda _, kind, text: (
             f"CASE WHEN {kind} = 'number' AND NOT {_is_short(text)} THEN {text} END"
+        ),
+        OtherText: lambda _, kind, text: (
+            f"CASE WHEN {kind} = 'number' AND {_is_short(text)} THEN NULL ELSE {text} END"
         ),
         HasInteger: _has_integer,
         Increased: _increased,
@@ -117,6 +138,9 @@ class PostgresCompiler(StatementCompiler):
     def insert(self, table: sa.Table) -> Any:
         return insert(table)
 
+    def commented(self, sql: str, comment: str) -> str:
+        return super().commented(sql, comment.replace("%", "%%"))  # the driver looks for parameters
+
     def list_parameter(self, texts: Sequence[str] | Sequence[int]) -> list[Any]:
         """Psycopg adapts lists."""
         return list(texts)
@@ -125,6 +149,11 @@ class PostgresCompiler(StatementCompiler):
         """Return the parameters by name."""
         expires = None if ttl is None else now + ttl
         return {"id": id, "body": body, "now": now, "expires": expires, "ttl": ttl}
+
+    def elements_of(self, array: sa.ColumnElement[Any]) -> tuple[sa.FromClause, Any, Any]:
+        of = sa.func.jsonb_array_elements(array)
+        each = of.table_valued("value", with_ordinality="number", name="each").render_derived()
+        return each, each.c.value, each.c.number
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a tree of steps. The steps of the array guard use separate indexes."""
@@ -210,6 +239,50 @@ class PostgresDDL(DDL):
         options = {f"postgresql_{name}": value for name, value in gin.items()}
         index = sa.Index(physical, table.c.body, **options)
         return [str(sa.schema.CreateIndex(index).compile(dialect=_DIALECT))]
+
+    def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
+        if not index.has_entries:
+            return ()
+        physical, documents = index.physical, table_name(table)
+        stored, function = self._entries(table, physical), self._entries(table, f"{physical}_keep")
+        keys, rest, trigger = (quoted(f"{physical}_{each}") for each in ("keys", "rest", "keep"))
+        parts = (field if index.unique else field[:-1] for field in entry_columns(index))
+        columns = ", ".join(each for field in parts for each in field)
+        firsts = [path.keys[:1] for path in index.paths]
+        new, old = (", ".join(value_at(f"{row}.body", k) for k in firsts) for row in ("NEW", "OLD"))
+        had = f" AND EXISTS ({entries('OLD.body', 'OLD.seq', index)})" if index.sparse else ""
+        # the index may be newer than the snapshot of the transaction, which then sees no entry to delete
+        unseen = "RAISE EXCEPTION 'the index is newer than the transaction' USING ERRCODE = '40001'"
+        body = (
+            f"BEGIN IF TG_OP = 'UPDATE' AND ROW({old}) IS NOT DISTINCT FROM ROW({new}) THEN RETURN NULL; END IF; "
+            f"IF TG_OP <> 'INSERT' THEN DELETE FROM {stored} WHERE seq = OLD.seq; "
+            f"IF NOT FOUND{had} THEN {unseen}; END IF; END IF; "
+            f"IF TG_OP <> 'DELETE' THEN INSERT INTO {stored} {entries('NEW.body', 'NEW.seq', index)}; END IF; "
+            "RETURN NULL; END"
+        )
+        creating = f"CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql"
+        event = f"AFTER INSERT OR DELETE OR UPDATE OF body ON {documents}"
+        return [
+            f"CREATE TABLE {stored} (seq BIGINT NOT NULL, {', '.join(declarations(index))})",
+            f"INSERT INTO {stored} {entries('d.body', 'd.seq', index, f'{documents} AS d')}",
+            f"CREATE {'UNIQUE ' * index.unique}INDEX {keys} ON {stored} ({columns})",
+            f"CREATE INDEX {rest} ON {stored} (seq)",
+            f"{creating} SET search_path FROM CURRENT AS {literal(body)}",
+            f"CREATE TRIGGER {trigger} {event} FOR EACH ROW EXECUTE FUNCTION {function}()",
+        ]
+
+    def drop_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
+        """CASCADE drops the trigger."""
+        if not index.has_entries:
+            return ()
+        function = self._entries(table, f"{index.physical}_keep")
+        return [
+            f"DROP FUNCTION IF EXISTS {function}() CASCADE",
+            f"DROP TABLE IF EXISTS {self._entries(table, index.physical)}",
+        ]
+
+    def _entries(self, table: sa.Table, name: str) -> str:
+        return table_name(sa.Table(name, sa.MetaData(schema=table.schema)))
 
     def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:
         schema = table.schema

@@ -86,8 +86,8 @@ _NO_STANDBY: Final = (
     "durability='replicated' needs a synchronous standby, and the server has none: set its "
     "synchronous_standby_names, or choose durability='full'"
 )
-_OUR_INDEX: Final = re.compile(r"[\w$]+\$i[0-9]+(?=(_[0-9]+)?$)")
-"""An index of a table that Citus manages ends in the number of a shard."""
+_OUR_INDEX: Final = re.compile(r"[\w$]+\$i[0-9]+(?=(_keys|_[0-9]+)?$)")
+"""An index of a table that Citus manages ends in the number of a shard, an index of entries in `_keys`."""
 _OUR_REMOTE_INDEX: Final = re.compile(r"[\w$]+\$i[0-9]+(?=_[0-9]+\b)")
 """In a message: Citus passes on nothing else of a worker's error."""
 _LOST: Final = ("08", "57P")
@@ -348,6 +348,8 @@ class PostgresErrors(Errors):
             return TableVanished(message)
         if state == "23505" and (index := _index_of(cause.diag.constraint_name, message)):
             return UniqueViolated(index)
+        if state == "23502" and (found := _OUR_INDEX.search(cause.diag.table_name or "")):
+            return UniqueViolated(found[0])  # no rank: two arrays side by side
         if state == "23505" and (cause.diag.table_name or "").startswith("pg_"):
             return TransactionConflict(message)  # two created something of the same name
         if state == "54000" and getattr(diagnosis, "source_function", "") == _STORES_ROW:

@@ -25,6 +25,18 @@ class PostgresDiagnosis(Diagnosis):
     """Integrity, indexes, vacuum, sessions, replication."""
 
     tables = f"SELECT t.relname, i.relname FROM {_TABLES} LEFT JOIN pg_index AS x ON x.indrelid = t.oid LEFT JOIN pg_class AS i ON i.oid = x.indexrelid"
+    index_sizes = (
+        "SELECT n.name, sum(CASE c.relkind WHEN 'i' THEN pg_relation_size(c.oid) ELSE pg_table_size(c.oid) END)::BIGINT, "
+        "(sum(s.idx_scan) FILTER (WHERE c.relname = n.name OR a.amname <> 'btree'))::BIGINT "
+        "FROM unnest(CAST(%(names)s AS TEXT[])) AS n(name) JOIN pg_class AS c ON c.relkind IN ('i', 'r') AND (c.relname = n.name "
+        "OR starts_with(c.relname, n.name || '_') OR starts_with(c.relname, n.name || '$')) "
+        "JOIN pg_namespace AS o ON o.oid = c.relnamespace AND CASE WHEN CAST(%(schema)s AS TEXT) IS NULL "
+        "THEN pg_table_is_visible(c.oid) ELSE o.nspname = %(schema)s END "
+        "LEFT JOIN pg_am AS a ON a.oid = c.relam LEFT JOIN pg_stat_user_indexes AS s ON s.indexrelid = c.oid GROUP BY n.name"
+    )
+    index_sizes_need = (
+        "SELECT 1 WHERE NOT EXISTS (SELECT FROM pg_extension WHERE extname = 'citus')"
+    )
     probes = (
         Probe(
             "integrity",

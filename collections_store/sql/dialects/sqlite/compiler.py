@@ -10,17 +10,18 @@ reaches, through any arrays. Triggers maintain the table, because the user's own
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from .... import codec
-from ....query.index import Plan
+from ....query.index import Index, Plan
 from ...elements import (
     Addend,
     AnyInteger,
@@ -35,12 +36,16 @@ from ...elements import (
     JsonbText,
     Keys,
     NumberText,
+    OtherText,
     PositionIn,
     ReportedVersion,
     TextFits,
+    Unwound,
     ValueText,
 )
+from ...entries import column_names
 from ..protocols import DDL, Placement, StatementCompiler
+from .entries import entries, entry_columns
 from .filters import path_literal, rendered
 from .ordering import SqliteIndexedForm
 
@@ -58,22 +63,41 @@ _USED: Final = re.compile(
 )
 
 
+class _Compiler(SQLiteCompiler):
+    """Compiles the hints of `SqliteCompiler.read_by`."""
+
+    def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
+        return text
+
+
 _DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="named")
+_DIALECT.statement_compiler = _Compiler
 _DIALECT.supports_native_boolean = True  # else it writes `(…) = 1`, which no index serves
 _ROW_DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="qmark")
 """For statements without paths. The driver binds a parameter by its position in half the time."""
 
 
 def _array_test(element: ArrayTest, seq: str, *parameters: str) -> str:
-    test = element.test(parameters, _INDEXED_FORM.widths)
-    tests = " OR ".join(_INDEXED_FORM.scalar_tests(("rank", "value"), test))
-    return f"{seq} IN (SELECT seq FROM {element.physical} WHERE {tests})"
+    tests = element.tests(parameters, _INDEXED_FORM.widths)
+    names = column_names(_INDEXED_FORM.ordering.parts, len(tests))
+    every = (
+        f"({' OR '.join(_INDEXED_FORM.scalar_tests((rank, value), test))})"
+        for (rank, value), test in zip(names, tests, strict=True)
+    )
+    return f"{seq} IN (SELECT seq FROM {element.index.name} WHERE {' AND '.join(every)})"
 
 
 def _has_integer(element: HasInteger, body: str) -> str:
     path = path_literal(element.keys)
     between = f"json_extract({body}, {path}) BETWEEN -{_NINES} AND {_NINES}"
     return f"(json_type({body}, {path}) = 'integer' AND {between})"
+
+
+def _unwound(element: Unwound, body: str) -> str:
+    path = path_literal(element.keys)
+    value = f"{body} -> {path}"
+    other = f"WHEN 'null' THEN NULL ELSE '[' || ({value}) || ']'"
+    return f"CASE json_type({body}, {path}) WHEN 'array' THEN {value} {other} END"
 
 
 def _increased(element: Increased, body: str, by: str) -> str:
@@ -100,12 +124,16 @@ class SqliteCompiler(StatementCompiler):
         ),
         ArrayTest: _array_test,
         ValueText: lambda element, body: f"({body} -> {path_literal(element.keys)})",
+        Unwound: _unwound,
         Addend: lambda _, kind, text: (
             f"CASE WHEN {kind} = 'integer' AND length({text}) <= {_SHORT} THEN CAST({text} AS INTEGER) END"
         ),
         NumberText: lambda _, kind, text: (
             f"CASE {kind} WHEN 'real' THEN {text} WHEN 'integer' THEN "
             f"CASE WHEN length({text}) > {_SHORT} THEN {text} END END"
+        ),
+        OtherText: lambda _, kind, text: (
+            f"CASE WHEN {kind} = 'integer' AND length({text}) <= {_SHORT} THEN NULL ELSE {text} END"
         ),
         HasInteger: _has_integer,
         Increased: _increased,
@@ -125,11 +153,21 @@ class SqliteCompiler(StatementCompiler):
         """Return the values of the columns, in their order: the times of the first write, the last write and the end."""
         return id, body, now, now, None if ttl is None else now + ttl, ttl
 
+    def elements_of(self, array: sa.ColumnElement[Any]) -> tuple[sa.FromClause, Any, Any]:
+        """Return the elements as text: `json_each.value` rounds numbers."""
+        each = sa.func.json_each(array).table_valued("key", name="each")
+        return each, array.op("->")(each.c.key), each.c.key
+
     def reported_versions(self, connection: Any) -> list[int] | None:
         """Return a new list. Its `append` is a function of SQL: no Python code runs, which a signal could meet."""
         versions: list[int] = []
         connection.create_function(_REPORT_VERSION, 1, versions.append)
         return versions
+
+    def read_by(self, rows: sa.Select[Any], table: sa.Table, index: str | None) -> sa.Select[Any]:
+        if index is None:
+            return rows.with_hint(table, "NOT INDEXED")
+        return rows.with_hint(table, f"INDEXED BY {_DIALECT.identifier_preparer.quote(index)}")
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a line of text for each step."""
@@ -177,9 +215,12 @@ class SqliteDDL(DDL):
             return None
         return f"SQLite {version} has no JSONB: it takes 3.45 or newer"
 
-    def create_array_index(self, table: sa.Table, keys: Keys, physical: str) -> Sequence[str]:
+    def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
         """Create the table `physical`, fill it, and create its triggers."""
-        name = self.reference(table)
+        name, physical = self.reference(table), index.physical
+        if index.has_entries:
+            return self._create_entries(name, index)
+        keys = index.paths[0].keys
         filled = _values(f"{name}.body", f"{name}.seq", keys, (name,))
         added = f"INSERT OR IGNORE INTO {physical} {_values('NEW.body', 'NEW.seq', keys)};"
         gone = _values("OLD.body", "OLD.seq", keys)
@@ -198,10 +239,7 @@ class SqliteDDL(DDL):
         return [
             f"CREATE TABLE {physical} ({columns}, PRIMARY KEY (rank, value, seq)) WITHOUT ROWID",
             f"INSERT OR IGNORE INTO {physical} {filled}",
-            *(
-                f"CREATE TRIGGER {physical}_{event} {when} BEGIN {then} END"
-                for event, (when, then) in triggers.items()
-            ),
+            *_triggers(physical, triggers),
         ]
 
     def create_journal(self, table: sa.Table, journal: str, vectors: str) -> Sequence[str]:
@@ -224,10 +262,37 @@ class SqliteDDL(DDL):
     def drop_journal(self, table: sa.Table, journal: str) -> Sequence[str]:
         return [f'DROP TRIGGER IF EXISTS "{journal}_{event}"' for event in _EVENTS]
 
-    def drop_array_index(self, physical: str) -> Sequence[str]:
-        events = ("insert", "update", "delete")
-        triggers = (f"DROP TRIGGER IF EXISTS {physical}_{event}" for event in events)
+    def drop_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
+        physical = index.physical
+        triggers = (f"DROP TRIGGER IF EXISTS {physical}_{event}" for event in _EVENTS)
         return [*triggers, f"DROP TABLE IF EXISTS {physical}"]
+
+    def _create_entries(self, name: str, index: Index) -> Sequence[str]:
+        physical, unique = index.physical, "UNIQUE " * index.unique
+        names = [each for field in entry_columns(index) for each in field]
+        declared, columns = ", ".join(f"{each} NOT NULL" for each in names), ", ".join(names)
+        added = f"INSERT INTO {physical} {entries('NEW.body', 'NEW.seq', index)};"
+        removed = f"DELETE FROM {physical} WHERE seq = OLD.seq;"
+        firsts = dict.fromkeys(path_literal(path.keys[:1]) for path in index.paths)
+        differ = " OR ".join(f"(OLD.body -> {p}) IS NOT (NEW.body -> {p})" for p in firsts)
+        triggers = {
+            "insert": (f"AFTER INSERT ON {name}", added),
+            "update": (f"AFTER UPDATE OF body ON {name} WHEN {differ}", f"{removed} {added}"),
+            "delete": (f"AFTER DELETE ON {name}", removed),
+        }
+        key = f"seq INTEGER NOT NULL, {declared}, PRIMARY KEY (seq, {columns})"
+        return [
+            f"CREATE TABLE {physical} ({key}) WITHOUT ROWID",
+            f"INSERT INTO {physical} {entries(f'{name}.body', f'{name}.seq', index, name)}",
+            f"CREATE {unique}INDEX {physical}_keys ON {physical} ({columns})",
+            *_triggers(physical, triggers),
+        ]
+
+
+def _triggers(physical: str, triggers: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """Yield the statements that create triggers, of the event and the statements of each."""
+    for event, (when, then) in triggers.items():
+        yield f"CREATE TRIGGER {physical}_{event} {when} BEGIN {then} END"
 
 
 _SCALAR_TYPES = "('integer', 'real', 'text', 'true', 'false')"

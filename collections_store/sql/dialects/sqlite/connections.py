@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,6 +55,7 @@ _URL_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "vfs": (),
 }
 """SQLite's options, each with its values, and SQLAlchemy's `uri`."""
+_OUR_INDEX: Final = re.compile(r"[\w$]+\$i\d+")
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _UNAVAILABLE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB})
 _ERRNOS: Final = {
@@ -245,7 +247,12 @@ class SqliteErrors(Errors):
         if str(cause).startswith("Could not decode"):  # Python's message quotes the text
             return DatabaseError(f"text is not UTF-8: {_ADVICE[sqlite3.SQLITE_CORRUPT]}")
         if extended == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-            return UniqueViolated(str(cause).rpartition("index ")[2].strip("'"))
+            found = _OUR_INDEX.search(str(cause))
+            return UniqueViolated(found[0] if found else str(cause))
+        if extended == sqlite3.SQLITE_CONSTRAINT_NOTNULL and (
+            found := _OUR_INDEX.search(str(cause))
+        ):
+            return UniqueViolated(found[0])  # no rank: two arrays side by side
         if code in _BUSY:
             return DatabaseBusy(
                 f"{cause}: another process kept the SQLite file locked for longer than busy_timeout"

@@ -12,6 +12,13 @@ class SqliteDiagnosis(Diagnosis):
         "SELECT t.name, i.name FROM sqlite_master AS t LEFT JOIN sqlite_master AS i ON i.type = 'index' "
         "AND i.tbl_name = t.name WHERE t.type = 'table' AND substr(t.name, 1, length(:prefix)) = :prefix"
     )
+    index_sizes = (
+        "SELECT n.value, sum(d.pgsize), NULL FROM json_each(:names) AS n CROSS JOIN sqlite_master AS m "
+        "ON m.name = n.value OR substr(m.name, 1, length(n.value) + 1) IN (n.value || '_', n.value || '$') "
+        "CROSS JOIN dbstat AS d ON d.name = m.name AND d.aggregate = 1 GROUP BY n.value"
+    )
+    index_sizes_need = "SELECT 1 FROM pragma_module_list WHERE name = 'dbstat'"
+    reads_for_index_sizes = True
     probes = (
         Probe(
             "integrity",

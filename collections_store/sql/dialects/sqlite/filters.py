@@ -243,7 +243,9 @@ class _Writer:
             case Exists():
                 return f"({T} IS NOT NULL)"
             case HasSize(size):
-                return f"({T} = 'array' AND json_array_length({V}) = {_parameter(size)})"
+                # by CASE: SQLite may leave out the first of two equal terms that AND joins
+                length = f"CASE {T} WHEN 'array' THEN json_array_length({V}) END"
+                return f"({length} = {_parameter(size)})"
         return self._composed(T, V, test)
 
     def _composed(self, T: str, V: str, test: Test) -> str:  # noqa: N803

@@ -1,0 +1,77 @@
+"""Pipelines over change documents: stages that change or leave out one document at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..codec import Codec
+from ..codec.times import iso
+from ..document import Anonymous, moment, now
+from ..errors import InvalidPipeline
+from ..expressions.nodes import Meta, nodes_of
+from ..query.conditions import Metadata, Text
+from . import stages
+from .parser import PipelineParser
+from .pipeline import run
+from .rows import Context, NoCollections
+from .stages import PlacedStage
+
+STAGES: Final = (
+    "$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith", "$redact",
+)  # fmt: skip
+"""MongoDB's, without the one that splits large changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePipeline:
+    """Stages over change documents. `$$NOW` is the `time` at which the pipeline was parsed, in microseconds.
+
+    >>> pipeline = ChangePipeline.parse([{"$match": {"operationType": "insert"}}, {"$set": {"n": 1}}], Codec())
+    >>> pipeline.result({"_id": "token", "operationType": "insert"})
+    {'_id': 'token', 'operationType': 'insert', 'n': 1}
+    >>> pipeline.result({"_id": "token", "operationType": "delete"})
+    """
+
+    steps: tuple[PlacedStage, ...] = ()
+    time: int = field(default_factory=now)
+
+    @classmethod
+    def parse(cls, pipeline: Any, codec: Codec) -> ChangePipeline:
+        """Parse a list of stages; raise `InvalidPipeline`, which names the place."""
+        steps = PipelineParser(codec, names_id=False).steps(pipeline)
+        for step in steps:
+            if step.place.split(".")[1] not in STAGES:
+                problem = f"changes pass these stages only: {', '.join(STAGES)}"
+                raise InvalidPipeline(step.place, problem)
+            if isinstance(step.stage, stages.Match):
+                _check_match(step.place, step.stage)
+        return cls(steps)
+
+    def result(self, document: dict[str, Any], *, ordered: bool = True) -> dict[str, Any] | None:
+        """Return what the stages make of a change document; None if a stage leaves the document out.
+
+        `ordered`: the order of an object's keys counts. Raise `InvalidOperand`, `MemoryLimitExceeded`, and
+        `InvalidPipeline` if the result has another `_id`.
+        """
+        if not self.steps:
+            return document
+        variables = {"NOW": iso(moment(self.time))}
+        context = Context(NoCollections(), ordered=ordered, variables=variables)
+        found = next(run(self.steps, [Anonymous(document)], context), None)
+        if found is None:
+            return None
+        result: dict[str, Any] = found.body
+        if result.get("_id") != document["_id"]:
+            problem = "the stages must keep _id, the token of a change, by which a stream continues"
+            raise InvalidPipeline("", problem)
+        return result
+
+
+def _check_match(place: str, match: stages.Match) -> None:
+    for part in nodes_of(match.filter.condition):
+        if isinstance(part, Text):
+            raise InvalidPipeline(f"{place}.$text", "changes are in no text index")
+        if isinstance(part, Metadata | Meta):
+            problem = "a change document has the id as documentKey._id, and the version as version"
+            raise InvalidPipeline(f"{place}.${part.field}", problem)

@@ -1,0 +1,187 @@
+"""Collations: strings compare by the rules of a language, as ICU knows the rules.
+
+A `Collation` turns a string into its key: the keys of two strings compare by code point as the collation compares the
+strings. So values are compared under a collation by comparing `keyed` values, with the same functions as other values.
+A function that compares values takes an `Ordered`: either whether the order of an object's keys counts, or a
+`Collator`, which also has a collation.
+
+ICU comes with the package PyICU, in the extra `collation`. Python alone decides under a collation, whatever ICU the
+database has: both databases then give the same results.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import ModuleType
+from typing import Any, Final, TypeAlias
+
+from ..errors import InvalidOption, MissingExtra, shortened
+
+SIMPLE: Final = "simple"
+"""The locale of no collation: strings compare by code point."""
+CACHED: Final = 64
+_STRENGTHS: Final = ("primary", "secondary", "tertiary", "quaternary", "identical")
+_FLAGS: Final = {False: "no", True: "yes"}
+_VALUES: Final[dict[str, tuple[str, dict[Any, str]]]] = {
+    "strength": ("colStrength", dict(enumerate(_STRENGTHS, 1))),
+    "caseLevel": ("colCaseLevel", _FLAGS),
+    "caseFirst": ("colCaseFirst", {"upper": "upper", "lower": "lower", "off": "no"}),
+    "numericOrdering": ("colNumeric", _FLAGS),
+    "alternate": ("colAlternate", {"non-ignorable": "non-ignorable", "shifted": "shifted"}),
+    "maxVariable": ("kv", {"punct": "punct", "space": "space"}),
+    "normalization": ("colNormalization", _FLAGS),
+    "backwards": ("colBackwards", _FLAGS),
+}
+"""MongoDB's options of a collation. For each: ICU's keyword, and the keyword's value for each value of the option."""
+_LOCALE: Final = re.compile(r"([A-Za-z0-9_]+)(?:@collation=([a-z]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Collation:
+    """The rules by which strings compare.
+
+    >>> Collation.parse({"locale": "simple"}) is None
+    True
+    """
+
+    locale: str
+    options: tuple[tuple[str, Any], ...] = ()
+    """MongoDB's options, in the order of their names."""
+    key: Callable[[str], str] = field(init=False, compare=False, repr=False)
+    """Return the key of a string."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", _key_function(self.icu_locale))
+
+    @classmethod
+    def parse(cls, given: Any) -> Collation | None:
+        """Read the collation of a call; None for no collation and the locale "simple". Raises `InvalidOption`, and
+        `MissingExtra` without PyICU.
+        """
+        if given is None:
+            return None
+        if not isinstance(given, Mapping) or not isinstance(given.get("locale"), str):
+            problem = f'must be a mapping such as {{"locale": "en"}}, got {shortened(given)}'
+            raise InvalidOption("collation", problem)
+        options = {name: value for name, value in given.items() if name != "locale"}
+        for name, value in options.items():
+            _check(name, value)
+        if given["locale"] == SIMPLE:
+            if options:
+                problem = f'must be alone with the locale "simple", got {shortened(given)}'
+                raise InvalidOption("collation", problem)
+            return None
+        _check_together(options)
+        _check_locale(given["locale"])
+        return cls(given["locale"], tuple(sorted(options.items())))
+
+    @property
+    def icu_locale(self) -> str:
+        """The locale and the options as ICU names them."""
+        base, _, type = self.locale.partition("@collation=")
+        keywords = {"collation": type} if type else {}
+        for name, value in self.options:
+            keyword, values = _VALUES[name]
+            keywords[keyword] = values[value]
+        joined = ";".join(f"{name}={value}" for name, value in sorted(keywords.items()))
+        return f"{base}@{joined}" if joined else base
+
+    def keyed(self, value: Any) -> Any:
+        """Return a value with keys in place of its strings. The names of fields remain."""
+        kind = type(value)
+        if kind is str:
+            return self.key(value)
+        if kind is list:
+            return [self.keyed(each) for each in value]
+        if kind is dict:
+            return {name: self.keyed(each) for name, each in value.items()}
+        return value
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the collation as `parse` reads it."""
+        return {"locale": self.locale, **dict(self.options)}
+
+
+@dataclass(frozen=True, slots=True)
+class Collator:
+    """How values compare under a collation. True if the order of an object's keys counts."""
+
+    collation: Collation
+    ordered: bool
+
+    def __bool__(self) -> bool:
+        return self.ordered
+
+    def keyed(self, value: Any) -> Any:
+        return self.collation.keyed(value)
+
+
+Ordered: TypeAlias = bool | Collator
+
+
+def under(collation: Collation | None, ordered: Ordered) -> Ordered:
+    """Return how values compare under a collation, if there is one."""
+    return ordered if collation is None else Collator(collation, bool(ordered))
+
+
+def icu_version() -> str:
+    """Return the version of ICU: keys of different versions do not compare."""
+    version: str = _icu().ICU_VERSION
+    return version
+
+
+def _icu() -> ModuleType:
+    try:
+        import icu
+    except ImportError:
+        raise MissingExtra("PyICU", "collation") from None
+    found: ModuleType = icu
+    return found
+
+
+@lru_cache(maxsize=CACHED)
+def _key_function(locale: str) -> Callable[[str], str]:
+    icu = _icu()
+    sort_key: Callable[[str], bytes] = icu.Collator.createInstance(icu.Locale(locale)).getSortKey
+
+    def key(string: str) -> str:
+        return sort_key(string)[:-1].decode("latin-1")  # ICU ends a key with a NUL
+
+    return key
+
+
+def _check(name: Any, value: Any) -> None:
+    if not isinstance(name, str) or name not in _VALUES:
+        known = ", ".join(["locale", *_VALUES])
+        raise InvalidOption("collation", f"must have keys of {known}, got {shortened(name)}")
+    values = _VALUES[name][1]
+    kind: type = type(next(iter(values)))
+    if type(value) is not kind or value not in values:
+        wanted = " or ".join(map(repr, values))
+        raise InvalidOption(f"collation.{name}", f"must be {wanted}, got {shortened(value)}")
+
+
+def _check_together(options: Mapping[str, Any]) -> None:
+    """Refuse what MongoDB refuses: options that have no effect with others."""
+    strength = options.get("strength", 3)
+    if options.get("backwards") and strength == 1:
+        raise InvalidOption("collation.backwards", "does not go with strength 1")
+    if options.get("caseFirst", "off") != "off" and strength < 3 and not options.get("caseLevel"):
+        problem = "goes with caseLevel or a strength of 3 or more"
+        raise InvalidOption("collation.caseFirst", problem)
+
+
+@lru_cache(maxsize=CACHED)  # ICU makes a list of all locales
+def _check_locale(locale: str) -> None:
+    icu, match = _icu(), _LOCALE.fullmatch(locale)
+    base, type = match.groups() if match else ("", None)
+    if base not in icu.Collator.getAvailableLocales():
+        problem = f'must be a locale with a collation in ICU, such as "en" or "de_AT", got {shortened(locale)}'
+        raise InvalidOption("collation.locale", problem)
+    types = set(icu.Collator.getKeywordValuesForLocale("collation", icu.Locale(base), False))
+    if type is not None and type not in types:
+        names = ", ".join(sorted(types))
+        raise InvalidOption("collation.locale", f"must have a collation of {names}, got {type}")

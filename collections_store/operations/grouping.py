@@ -1,0 +1,140 @@
+"""Rows of pipelines that are less than documents: distinct values with their counts, and parts of bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import itemgetter
+from typing import Any, Final
+
+from ..aggregation.accumulators import Integers
+from ..aggregation.group import (
+    NO_TOTALS,
+    CountedRow,
+    GroupedFields,
+    counted_field,
+    row_of,
+)
+from ..aggregation.pipeline import Pipeline
+from ..aggregation.rows import Row
+from ..aggregation.stages import Group
+from ..codec import decode
+from ..document import Anonymous
+from ..expressions.fields import Keys
+from ..query.filter import Filter
+from ..sql.groups import MAX_VALUE
+from ..sql.select import Query
+from .connection import Inexact
+from .read import BEFORE_ALL, next_limit
+from .session import Session
+
+MAX_VALUES: Final = 50_000
+"""Different values that the database groups, at most."""
+FIRST_PARTS: Final = 500
+"""Bodies whose parts are read at first: a batch costs more than its rows."""
+_BEGIN_NUMBERS: Final = frozenset("-0123456789")
+
+
+def grouped_rows(
+    session: Session, collection: str, filter: Filter, rest: Pipeline, fields: GroupedFields
+) -> Iterator[CountedRow] | None:
+    """Return the distinct values of a collection for a pipeline that begins with `$group`, or with `$unwind` and `$group`, in
+    the order of their first documents; None if the database cannot return them.
+    """
+    for query, read in group_queries(session, collection, filter, rest, fields):
+        try:
+            rows = session.select(query, filter, limit=MAX_VALUES)
+        except Inexact:
+            continue
+        if read.extremes and _any_equal(rows, read):
+            continue
+        if len(rows) == MAX_VALUES or _any_inexact(rows, read):
+            return None
+        rows.sort(key=itemgetter(0))
+        paths = read.values + read.numbers
+        return (_counted(row, read, paths) for row in rows if row[1])
+    return None
+
+
+def group_queries(
+    session: Session, collection: str, filter: Filter, rest: Pipeline, fields: GroupedFields
+) -> Iterator[tuple[Query, GroupedFields]]:
+    """Yield the statements of `grouped_rows`, the fastest first, and the fields that each reads. Where one is inexact, the next
+    may be exact.
+    """
+    statements, unwound = session.collection(collection), fields.unwound
+    paths = (*fields.values, *fields.numbers, *(() if unwound is None else (unwound,)))
+    if not all(map(session.database.ordering.can_order, paths)):
+        return
+    first = rest.steps[0].stage
+    counted = counted_field(first) if filter == Filter() and isinstance(first, Group) else None
+    in_index = None if counted is None else statements.index_group(counted)
+    if in_index is not None:
+        yield in_index, fields
+    if unwound is not None and not session.database.takes_subqueries:
+        return
+    for read in (fields, fields.without_extremes()) if fields.extremes else (fields,):
+        query = statements.group(
+            filter, read.values, numbers=read.numbers, extremes=read.extremes, unwound=unwound
+        )
+        if not query.residual:
+            yield query, read
+
+
+def _any_equal(rows: list[Any], fields: GroupedFields) -> bool:
+    """Return whether a field of `extremes` has combined integers and other numbers: 1 and 1.0 are equal, and the first of
+    them is the least.
+    """
+    texts, ends = 2 + len(fields.values), 2 + len(fields.values) + len(fields.numbers)
+    for number, keys in enumerate(fields.numbers):
+        if keys in fields.extremes and any(row[ends + 2 * number + 1] for row in rows):
+            others = (row[texts + number] for row in rows)
+            if any(text is not None and text[0] in _BEGIN_NUMBERS for text in others):
+                return True
+    return False
+
+
+def _any_inexact(rows: list[Any], fields: GroupedFields) -> bool:
+    """Return whether a row has a truncated value, or a wrong position or value of an unwound element."""
+    values = 2 + len(fields.values)
+    checks = values + 3 * len(fields.numbers) + 2 * len(fields.extremes)
+    for row in rows:
+        for text in row[2:values]:
+            if text is not None and len(text) > MAX_VALUE:
+                return True
+        if any(row[checks:]):
+            return True
+    return False
+
+
+def _counted(row: Any, fields: GroupedFields, paths: tuple[Keys, ...]) -> CountedRow:
+    """Return a row of `Statements.group`."""
+    end = 2 + len(paths)
+    totals = dict(NO_TOTALS)
+    extreme = end + 2 * len(fields.numbers)
+    for keys in fields.numbers:
+        total, count = row[end : end + 2]
+        ends = row[extreme : extreme + 2] if keys in fields.extremes else ()
+        if count:
+            totals[keys] = Integers(int(total), count, *ends)
+        end, extreme = end + 2, extreme + len(ends)
+    return row_of(paths, row[2 : 2 + len(paths)]), row[1], totals
+
+
+def parts(
+    session: Session, query: Query, filter: Filter, keys: Keys, enough: int | None
+) -> Iterator[Row]:
+    """Yield bodies with the values under `keys` only, in natural order, by `Statements.parts`; memory stays constant. `enough`:
+    the number of bodies that the stages need; None: all.
+    """
+    after: int | None = BEFORE_ALL
+    limit = FIRST_PARTS if enough is None else min(FIRST_PARTS, enough)
+    while after is not None:
+        rows = session.select(query, filter, seq=after, limit=limit)
+        after = rows[-1][0] if len(rows) == limit else None
+        limit = next_limit(limit, sum(len(text) for row in rows for text in row[1:] if text))
+        for _, whole, *texts in rows:
+            if whole is not None:
+                yield Anonymous(decode(whole))
+            else:
+                found = zip(keys, texts, strict=True)
+                yield Anonymous({key: decode(text) for key, text in found if text is not None})

@@ -1,0 +1,216 @@
+"""Operations on the recorded changes of all collections of a store. A position is a token of `query.change`.
+
+Each read merges the feeds by the times of their changes, in one snapshot. A feed is in the order of commits, and no time
+in it is later than the commit. So if a write begins after the commit of a write to another collection, and the clocks of
+both writers agree, the changes are in that order: everything before the earlier change in its feed has an earlier time,
+and a snapshot with the later change has the earlier one.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import field
+from functools import lru_cache
+from itertools import islice
+from operator import itemgetter
+from typing import Any, Final, TypeAlias
+
+from ..aggregation.change_pipeline import ChangePipeline
+from ..codec import Codec
+from ..errors import ChangesLost, InvalidToken
+from ..expressions.classes import value_class
+from ..query.change import FeedPositions, StoreTokens, document_of, read_store_token
+from ..sql.catalogue import CatalogueStatements
+from ..sql.feed import PRUNED, FeedStatements
+from .catalogue import read_options
+from .changes import (
+    LATER,
+    OLDEST,
+    Changes,
+    change_of,
+    damaged,
+    last_of,
+    oldest_of,
+    results_of,
+)
+from .collections import STAGED
+from .connection import Row
+from .operation import Operation
+from .session import Session
+
+FEEDS_CACHED: Final = 4096
+FASTER: Final = 4
+"""A feed is read row by row at first, since another may have all earlier changes, and then in batches that grow so."""
+Feeds: TypeAlias = dict[str, tuple[str, FeedStatements]]
+"""For the key of each feed the collection's name, and the statements, in the order of the names."""
+
+
+@value_class
+class FindStorePosition(Operation[str]):
+    """Return a token, or the token of the position before the "oldest" changes, or, for None, after the last changes;
+    check that no changes after it were deleted.
+    """
+
+    after: str | None
+    method = "watch"
+    collections = ()
+
+    def __call__(self, session: Session) -> str:
+        feeds, _ = _feeds(session)
+        if self.after is None or self.after == OLDEST:
+            find = last_of if self.after is None else oldest_of
+            found = {key: (name, find(session, feed).number) for key, (name, feed) in feeds.items()}
+            return StoreTokens(found).token()
+        for key, (_, number) in read_store_token(self.after).items():
+            if key not in feeds:
+                continue
+            name, feed = feeds[key]
+            if number < oldest_of(session, feed).number:
+                raise _lost(session, self.after, key, name, feed)
+            if number > last_of(session, feed).number:
+                raise InvalidToken(LATER)
+        return self.after
+
+
+@value_class
+class LastStoreChanges(Operation[Any]):
+    """Return a value that changes with every recorded change, and where a feed begins, ends or is renamed."""
+
+    method = "watch"
+    collections = ()
+    snapshot = False
+
+    def __call__(self, session: Session) -> Any:
+        feeds, _ = _feeds(session)
+        return [(name, last_of(session, feed)) for name, feed in feeds.values()]
+
+
+@value_class
+class ReadStoreChanges(Operation[Changes]):
+    """Read up to `limit` changes after a position, and return what a pipeline makes of their documents."""
+
+    position: str
+    limit: int
+    pipeline: ChangePipeline = field(repr=False)
+    codec: Codec = field(repr=False)
+    method = "watch"
+    collections = ()
+
+    def __call__(self, session: Session) -> Changes:
+        merged = _MergedFeeds(session, self.position, self.limit, self.codec)
+        ordered = session.database.ordered_keys
+        results, number = results_of(self.pipeline, merged, ordered=ordered)
+        more = merged.end is None or number < len(merged.tokens)
+        position = merged.tokens[number - 1] if number else merged.end or self.position
+        return Changes(tuple(results), position, more, merged.characters)
+
+
+class _MergedFeeds:
+    """The change documents after a position: first collections that were dropped or renamed, then changes."""
+
+    def __init__(self, session: Session, position: str, limit: int, codec: Codec) -> None:
+        self._session, self._position, self._limit, self._codec = session, position, limit, codec
+        self._known = dict(read_store_token(position))
+        self._feeds, self._names = _feeds(session)
+        self.tokens: list[str] = []
+        """The token after each document."""
+        self.end: str | None = None
+        """The token after the last change, once all are read."""
+        self.characters = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield up to `limit` documents."""
+        for document in islice(self._documents(), self._limit):
+            self.tokens.append(document["_id"])
+            yield document
+
+    def _documents(self) -> Iterator[dict[str, Any]]:
+        yield from self._dropped()
+        yield from self._renamed()
+        start = {key: (name, self._number(key)) for key, (name, _) in self._feeds.items()}
+        tokens = StoreTokens(start)
+        for _, key, row in heapq.merge(*map(self._rows, self._feeds), key=itemgetter(0)):
+            name, token = self._feeds[key][0], tokens.after(key, row[0])
+            self.characters += len(row[5] or "") + len(row[6] or "") + len(token)
+            try:
+                change = change_of(row, self._codec, token)
+            except ValueError as error:
+                raise damaged(name, row, error, token) from error
+            yield document_of(change, name)
+        self.end = tokens.token()
+
+    def _dropped(self) -> Iterator[dict[str, Any]]:
+        """Yield the collections that are gone. Raise `ChangesLost` for a collection that may have documents without
+        recorded changes: of the same name, and with another feed or none.
+        """
+        keys = {name: key for key, (name, _) in self._feeds.items()}
+        before = dict(self._known)
+        for key, (name, _) in sorted(before.items(), key=itemgetter(1)):
+            if key in self._feeds:
+                continue
+            del self._known[key]
+            if name in self._names and keys.get(name) not in self._known:
+                others = {each: before[each] for each in before if each != key}
+                raise ChangesLost(name, self._position, StoreTokens(others).token())
+            yield self._event("drop", name)
+
+    def _renamed(self) -> Iterator[dict[str, Any]]:
+        """Yield the collections with a new name, each after the collection that had this name."""
+        moved = {k: name for k, (name, _) in self._known.items() if self._feeds[k][0] != name}
+        while moved:
+            free = [key for key in moved if self._feeds[key][0] not in moved.values()]
+            key = free[0] if free else next(iter(moved))  # two exchanged their names
+            old, new = moved.pop(key), self._feeds[key][0]
+            self._known[key] = new, self._known[key][1]
+            yield self._event("rename", old) | {"to": {"coll": new}}
+
+    def _event(self, kind: str, name: str) -> dict[str, Any]:
+        token = StoreTokens(self._known).token()
+        return {"_id": token, "operationType": kind, "ns": {"coll": name}}
+
+    def _number(self, key: str) -> int:
+        """Return the position in a feed; a feed that the token does not have began later."""
+        return self._known[key][1] if key in self._known else 0
+
+    def _rows(self, key: str) -> Iterator[tuple[int, str, Row]]:
+        """Yield the rows of a feed, each after the latest time so far."""
+        name, feed = self._feeds[key]
+        number, size, latest = self._number(key), 1, 0
+        while rows := self._session.rows(feed.after, {"seq": number, "limit": size}):
+            if rows[0][1] == PRUNED:
+                raise _lost(self._session, self._position, key, name, feed)
+            for row in rows:
+                latest = max(latest, row[4])
+                yield latest, key, row
+            if len(rows) < size:
+                return
+            number, size = rows[-1][0], min(FASTER * size, self._limit)
+
+
+def _lost(session: Session, token: str, key: str, name: str, feed: FeedStatements) -> ChangesLost:
+    """Return the error of deleted changes of a collection; its `oldest` skips these alone."""
+    oldest = oldest_of(session, feed).number
+    positions: FeedPositions = {**read_store_token(token), key: (name, oldest)}
+    return ChangesLost(name, token, StoreTokens(positions).token())
+
+
+def _feeds(session: Session) -> tuple[Feeds, set[str]]:
+    """Return the feeds of all collections that record changes, and the names of all collections."""
+    feeds: Feeds = {}
+    names = set[str]()
+    for name, _, _, text in session.entries(session.store.listing):
+        if name.endswith(STAGED):
+            continue
+        names.add(name)
+        feed = _feed(name, text, session.store)
+        if feed is not None:
+            feeds[feed.feed.key] = name, feed
+    return feeds, names
+
+
+@lru_cache(FEEDS_CACHED)
+def _feed(name: str, text: str, store: CatalogueStatements) -> FeedStatements | None:
+    """Return the statements of a collection's feed, by the options in the catalogue's entry."""
+    feed = read_options(name, text).feed
+    return None if feed is None else store.feed(feed)

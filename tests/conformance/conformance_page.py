@@ -1,0 +1,108 @@
+"""The reference page of differences from MongoDB, from the table of its language and from the replayed cases.
+
+`(cd tests && PYTHONPATH=. python conformance/conformance_page.py > ../docs/reference/conformance.md)` writes the page; a test
+compares the two.
+"""
+
+from collections.abc import Iterable
+
+from conformance.test_conformance import EXPLAINED, LEFT_OUT, REPLAYED
+
+from collections_store.expressions.language import LANGUAGE
+
+_INTRODUCTION = """\
+# Differences from MongoDB
+
+`tests/conformance` replays two published test suites of MongoDB's results, against the packages in plain Python
+(`query`, `update`, `aggregation`), SQLite and PostgreSQL:
+
+* the test suite of [montydb](https://github.com/davidlatwe/montydb) (BSD-3-Clause), which its authors compare with
+  MongoDB 3.6 to 4.2;
+* the tests of the [CRUD specification](https://github.com/mongodb/specifications), from MongoDB's driver for Python
+  (Apache-2.0).
+
+574 cases are about JSON values. The other cases need types that JSON lacks, or contradict
+MongoDB itself. The files are beside the project, not in its repository; without the files the tests are skipped.
+"""
+_REPLAYING = """\
+A case is left out only if the target lacks an operation of the case: `LACKING` in `tests/conformance/targets.py` lists
+these operations, and a test checks the numbers above. Here the id is a string beside the body, so the `_id` of a case is
+replayed as a field of the body (`$body._id`). Replacements omit this field, and so do comparisons with documents that
+have no `_id`. A regular expression in extended JSON (`$regularExpression`) becomes a `re.Pattern`.
+
+Where MongoDB's versions differ, the result is that of 8.2. So `{"a.b": null}` does not match a document whose `a` is an
+empty array or an array of scalars, and a `$lookup` does not join such a document. Later versions of MongoDB do both.
+
+## The language
+
+The language is that of MongoDB 8.2. These operators are as in MongoDB:
+"""
+_DIFFERING = "These operators differ:\n"
+_LACKING = """\
+These operators are absent. Their error is "not supported"; that of a name which MongoDB lacks is "no such operator":
+"""
+_NEVER = """\
+JavaScript will never be there, nor encrypted fields, and types that JSON lacks: ObjectId, Decimal128, binary data, timestamps. Geometry is
+not there until someone needs it. There are no capped collections, time series and views, and no wildcard and hidden
+indexes: a database's planner uses every index that it has. The pages of [filters](filters.md), [updates](updates.md) and [aggregation](aggregation.md) describe
+each operator.
+
+## Options of a call
+
+`let` is as in MongoDB: a value is an expression that reads no document, evaluated once, in which the variables before it have values. `hint` of an index returns
+all matching documents: a partial index whose condition the filter lacks is refused, where MongoDB leaves documents out. `{"$natural": -1}` is refused. `comment`
+is a string, where MongoDB takes any value.
+
+A [collation](../how-to/collation.md) has all of MongoDB's options. It is an option of a call: collections, indexes and single write requests of a `bulk_write` have none. `$merge`
+does not go with a collation. The locales and the order are those of the installed ICU.
+"""
+_CASES = """\
+## Differences and reasons
+
+These cases have another result here, by intent. Most are about `field.$` in projections, which MongoDB
+changed in 4.4: [projections](projections.md) follow the newer server. Some are about `_id`, which is
+beside the body here. A test fails if one of these cases agrees with MongoDB, or if this table differs from the test's
+own list.
+"""
+
+
+def reference() -> str:
+    """Return the page."""
+    differing = [
+        (place, f"`{name}`", how)
+        for place, part in LANGUAGE.items()
+        for name, how in sorted(part.differing.items())
+    ]
+    lacking = [
+        (place, _code(names.split()), why)
+        for place, part in LANGUAGE.items()
+        for why, names in part.lacking.items()
+    ]
+    parts = [
+        _INTRODUCTION,
+        _table("Target | Replayed | Left out", ((n, REPLAYED[n], LEFT_OUT[n]) for n in REPLAYED)),
+        _REPLAYING,
+        _table("In | Operators", ((n, _code(part.like.split())) for n, part in LANGUAGE.items())),
+        _DIFFERING,
+        _table("In | Operator | Difference", differing),
+        _LACKING,
+        _table("In | Operators | Reason", lacking),
+        _NEVER,
+        _CASES,
+        _table("Case | Reason", ((f"`{case}`", reason) for case, reason in EXPLAINED.items())),
+    ]
+    return "\n".join(parts)
+
+
+def _code(names: Iterable[str]) -> str:
+    return " ".join(f"`{each}`" for each in names)
+
+
+def _table(head: str, rows: Iterable[tuple[object, ...]]) -> str:
+    lines = [head, " | ".join("---" for _ in head.split(" | "))]
+    lines += [" | ".join(map(str, row)) for row in rows]
+    return "".join(f"| {each} |\n" for each in lines)
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

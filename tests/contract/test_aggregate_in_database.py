@@ -1,0 +1,134 @@
+"""Stages that the database runs give the results of Python, on documents that are hard for SQL."""
+
+import time
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from collections_store.aggregation.pipeline import Pipeline
+
+pytestmark = pytest.mark.each_backend
+
+VALUES = [
+    1.0, 1, True, None, "1", "é", "", "x" * 1500, 0.1, 1e300, 2**62, -5, [1], [1.0, "x"], {"b": 1}, [], False, 1, 0.1, 1e2, 100,
+]  # fmt: skip
+TAGS: list[Any] = [
+    ["b", "a", "b"], ["a"], [], None, "c", [["a"], "a", {"k": 1, "l": [1]}], {"k": 2}, [1, 1.0, True, None], [0.1, 1e300, 2**62],
+    [{"k": [1, 2]}, {"k": None}, {}, "é"],
+]  # fmt: skip
+COUNT: dict[str, Any] = {"$count": {}}
+PIPELINES: list[list[Any]] = [
+    [{"$sortByCount": "$v"}],
+    [{"$group": {"_id": "$v", "n": COUNT, "t": {"$addToSet": {"$type": "$v"}}}}],
+    [{"$group": {"_id": {"$mod": ["$n", 3]}, "least": {"$min": "$v"}, "most": {"$max": "$v"}, "sum": {"$sum": "$v"}}}],
+    [{"$group": {"_id": "$o.a", "least": {"$min": "$n"}, "most": {"$max": "$n"}, "mean": {"$avg": "$n"}}}],
+    [{"$match": {"n": {"$gt": 5}}}, {"$group": {"_id": None, "tags": {"$min": "$tags"}, "o": {"$max": "$o"}, "n": {"$max": "$o.tags"}}}],
+    [{"$unwind": "$tags"}, {"$group": {"_id": "$o.a", "least": {"$min": "$tags"}, "k": {"$max": "$tags.k"}}}],
+    [{"$group": {"_id": {"$type": "$v"}, "n": COUNT, "least": {"$minN": {"input": "$v", "n": 2}}}}],
+    [{"$unwind": "$tags"}, {"$sortByCount": "$tags"}],
+    [{"$unwind": "$tags"}, {"$group": {"_id": "$tags.k", "n": COUNT, "s": {"$sum": "$tags.l"}}}],
+    [{"$unwind": "$tags"}, {"$group": {"_id": "$v", "n": {"$sum": "$tags"}, "k": {"$addToSet": "$tags.k"}}}],
+    [{"$unwind": "$o.tags"}, {"$group": {"_id": "$o.tags", "o": {"$addToSet": "$n"}}}],
+    [{"$unwind": "$o.tags"}, {"$group": {"_id": "$o", "n": COUNT}}],
+    [{"$match": {"n": {"$lt": 8}}}, {"$unwind": "$tags"}, {"$group": {"_id": None, "n": COUNT}}],
+    [{"$unwind": "$tags"}, {"$count": "n"}],
+    [{"$sort": {"v": 1}}, {"$group": {"_id": None, "first": {"$first": "$v"}, "last": {"$last": "$n"}}}],
+    [{"$project": {"_id": 0, "v": 1, "o": 1, "n": 1}}],
+    [{"$project": {"_id": 0, "o.tags": 1}}],
+    [{"$project": {"_id": 0, "n": 1}}, {"$project": {"n": 1, "id": {"$meta": "id"}}}],
+    [{"$replaceWith": {"o": "$o", "v": "$v"}}, {"$match": {"$id": "03"}}],
+    [
+        {"$match": {"n": {"$gte": 2}}},
+        {
+            "$facet": {
+                "v": [{"$sortByCount": "$v"}],
+                "none": [{"$match": {"n": -1}}, {"$count": "n"}],
+                "top": [{"$sort": {"n": -1}}, {"$limit": 2}, {"$project": {"n": 1}}],
+                "all": [{"$unwind": "$tags"}, {"$match": {"tags": "a"}}, {"$project": {"n": 1}}],
+            }
+        },
+        {"$project": {"v": {"$size": "$v"}, "none": 1, "top": 1, "all": 1}},
+    ],
+]  # fmt: skip
+
+
+def bodies() -> dict[str, Any]:
+    """Return documents with each value and each list of tags."""
+    found: dict[str, Any] = {}
+    for n, value in enumerate(VALUES):
+        tags = TAGS[n % len(TAGS)]
+        found[f"{n:02d}"] = {"n": n, "v": value, "o": {"tags": tags, "a": 1}, "tags": tags}
+    return {**found, "97": {"n": 97}, "98": 5, "99": [{"v": 1, "tags": ["a"]}]}
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_the_same_as_in_python(things: Any, pipeline: list[Any], indexed: bool) -> None:
+    things.put_many(bodies())
+    if indexed:
+        things.create_index("v")
+    expected = list(Pipeline.parse(pipeline).run(things.list()))
+    assert repr(things.aggregate(pipeline)) == repr(expected)
+
+
+def test_documents_that_expired_are_not_counted(things: Any) -> None:
+    things.create_index("v")
+    things.put("1", {"v": "x"}, ttl=0.05)
+    things.put("2", {"v": "x"})
+    things.put("3", {"v": "y"})
+    time.sleep(0.1)
+    assert things.aggregate([{"$sortByCount": "$v"}]) == [
+        {"_id": "x", "count": 1},
+        {"_id": "y", "count": 1},
+    ]
+
+
+def test_the_least_of_equal_numbers_are_the_first(things: Any) -> None:
+    """1 and 1.0 are equal: which of them are the least depends on the order of the documents."""
+    numbers = [1, 1.0, 1, 1.0, 0, -0.0, 0]
+    things.put_many((str(n), {"n": each, "k": each < 1}) for n, each in enumerate(numbers))
+    fields = {
+        "least": {"$minN": {"input": "$n", "n": 2}},
+        "most": {"$maxN": {"input": "$n", "n": 2}},
+        "median": {"$median": {"input": "$n", "method": "approximate"}},
+    }
+    pipeline = [{"$group": {"_id": "$k", **fields}}]
+    expected = list(Pipeline.parse(pipeline).run(things.list()))
+    assert repr(things.aggregate(pipeline)) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [3, 1, 2],
+        [1, 1.0],
+        [5, 1.0, 1],
+        [1, 5.0, 5],
+        [2, 1.5],
+        [None, "x", 2],
+        [2**53, 2**53 + 1],
+        [True, 1],
+        [],
+    ],
+)
+def test_the_extremes_of_integers_and_other_values(things: Any, values: list[Any]) -> None:
+    things.put_many((str(n), {"n": each}) for n, each in enumerate(values))
+    fields = {"least": {"$min": "$n"}, "most": {"$max": "$n"}, "sum": {"$sum": "$n"}}
+    pipeline = [{"$group": {"_id": None, **fields}}]
+    expected = list(Pipeline.parse(pipeline).run(things.list()))
+    assert repr(things.aggregate(pipeline)) == repr(expected)
+
+
+def test_a_group_of_more_values_than_the_database_returns(things: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("collections_store.operations.grouping.MAX_VALUES", 3)
+    things.put_many((str(n), {"n": n, "tags": [n, -n]}) for n in range(5))
+    assert len(things.aggregate([{"$group": {"_id": "$n"}}])) == 5
+    assert len(things.aggregate([{"$unwind": "$tags"}, {"$group": {"_id": "$tags"}}])) == 9
+
+
+def test_an_array_with_more_elements_than_a_position_counts(things: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("collections_store.sql.groups._ELEMENTS", sa.literal_column("1"))
+    things.put_many((str(n), {"far": [5, n, 3, 5, 2, 4]}) for n in range(3))
+    pipeline = [{"$unwind": "$far"}, {"$sortByCount": "$far"}]
+    assert things.aggregate(pipeline) == list(Pipeline.parse(pipeline).run(things.list()))

@@ -1,0 +1,44 @@
+"""Streams take constant memory: the peak does not grow with the collection."""
+
+import tracemalloc
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from collections_store import changes
+from collections_store.operations import find, read
+
+pytestmark = pytest.mark.each_backend
+SMALL, GROWN = 300, 3_000
+CALLS: dict[str, Callable[[Any], Iterable[object]]] = {
+    "natural order": lambda things: things.stream(),
+    "order of an index": lambda things: things.stream(sort="n"),
+    "pipeline": lambda things: things.stream_aggregate([{"$set": {"more": 1}}]),
+    "changes": lambda things: things.watch(after="oldest", timeout=0),
+}
+
+
+def peak(call: Callable[[Any], Iterable[object]], things: Any, count: int) -> int:
+    assert sum(1 for _ in call(things)) == count  # what is made once is made here
+    tracemalloc.start()
+    try:
+        for _ in call(things):
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_peak_of_a_stream_does_not_grow(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (read, changes):
+        monkeypatch.setattr(module, "BATCH_CHARACTERS", 2**16)
+    monkeypatch.setattr(find, "BATCH_SIZE", 2**17)
+    peaks: dict[str, list[int]] = {name: [] for name in CALLS}
+    for count in (SMALL, GROWN):
+        things = store.collection(f"of_{count}", changes="after")
+        things.create_index("n")
+        things.put_many({f"{n:05}": {"n": n, "text": f"{n:01000}"} for n in range(count)})
+        for name, call in CALLS.items():
+            peaks[name].append(peak(call, things, count))
+    assert {name: found for name, found in peaks.items() if found[1] > 2 * found[0]} == {}
