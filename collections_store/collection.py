@@ -768,6 +768,9 @@ class Collection(OperationBuilder, Generic[Body]):
         `unique` with `arrays` rejects documents that share an element. A compound index of `arrays` refuses documents
         with arrays in two of its fields (`InvalidBody`), unless the fields share the array.
 
+        The field "a.$**" makes a wildcard index: on SQLite of the scalars at "a" and at all paths below, on "$**" at all
+        paths; PostgreSQL's index over whole bodies already covers these. It takes no other option than `name`.
+
         `expire_after_seconds`, an integer from 0 on, lets a document expire this long after the time in the field: a string
         such as "2026-11-22T10:00:00.000000Z", or the earliest such string in an array. `purge_expired` and the sweeper
         delete such documents; until then every method finds them.

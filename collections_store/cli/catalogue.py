@@ -275,6 +275,7 @@ def create_index(
     \b
       collections-store index create people address.city age:-1
       collections-store index create people login --unique --where '{"on": true}'
+      collections-store index create goods 'attributes.$**'
       collections-store index create notes title:3 body --text
       collections-store index create notes embedding --vector --dimensions 384
     """

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 from ..errors import InvalidFilter, shortened
 from .values import MISSING
 
+ANY = "$**"
+"""The end of a field of a wildcard index."""
 MAX_CACHED = 1024
 MAX_KEYS = 200
 """As deep as a body may be (see `codec.MAX_DEPTH`)."""
@@ -49,6 +51,23 @@ class Path:
 
     def __repr__(self) -> str:
         return path_repr(self.keys)
+
+
+class Wildcard(Path):
+    """All paths that begin with some keys, or equal these: of an index such as "a.$**"."""
+
+    __slots__ = ()
+
+    def has(self, path: Path) -> bool:
+        """Return whether a path is one of these, and has no number, which is a key or a position."""
+        begins = bool(path.keys) and path.keys[: len(self.keys)] == self.keys
+        return begins and not any(map(is_index, path.keys))
+
+    def __str__(self) -> str:
+        return ".".join((*self.keys, ANY))
+
+    def __repr__(self) -> str:
+        return f"Wildcard({', '.join(map(repr, self.keys))})"
 
 
 @lru_cache(maxsize=MAX_CACHED)

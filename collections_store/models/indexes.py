@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from ..errors import InvalidIndex, shortened
-from ..expressions.path import Path
+from ..expressions.path import Path, Wildcard
 from ..query.index import Index
 from .declared import alternatives, declared_fields, metadata_within, name_of
 
@@ -16,8 +16,8 @@ from .declared import alternatives, declared_fields, metadata_within, name_of
 class Indexed:
     """The index of a field, in the annotation of the field; the options are those of `Collection.create_index`.
 
-    The fields of a nested model are indexed by their paths, but not within arrays and dicts: list such an index in
-    `__indexes__`.
+    `wildcard` indexes the field and all paths below, as the field "name.$**" does. The fields of a nested model are
+    indexed by their paths, but not within arrays and dicts: list such an index in `__indexes__`.
 
     >>> from typing import Annotated, TypedDict
     >>> Person = TypedDict("Person", {"email": Annotated[str, Indexed(unique=True)]})
@@ -32,13 +32,14 @@ class Indexed:
     sparse: bool = False
     expire_after_seconds: int | None = None
     name: str | None = None
+    wildcard: bool = False
 
 
 def declared_indexes(model: Any) -> list[Index]:
     """Return the indexes of a model's fields, of nested models, and of `__indexes__`; raise `InvalidIndex`."""
     found = [
         Index.parse(
-            [(path, -1 if each.descending else 1)],
+            [(Wildcard(*path.keys) if each.wildcard else path, -1 if each.descending else 1)],
             unique=each.unique,
             where=each.where,
             arrays=each.arrays,

@@ -18,7 +18,7 @@ from .checks import check_choice, check_flag, check_integer
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies in a recorded change: none, the new body, or the new and the old body."""
 FORMAT: Final = 6
-"""The newest format of a stored entry, for collections with a sparse index, or a unique or compound index through arrays, which
+"""The newest format of a stored entry, for collections with a sparse or wildcard index, or a unique or compound index through arrays, which
 older versions take for another. Format 5 is that of collections with an index of substrings, which older versions would leave behind. Formats 3 and 4 are those of collections with a text index or vector indexes. Format 2 is that of distributed collections, and format 1 of all others.
 """
 CHANGES_KEPT: Final = 100_000
@@ -111,7 +111,7 @@ class CollectionOptions:
 
     @property
     def _format(self) -> int:
-        if any(index.has_entries or index.sparse for index in self.indexes):
+        if any(e.has_entries or e.sparse or e.is_wildcard for e in self.indexes):
             return FORMAT
         if self.substrings is not None:
             return 5

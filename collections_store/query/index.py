@@ -8,8 +8,24 @@ from itertools import dropwhile
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from .. import codec
-from ..errors import CollectionsStoreError, InvalidIndex, InvalidSort, cut, shortened
-from ..expressions.path import MAX_KEYS, Path, is_index, path_or_text, path_prefixes, path_repr
+from ..errors import (
+    CollectionsStoreError,
+    InvalidFilter,
+    InvalidIndex,
+    InvalidSort,
+    cut,
+    shortened,
+)
+from ..expressions.path import (
+    ANY,
+    MAX_KEYS,
+    Path,
+    Wildcard,
+    is_index,
+    path_or_text,
+    path_prefixes,
+    path_repr,
+)
 from .conditions import (
     TIMES,
     And,
@@ -106,12 +122,18 @@ class Index:
         """Read the arguments of a caller; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
         try:
             _check_names(keys)
-            sort = Sort.parse(keys)
+            sort = read_keys(keys)
         except InvalidSort as error:
             raise InvalidIndex(error.field, error.problem) from None
         for option, value in (("unique", unique), ("arrays", arrays), ("sparse", sparse)):
             if not isinstance(value, bool):
                 raise InvalidIndex(option, f"must be True or False, got {shortened(value)}")
+        if any(isinstance(each.target, Wildcard) for each in sort.fields):
+            is_alone = not (
+                unique or sparse or where is not None or expire_after_seconds is not None
+            )
+            _check_wildcard(sort, is_alone=is_alone)
+            arrays = True
         _check_fields(sort, arrays=arrays, unique=unique, sparse=sparse)
         if arrays and where is not None:
             raise InvalidIndex("where", "an index of arrays covers all documents")
@@ -133,7 +155,10 @@ class Index:
         """Raise `InvalidIndex` or `InvalidFilter` for an index that only `from_json` returns, never `parse`."""
         options: Any = {"unique": self.unique, "where": self.where, "arrays": self.arrays}
         options |= {"sparse": self.sparse, "expire_after_seconds": self.expire_after_seconds}
-        if Index.parse(self.sort, **options, name=self.name) != self:
+        parsed = Index.parse(self.sort, **options, name=self.name)
+        if parsed.arrays != self.arrays:
+            raise InvalidIndex("arrays", "must be true in a wildcard index")
+        if parsed != self:
             raise InvalidIndex("where", "must have conditions, or be null")
 
     @property
@@ -159,6 +184,11 @@ class Index:
         return self.where is not None or (self.sparse and not self.arrays)
 
     @property
+    def is_wildcard(self) -> bool:
+        """Whether the index has the scalars at all paths that begin with its field."""
+        return any(isinstance(path, Wildcard) for path in self.paths)
+
+    @property
     def refuses(self) -> bool:
         """Whether the index can refuse a document: a duplicate, or two arrays side by side."""
         return self.unique or self.has_entries
@@ -177,7 +207,12 @@ class Index:
         return {
             "name": self.name,
             "fields": [
-                [each.name if isinstance(each.target, str) else list(each.target.keys), direction]
+                [
+                    each.name
+                    if isinstance(each.target, str | Wildcard)
+                    else list(each.target.keys),
+                    direction,
+                ]
                 for each, (_, direction) in zip(self.sort.fields, self.fields, strict=True)
             ],
             "unique": self.unique,
@@ -196,7 +231,7 @@ class Index:
             (keys if isinstance(keys, str) else Path(*keys), direction)
             for keys, direction in entry["fields"]
         ]
-        sort = Sort.parse(pairs)
+        sort = read_keys(pairs)
         where = None if entry["where"] is None else _stored_filter(entry["where"])
         parts = entry["name"], sort, entry["unique"], where, entry["arrays"]
         newer = entry.get("sparse", False), entry.get("expire_after_seconds")
@@ -288,6 +323,23 @@ def implied_by(condition: Condition) -> Iterator[Field]:
                     yield Field(Path(*path.keys, *each.path.keys), each.test)
 
 
+def read_keys(keys: Any) -> Sort:
+    """Return the fields and directions of an index, as `Sort.parse` does, also wildcards; raise `InvalidSort`."""
+    if keys is None or isinstance(keys, Sort):
+        return Sort.parse(keys)
+    return Sort.parse([(_wildcard(field), direction) for field, direction in field_pairs(keys)])
+
+
+def _wildcard(field: Any) -> Any:
+    """Return the paths that a field such as "a.$**" stands for, or any other field unchanged."""
+    if not isinstance(field, str) or field.rpartition(".")[2] != ANY:
+        return field
+    try:
+        return Wildcard(*field.removeprefix("$body.").split(".")[:-1])
+    except InvalidFilter as error:
+        raise InvalidSort(field, error.problem) from None
+
+
 def _check_names(keys: Any) -> None:
     """Raise `InvalidIndex` for dotted paths that are unlikely to mean their keys."""
     for name, _ in () if keys is None or isinstance(keys, Sort) else field_pairs(keys):
@@ -295,12 +347,24 @@ def _check_names(keys: Any) -> None:
             continue
         parts = name.removeprefix("$body.").split(".")
         key = f"For a key of the body write {cut(path_repr(parts))}"
-        if parts[-1] == "$**":
-            raise InvalidIndex(name, "there are no wildcard indexes: create one for each field")
+        if parts[-1] == ANY:
+            parts.pop()
         if not all(parts):
             raise InvalidIndex(name, f"a part of the path is empty. {key}")
-        if name != parts[0] and any(each.startswith("$") for each in parts):
+        if parts != [name] and any(each.startswith("$") for each in parts):
             raise InvalidIndex(name, f"a part of the path begins with $. {key}")
+
+
+def _check_wildcard(sort: Sort, *, is_alone: bool) -> None:
+    field, target = next((e, e.target) for e in sort.fields if isinstance(e.target, Wildcard))
+    if len(sort.fields) > 1 or field.descending or not is_alone:
+        problem = "a wildcard index has one field, ascending, and no other options than name"
+        raise InvalidIndex(field.name, problem)
+    _check_names(field.name)
+    is_odd = any(map(is_index, target.keys)) or target.keys[:1] == ("_id",)
+    if is_odd or _wildcard(field.name) != target:
+        problem = "must not begin with _id, and have no numbers and no keys with dots before $**"
+        raise InvalidIndex(field.name, problem)
 
 
 def _check_fields(sort: Sort, *, arrays: bool, unique: bool, sparse: bool) -> None:
@@ -319,6 +383,8 @@ def _check_fields(sort: Sort, *, arrays: bool, unique: bool, sparse: bool) -> No
                 problem = f"must be a field of the body or a time: {times}"
             elif arrays or unique or sparse:
                 problem = "times cannot be in a unique or sparse index, or in one of arrays"
+        elif isinstance(each.target, Wildcard):
+            continue
         elif not each.target.keys:
             problem = "must name a field within the body"
         elif arrays and not can_open(each.target.keys):
@@ -340,6 +406,7 @@ def _check_expiry(seconds: Any, sort: Sort, *, arrays: bool) -> None:
 
 
 def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
+    arrays = arrays and not isinstance(sort.fields[0].target, Wildcard)
     if arrays and len(sort.fields) == 1:
         default = sort.fields[0].name
     else:

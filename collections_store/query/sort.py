@@ -53,7 +53,7 @@ class SortField:
         """The field in the syntax of a filter."""
         if isinstance(self.target, str):
             return f"${self.target}"
-        return str(self.target) if self.target.keys else "$body"
+        return "$body" if self.target == Path() else str(self.target)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from ..errors import InvalidIndex, shortened
-from ..expressions.path import FieldLike, Path, field_name, path_or_text
+from ..expressions.path import FieldLike, Path, Wildcard, field_name, path_or_text
 from ..search.matching import Texts
 from ..search.query import SearchQuery, parsed
 from ..search.words import WORDS_VERSION
@@ -199,7 +199,7 @@ def _path(given: Any) -> Path:
         return Path()
     [only] = Index.parse([(given, 1)]).sort.fields
     path = only.target
-    if not isinstance(path, Path) or not can_open(path.keys):
+    if not isinstance(path, Path) or isinstance(path, Wildcard) or not can_open(path.keys):
         problem = "must be a field of the body of at most 3 keys, and no numbers"
         raise InvalidIndex(only.name, problem)
     return path

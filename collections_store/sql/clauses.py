@@ -22,7 +22,7 @@ import sqlalchemy as sa
 
 from ..errors import InvalidFilter
 from ..expressions.classes import value_class
-from ..expressions.path import Path, path_prefixes
+from ..expressions.path import Path, Wildcard, path_prefixes
 from ..query.conditions import (
     And,
     Compare,
@@ -127,13 +127,13 @@ class Conditions:
         self,
         table: sa.Table,
         database: Database,
-        arrays: Mapping[Keys, str],
+        arrays: Mapping[Path, str],
         text: TextIndex | None = None,
         substrings: TextIndex | None = None,
         *,
         compound: Sequence[Index] = (),
     ) -> None:
-        """Take the names of the indexes of arrays by field, the text indexes, and the compound indexes of arrays."""
+        """Take the names of the indexes of arrays by path, the text indexes, and the compound indexes of arrays."""
         self._substrings, self._compound = substrings, compound
         self._text, self._text_indexes = text, database.text
         self._table, self._compiler = table, database.compiler
@@ -173,8 +173,8 @@ class Conditions:
             parts = tuple(every[position] for position in positions)
             condition = parts[0] if len(parts) == 1 else And(parts)
             is_chosen, name = condition in chosen, str(positions[0])
-            arrays = {} if any(e.position in positions for e in served) else self._arrays
-            rendered = self._rendered(condition, name, arrays, is_chosen=is_chosen, indexed=indexed)
+            behind = not any(e.position in positions for e in served)
+            rendered = self._rendered(condition, name, behind, is_chosen=is_chosen, indexed=indexed)
             if rendered is None:
                 residual.extend(positions)
             else:
@@ -218,7 +218,7 @@ class Conditions:
         self,
         condition: Condition,
         name: str,
-        arrays: Mapping[Keys, str],
+        behind: bool,
         *,
         is_chosen: bool,
         indexed: bool,
@@ -226,7 +226,7 @@ class Conditions:
         chosen = self._render_indexed(condition, f"q{name}", MAX_MIXED) if is_chosen else None
         if chosen is not None and indexed:
             return chosen
-        exact = self._exact(condition, name, arrays)
+        exact = self._exact(condition, name, behind=behind)
         if chosen is None or exact is None:
             return exact
         opened = (ArrayAt(self._table.c.body, each) for each in sorted(set(_prefixes(condition))))
@@ -234,17 +234,14 @@ class Conditions:
         clause = sa.or_(chosen.clause, *with_arrays)
         return Rendered(clause, chosen.bindings + exact.bindings)
 
-    def _exact(
-        self, condition: Condition, name: str, arrays: Mapping[Keys, str]
-    ) -> Rendered | None:
-        """Render the exact form, behind all implied tests that an index of `arrays` serves."""
+    def _exact(self, condition: Condition, name: str, *, behind: bool) -> Rendered | None:
+        """Render the exact form; `behind`: behind all implied tests that an index of arrays serves."""
         rendered = self._render(condition, f"p{name}", MAX_MIXED)
-        if rendered is None or not arrays:
+        if rendered is None or not behind:
             return rendered
         for number, implied in enumerate(implied_by(condition)):
-            if is_in_arrays(implied, arrays):
-                physical = arrays[implied.path.keys]
-                test = self._array_test([implied], f"p{name}_i{number}", physical)
+            test = self._in_arrays(implied, f"p{name}_i{number}")
+            if test is not None:
                 rendered = _joined(And, [test, rendered])
         return rendered
 
@@ -257,11 +254,22 @@ class Conditions:
                 return self._each(condition, name, depth, self._render_indexed)
         return None
 
-    def _array_test(self, fields: Sequence[Field], name: str, physical: str) -> Rendered:
+    def _in_arrays(self, field: Field, name: str) -> Rendered | None:
+        """Render a condition that an index of arrays serves."""
+        wildcards = (e for e in self._arrays if isinstance(e, Wildcard) and e.has(field.path))
+        path = field.path if field.path in self._arrays else next(wildcards, None)
+        if path is None or not is_in_arrays(field, {field.path.keys}):
+            return None
+        wildcard = isinstance(path, Wildcard)
+        return self._array_test([field], name, self._arrays[path], wildcard=wildcard)
+
+    def _array_test(
+        self, fields: Sequence[Field], name: str, physical: str, *, wildcard: bool = False
+    ) -> Rendered:
         every = [self._indexed_parameters(each, f"{name}_{n}") for n, each in enumerate(fields)]
         parameters = [parameter for some, _ in every for parameter in some]
         index = sa.Table(physical, sa.MetaData(schema=self._table.schema))
-        clause = ArrayTest(self._table.c.seq, fields, parameters, index)
+        clause = ArrayTest(self._table.c.seq, fields, parameters, index, wildcard=wildcard)
         return Rendered(clause, tuple(each for _, bindings in every for each in bindings))
 
     def _indexed_parameters(
@@ -284,8 +292,8 @@ class Conditions:
             return self._metadata(condition, name)
         if isinstance(condition, Text):
             return self._words(condition, name)
-        if isinstance(condition, Field) and is_in_arrays(condition, self._arrays):
-            return self._array_test([condition], name, self._arrays[condition.path.keys])
+        if isinstance(condition, Field) and (test := self._in_arrays(condition, name)) is not None:
+            return test
         if self._filters.can_render(condition):
             condition = self._filters.simplified(condition)
             binding = self._filters.binding(condition, name, _positions(condition))

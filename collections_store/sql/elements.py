@@ -205,14 +205,20 @@ class PartialTest(_FieldTest):
 
 class ArrayTest(_Predicate):
     """A test of scalars reached through arrays: a row of the table `index` passes the tests of all `fields`, the first
-    fields of the index.
+    fields of the index. `wildcard`: the row has the path of the only field.
     """
 
     def __init__(
-        self, seq: Clause, fields: Sequence[Field], parameters: Parameters, index: sa.Table
+        self,
+        seq: Clause,
+        fields: Sequence[Field],
+        parameters: Parameters,
+        index: sa.Table,
+        *,
+        wildcard: bool,
     ) -> None:
         super().__init__(seq, *parameters)
-        self.fields, self.index = fields, index
+        self.fields, self.index, self.wildcard = fields, index, wildcard
 
     def tests(self, parameters: Sequence[str], widths: Mapping[Kind, int]) -> list[Test]:
         """Return the tests with the parameters in the slots, as `_FieldTest.test` does."""

@@ -179,7 +179,7 @@ class Statements:
             self.shared = _template(_sql_options(options), database)
         template = None if self.shared is None else self.shared.by_id
         self.by_id: IdStatements = IdStatements(table, options, database, template)
-        arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
+        arrays = {each.paths[0]: each.physical for each in options.indexes if each.arrays}
         indexes = options.text, options.substrings
         compound = [e for e in options.indexes if e.arrays and len(e.paths) > 1]
         self._conditions = Conditions(table, database, arrays, *indexes, compound=compound)

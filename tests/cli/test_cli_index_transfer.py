@@ -54,7 +54,7 @@ def test_indexes_are_exported_and_imported(
     first = text.removeprefix(b"[\n").splitlines()[0].removesuffix(b",")
     assert json.loads(first) == {"indexes": made}
     result = cli("import", str(file), "-c", "b")
-    assert result.stderr == "imported 2 documents and 5 indexes into b\n"
+    assert result.stderr == "imported 2 documents and 6 indexes into b\n"
     assert indexes(cli, "b") == made
     assert cli.documents("b") == BODIES
     assert cli.done("export", "b") == cli.done("export", "a")
@@ -70,7 +70,7 @@ def test_export_and_import_through_a_pipe(cli: Cli, tmp_path: Path) -> None:
     words = shlex.join(cli.command("export", "a")), shlex.join(other.command("import", "c"))
     done = spawn(["sh", "-c", " | ".join(words)], cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr == b"imported 2 documents and 5 indexes into c\n"
+    assert done.stderr == b"imported 2 documents and 6 indexes into c\n"
     assert indexes(other, "c") == made
     assert other.documents("c") == BODIES
 

@@ -27,6 +27,7 @@ INDEXES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
         {"name": "state_1_$created_at_-1", "fields": [[["state"], 1], ["$created_at", -1]]},
     ),
     (("tags", "--arrays"), {"name": "tags_arrays", "fields": [[["tags"], 1]], "arrays": True}),
+    (("at.$**",), {"name": "at.$**_1", "fields": [["at.$**", 1]], "arrays": True}),
 ]
 
 

@@ -343,6 +343,8 @@ WRONG_INDEXES: dict[str, dict[str, Any]] = {
     "alternatives": {"where": {"$or": [{"n": 1}, {"m": 1}]}},
     "sparse and partial": {"sparse": True, "where": {"n": 1}},
     "sparse": {"sparse": 5},
+    "a unique wildcard": {"fields": [["a.$**", 1]], "arrays": True, "unique": True},
+    "a wildcard without arrays": {"fields": [["a.$**", 1]]},
     "expiry": {"expire_after_seconds": "x"},
     "no name": {"name": ""},
     "a name of the store's": {"name": "$n"},

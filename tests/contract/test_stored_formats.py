@@ -254,6 +254,7 @@ def test_a_vector_index_has_a_format_that_older_versions_refuse(shared_backend: 
         ("a", {"unique": True, "arrays": True}),
         (["a", "b"], {"arrays": True}),
         ("a", {"sparse": True}),
+        ("a.$**", {}),
     ],
 )
 def test_a_sparse_index_or_one_of_keys_has_a_format_that_older_versions_refuse(

@@ -124,13 +124,14 @@ INDEXES: st.SearchStrategy[tuple[Any, dict[str, Any]]] = st.one_of(
     st.tuples(KEYS, st.just({"unique": True})),
     st.tuples(KEYS, st.just({"unique": True, "where": {"n": {"$gte": 1}}})),
     st.tuples(st.just("tags"), st.just({"arrays": True})),
+    st.tuples(st.sampled_from(["$**", "o.$**"]), st.just({})),
     st.tuples(KEYS, st.just({"unique": True, "sparse": True})),
     st.tuples(st.sampled_from(["tags", "o.x"]), st.just({"unique": True, "arrays": True})),
     st.tuples(st.just("tags"), st.just({"unique": True, "arrays": True, "sparse": True})),
     st.tuples(KEYS, st.just({"name": "mine"})),
 )
 INDEX_NAMES = st.sampled_from(
-    ["n_1", "s_1", "n_1_s_-1", "tags_1", "tags_arrays", "o.x_arrays", "o_1", "mine"]
+    ["n_1", "s_1", "n_1_s_-1", "tags_1", "tags_arrays", "o.x_arrays", "o_1", "o.$**_1", "mine"]
 )
 SETTINGS = st.fixed_dictionaries(
     {},

@@ -45,7 +45,7 @@ from ...elements import (
 )
 from ...entries import column_names
 from ..protocols import DDL, Placement, StatementCompiler
-from .entries import entries, entry_columns
+from .entries import SCALAR_TYPES, entries, entry_columns, spelled
 from .filters import path_literal, rendered
 from .ordering import SqliteIndexedForm
 
@@ -80,10 +80,13 @@ _ROW_DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="qmark")
 def _array_test(element: ArrayTest, seq: str, *parameters: str) -> str:
     tests = element.tests(parameters, _INDEXED_FORM.widths)
     names = column_names(_INDEXED_FORM.ordering.parts, len(tests))
-    every = (
+    every = [
         f"({' OR '.join(_INDEXED_FORM.scalar_tests((rank, value), test))})"
         for (rank, value), test in zip(names, tests, strict=True)
-    )
+    ]
+    if element.wildcard:
+        path = _INDEXED_FORM.literal(spelled(element.fields[0].path.keys))
+        every.insert(0, f"path = {path}")
     return f"{seq} IN (SELECT seq FROM {element.index.name} WHERE {' AND '.join(every)})"
 
 
@@ -218,7 +221,7 @@ class SqliteDDL(DDL):
     def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
         """Create the table `physical`, fill it, and create its triggers."""
         name, physical = self.reference(table), index.physical
-        if index.has_entries:
+        if index.has_entries or index.is_wildcard:
             return self._create_entries(name, index)
         keys = index.paths[0].keys
         filled = _values(f"{name}.body", f"{name}.seq", keys, (name,))
@@ -295,9 +298,6 @@ def _triggers(physical: str, triggers: Mapping[str, tuple[str, str]]) -> Iterato
         yield f"CREATE TRIGGER {physical}_{event} {when} BEGIN {then} END"
 
 
-_SCALAR_TYPES = "('integer', 'real', 'text', 'true', 'false')"
-
-
 class ReachedValues(NamedTuple):
     """Values reached by a path: the tables to read from, the conditions, and type and value of each."""
 
@@ -309,7 +309,7 @@ class ReachedValues(NamedTuple):
     def select(self, seq: str) -> str:
         """Return the SELECT of rank, value and `seq`."""
         read = f" FROM {', '.join(self.tables)}" if self.tables else ""
-        conditions = " AND ".join((*self.conditions, f"{self.type} IN {_SCALAR_TYPES}"))
+        conditions = " AND ".join((*self.conditions, f"{self.type} IN {SCALAR_TYPES}"))
         ranks = "WHEN 'text' THEN 3 WHEN 'false' THEN 8 WHEN 'true' THEN 9 ELSE 2"
         columns = f"CASE {self.type} {ranks} END, {self.value}, {seq}"
         return f"SELECT {columns}{read} WHERE {conditions}"

@@ -1,7 +1,7 @@
 """The entries of an index through arrays in SQLite: rank and value of each field, from the rows of `json_each`.
 
 `json_each` has a row for a value that is no array, too: the value is put into an array. A key whose paths lead to two
-arrays side by side has no rank, which the table refuses.
+arrays side by side has no rank, which the table refuses. A wildcard index has the path, too, and scalars only.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from ....query.index import Index
+from ...elements import Keys
 from ...entries import chains_of, column_names, steps_of
 from .filters import path_literal
-from .ordering import SqliteOrdering
+from .ordering import SqliteIndexedForm, SqliteOrdering
 
+SCALAR_TYPES: Final = "('integer', 'real', 'text', 'true', 'false')"
 _RANK: Final = (
     "CASE WHEN {kind} = 'array' AND json_array_length({owner}, {path}) = 0 THEN 0 ELSE "
     "CASE {alias}.type WHEN 'integer' THEN 2 WHEN 'real' THEN 2 WHEN 'text' THEN 3 WHEN 'object' THEN 4 "
@@ -29,11 +31,15 @@ _INNER: Final = "(CASE {alias}.type WHEN 'object' THEN {alias}.value ELSE '{{}}'
 
 def entry_columns(index: Index) -> list[list[str]]:
     """Return the names of the columns of each field."""
+    if index.is_wildcard:
+        return [["path", *SqliteOrdering.parts]]
     return column_names(SqliteOrdering.parts, len(index.paths))
 
 
 def entries(body: str, seq: str, index: Index, table: str = "") -> str:
     """Return the SELECT of `seq` and the columns of each key; `table` is the table of `body`, unless a trigger has it."""
+    if index.is_wildcard:
+        return _entries_below(body, seq, index, table)
     steps = steps_of(index)
     named: list[dict[str, str]] = []
     for number, step in enumerate(steps):
@@ -53,6 +59,33 @@ def entries(body: str, seq: str, index: Index, table: str = "") -> str:
     tables = [table] * bool(table) + [_OPENED.format(**each) for each in named]
     where = f" WHERE {' OR '.join(some)}" if index.sparse else ""
     return f"SELECT DISTINCT {seq}, {', '.join(columns)} FROM {', '.join(tables)}{where}"
+
+
+def spelled(keys: Keys) -> str:
+    """Return the keys of a path as a wildcard index stores them: a string that no other keys have."""
+    return "".join(f"{len(key)}:{key}" for key in keys)
+
+
+def _entries_below(body: str, seq: str, index: Index, table: str) -> str:
+    """Return the SELECT of `seq`, and path, rank and value of each scalar that a path reaches.
+
+    `opens`: a path leads on into a value: an object, or an array that is a value of an object.
+    """
+    path = "r.path || CASE r.type WHEN 'object' THEN length(e.key) || ':' || e.key ELSE '' END"
+    begin = SqliteIndexedForm().literal(spelled(index.paths[0].keys))
+    is_on_path = f"substr({path}, 1, length({begin})) = substr({begin}, 1, length({path}))"
+    rows = (
+        f"SELECT {seq} AS seq, '' AS path, json_type({body}) AS type, {body} AS value, "
+        f"json_type({body}) = 'object' AS opens{' FROM ' * bool(table)}{table} "
+        f"UNION ALL SELECT r.seq, {path}, e.type, e.value, "
+        "e.type = 'object' OR (e.type = 'array' AND r.type = 'object') "
+        "FROM reached AS r, json_each(CASE WHEN r.opens THEN r.value ELSE '[]' END) AS e "
+        f"WHERE r.opens{f' AND {is_on_path}' if index.paths[0].keys else ''}"
+    )
+    rank = "CASE type WHEN 'text' THEN 3 WHEN 'false' THEN 8 WHEN 'true' THEN 9 ELSE 2 END"
+    where = f"type IN {SCALAR_TYPES} AND length(path) >= length({begin})"
+    found = f"SELECT DISTINCT seq, path, {rank}, value FROM reached WHERE {where}"
+    return f"SELECT * FROM (WITH RECURSIVE reached AS ({rows}) {found})"
 
 
 def _side_by_side(chains: Sequence[Sequence[int]], kinds: Sequence[str]) -> str:
