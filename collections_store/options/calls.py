@@ -14,6 +14,7 @@ from ..expressions.collation import Collation, under
 from ..expressions.evaluation import Scope
 from ..expressions.nodes import Meta, Reference, evaluate, nodes_of
 from ..expressions.parser import ExpressionParser
+from ..query.index import read_keys
 from ..query.sort import NATURAL, Sort, SortLike
 from .checks import check_known
 
@@ -94,7 +95,7 @@ def read_hint(hint: Any) -> Hint:
     if isinstance(hint, Mapping) and dict(hint) == {"$natural": 1}:
         return NATURAL
     try:
-        order = Sort.parse(hint)
+        order = read_keys(hint)
     except InvalidSort as error:
         raise InvalidOption("hint", str(error)) from None
     if not order:

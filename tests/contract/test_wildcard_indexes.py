@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from backends import Backend
 
-from collections_store import Index, Indexed, IndexExists, InvalidIndex, Path, Store
+from collections_store import Index, Indexed, IndexExists, InvalidIndex, InvalidOption, Path, Store
 
 pytestmark = pytest.mark.each_backend
 
@@ -123,6 +123,12 @@ def test_a_wildcard_is_beside_other_indexes(things: Any) -> None:
     assert "a.b_1" in things.explain({"a.b": 7}).indexes
     found = things.find(sort="a.b", limit=2, hint="a.b_1")
     assert [each.id for each in found] == ["0", "1"]
+    for hint in ("a.$**_1", {"a.$**": 1}, {"$**": 1}):
+        assert [each.id for each in things.find({"a.tags": "u7"}, hint=hint)] == ["7"]
+    with pytest.raises(InvalidOption, match="must be an index of fields"):
+        things.count({}, hint={"b.$**": 1})
+    with pytest.raises(InvalidOption, match="NUL"):
+        things.count({}, hint={"a\0.$**": 1})
     assert ids(things, [{"a.tags": "u7"}, {"a.items.sku": 7}]) == [["7"], ["7"]]
     things.put("array", {"a": {"b": [7]}})
     assert ids(things, [{"a.b": 7}]) == [["7", "array"]]
