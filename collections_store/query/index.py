@@ -485,7 +485,7 @@ class Explanation:
         if self.in_matcher is not None:
             steps.append(("filter in Python", True))
         if self.order != "natural":
-            steps.append((named["order"], self.order != "index"))
+            steps.append((_ORDERS[self.order], self.order != "index"))
         return html_of_plan([*steps, ("result", False)], list(named.items()))
 
 
