@@ -68,8 +68,12 @@ class ExplainAggregate(Operation[Explanation]):
 
     def _one(self, session: Session, pipeline: Pipeline) -> Explanation:
         found, number = self._reading(session, pipeline)
-        in_database = _names(pipeline, 0, number)
-        return replace(found, in_database=in_database, in_python=_names(pipeline, number))
+        begin, in_python = 0, _names(pipeline, number)
+        if found.in_matcher is not None:
+            in_python = tuple(dict.fromkeys(("$match", *in_python)))
+            begin = len(pipeline.steps) - len(pipeline.filtered()[1].steps)
+            begin = begin if found.in_sql == Filter() else 0
+        return replace(found, in_database=_names(pipeline, begin, number), in_python=in_python)
 
     def _reading(self, session: Session, pipeline: Pipeline) -> tuple[Explanation, int]:
         """Return the explanation of the statement that reads, and the number of the stages that the database runs."""
@@ -77,12 +81,12 @@ class ExplainAggregate(Operation[Explanation]):
         statements, filter = session.collection(self.collection), leading.filter
         explain = Explain(self.collection, filter, NATURAL)
         matched = len(pipeline.steps) - len(rest.steps)
-        if leading.count is not None:
-            query = statements.count(filter)
+        query = statements.count(filter)
+        if leading.count is not None and not query.residual:
             arrays = explain.has_arrays(session, query)
             query = statements.count(filter, indexed=False) if arrays else query
             found = explain.explained(session, query, NATURAL, arrays=arrays, by_sql=True)
-            return _without_expiry(found), matched + (not query.residual)
+            return _without_expiry(found), matched + 1
         grouped = self._grouped(session, explain, rest)
         if grouped is not None:
             return grouped, matched + 1 + (not isinstance(rest.steps[0].stage, Group))

@@ -73,9 +73,15 @@ def test_a_sort_by_the_score_of_words(things: Any) -> None:
 def test_a_filter_that_python_decides(things: Any) -> None:
     things.put("1", {"a": 1})
     found = things.explain_aggregate([{"$match": {"$expr": {"$eq": ["$a", 1]}}}, {"$count": "n"}])
-    assert found.in_database == ("$match",)
-    assert found.in_python == ("$count",)
+    assert found.in_database == ()
+    assert found.in_python == ("$match", "$count")
     assert str(found).endswith("filter in Python: {'$expr': {'$eq': ['$a', 1]}}")
+    things.create_index("b")
+    both = {"a": 1, "$expr": {"$eq": ["$a", 1]}}
+    found = things.explain_aggregate([{"$match": both}, {"$count": "n"}])
+    assert found.in_database == ("$match",)
+    assert found.in_python == ("$match", "$count")
+    assert "b_1" not in found.indexes  # Python counts documents, no index does
 
 
 def test_errors(store: Any) -> None:
