@@ -26,7 +26,7 @@ from .catalogue import CollectionAbsent
 from .find import Count, Find
 from .grouping import grouped_rows, parts
 from .operation import Operation
-from .read import matching
+from .read import NaturalBatches, matching
 from .scores import best, scored, sorts_by_score
 from .session import Session
 
@@ -229,17 +229,23 @@ class Aggregate(Operation[list[Any]]):
 
 @value_class
 class _OtherCollections:
-    """The collections of a session's store, for `$lookup`."""
+    """The collections of a session's store, for `$lookup`. A hint is for the pipeline's own reading, also where the pipeline
+    reads its collection again.
+    """
 
     session: Session
     collation: Collation | None
 
     def find(self, collection: str, filter: Filter) -> Iterator[Document]:
-        try:
-            found = matching(self.session, collection, filter.collated(self.collation))
-            yield from (document for _, document in found)
-        except CollectionAbsent:
-            return
+        session, filter = self.session, filter.collated(self.collation)
+        batches = NaturalBatches(collection, filter)
+        while (operation := batches.next()) is not None:
+            try:
+                with session.unhinted():
+                    batch = operation(session)
+            except CollectionAbsent:
+                return
+            yield from batches.advance(batch)
 
 
 def _is_small(leading: Leading) -> bool:

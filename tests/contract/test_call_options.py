@@ -498,6 +498,25 @@ def test_a_partial_index_needs_its_condition(things: Any) -> None:
             things.update_many(filter, SET, hint="c_1")
 
 
+@pytest.mark.each_backend
+def test_a_hint_is_for_the_first_reading_of_a_pipeline(things: Any) -> None:
+    things.put_many((str(n), {"a": n % 3, "b": n % 2}) for n in range(8))
+    things.create_index("a", where={"a": {"$gt": 0}}, name="some")
+    first = {"$match": {"a": {"$gt": 0}}}
+    fields = {"localField": "b", "foreignField": "b", "as": "same"}
+    joined = [
+        first,
+        {"$lookup": {"from": things.name, **fields}},
+        {"$unwind": "$same"},
+        {"$count": "n"},
+    ]
+    union = [first, {"$unionWith": things.name}, {"$count": "n"}]
+    for pipeline, number in ((joined, 20), (union, 13)):
+        assert things.aggregate(pipeline, hint="some") == [{"n": number}]
+        assert things.explain_aggregate(pipeline, hint="some").scans
+    assert things.explain(first["$match"], hint="some").in_matcher is None
+
+
 @pytest.mark.parametrize(
     ("hint", "problem"),
     [
