@@ -15,7 +15,7 @@ from ..codec import Codec
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand, shortened
 from ..expressions.budget import spend
-from ..expressions.collation import Collation, Ordered
+from ..expressions.collation import Collation, Ordered, under
 from ..expressions.evaluation import MEMORY_LIMIT, NO_VARIABLES, Scope
 from ..expressions.fields import added, computed, excluded, included
 from ..expressions.nodes import Meta, ObjectOf, Reference
@@ -76,13 +76,14 @@ class Pipeline:
         pipeline: Any,
         codec: Codec = Codec(),  # noqa: B008
         variables: frozenset[str] = frozenset(),
+        collation: Collation | None = None,
     ) -> Pipeline:
         """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place. `variables` are
-        those of `let`.
+        those of `let`; boundaries of a `$bucket` are in the order of the collation.
         """
         if isinstance(pipeline, Pipeline):
             return pipeline
-        parser = PipelineParser(codec, variables)
+        parser = PipelineParser(codec, variables, ordered=under(collation, True))
         return cls(parser.steps(pipeline), parser.scored)
 
     def at(self, time: int, variables: Mapping[str, Any] = NO_VARIABLES) -> Pipeline:

@@ -177,6 +177,22 @@ def test_pipelines(words: Any) -> None:
 
 
 @pytest.mark.each_backend
+def test_boundaries_of_buckets(words: Any) -> None:
+    letters = {"groupBy": "$w", "boundaries": ["a", "B"], "default": "z"}
+    for pipeline in ([{"$bucket": letters}], [{"$facet": {"f": [{"$bucket": letters}]}}]):
+        [*found] = words.aggregate(pipeline, collation=DE)
+        buckets = found[0].get("f", found)
+        assert buckets == [{"_id": "a", "count": 3}, {"_id": "z", "count": 2}]
+        with pytest.raises(InvalidPipeline, match="must be of the type of the value before"):
+            words.aggregate(pipeline)
+    wrong = (("boundaries.1", {"boundaries": ["B", "a"]}), ("default", {"default": "A"}))
+    for place, changed in wrong:
+        with pytest.raises(InvalidPipeline) as error:
+            words.aggregate([{"$bucket": letters | changed}], collation=DE)
+        assert error.value.place == f"0.$bucket.{place}"
+
+
+@pytest.mark.each_backend
 def test_stages_that_a_database_may_do(words: Any) -> None:
     """Without the collation, the database compares the extremes and counts the groups of each `$facet`."""
     extremes = {"$group": {"_id": None, "least": {"$min": "$w"}, "most": {"$max": "$w"}}}
