@@ -84,6 +84,20 @@ def test_a_filter_that_python_decides(things: Any) -> None:
     assert "b_1" not in found.indexes  # Python counts documents, no index does
 
 
+def test_a_pipeline_of_a_facet_that_only_matches_is_in_python(things: Any) -> None:
+    """Such a pipeline takes the documents that the `$facet` holds, and reads no index of its own."""
+    things.put_many((str(n), {"v": n % 50, "n": n}) for n in range(2000))
+    things.create_index("v")
+    facets: dict[str, Any] = {"a": [{"$match": {"v": 1}}, {"$unset": "n"}]}
+    found = things.explain_aggregate([{"$match": {"n": {"$gte": 0}}}, {"$facet": facets}])
+    assert (found.in_database, found.in_python) == (("$match",), ("$facet.a",))
+    assert found.scans
+    assert found.indexes == ()
+    odd = {"$match": {"$expr": {"$gt": ["$n", "$v"]}}}
+    found = things.explain_aggregate([odd, {"$facet": {**facets, "b": [{"$count": "n"}]}}])
+    assert (found.in_database, found.in_python) == ((), ("$match", "$facet.a", "$facet.b"))
+
+
 def test_errors(store: Any) -> None:
     with pytest.raises(CollectionNotFound):
         store["absent"].explain_aggregate([])
