@@ -107,10 +107,14 @@ class Aggregate(Operation[list[Any]]):
 
     def _branch(self, session: Session, first: Steps, steps: Steps) -> Iterator[Any] | None:
         """Let the database do the first stages of a pipeline of a `$facet`, each by its own statement."""
-        pipeline = Pipeline((*first, *steps)).at(self.time, self.let).collated(self.collation)
+        pipeline = self.branch(first, steps)
         with placed(pipeline.computing()):
             found = self._by_statement(session, pipeline)
             return self._by_sort(session, pipeline) if found is None else found
+
+    def branch(self, first: Steps, steps: Steps) -> Pipeline:
+        """Return a pipeline of a `$facet` behind the stages before the `$facet`."""
+        return Pipeline((*first, *steps)).at(self.time, self.let).collated(self.collation)
 
     def _by_sort(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
         """Let the database sort, if a limit follows; None if the database cannot."""

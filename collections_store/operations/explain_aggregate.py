@@ -54,7 +54,7 @@ class ExplainAggregate(Operation[Explanation]):
         names: dict[bool, list[str]] = {True: [], False: []}
         readings = []
         for name, steps in facet.pipelines:
-            inner = Pipeline((*before, *steps))
+            inner = self.source.branch(before, steps)
             found, number = self._reading(session, inner)
             begins = number > _matched(inner)
             names[begins].append(f"$facet.{name}")

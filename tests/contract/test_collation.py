@@ -213,6 +213,11 @@ def test_stages_that_a_database_may_do(words: Any) -> None:
         ],
     }
     assert words.aggregate([extremes], collation=DE) == found["extremes"]
+    words.create_index("w")
+    facets["matched"] = [{"$match": {"w": "ZUG"}}, {"$count": "n"}]
+    plan = words.explain_aggregate([{"$facet": facets}], collation=DE, let={"word": "ZUG"})
+    assert plan.in_database == ("$facet.extremes", "$facet.unwound")
+    assert plan.in_python == ("$facet.counted", "$facet.matched")
 
 
 @pytest.mark.each_backend
