@@ -129,6 +129,8 @@ class Aggregate(Operation[list[Any]]):
         filter, rest = pipeline.filtered()
         match rest.steps:
             case [PlacedStage(stage=CountRows(field)), *_]:
+                if session.collection(self.collection).count(filter).residual:
+                    return None  # Python counts
                 count = Count(self.collection, filter)(session)
                 rows = [Anonymous({field: count})] if count else []
                 return self._run(session, Pipeline(rest.steps[1:]), rows)
