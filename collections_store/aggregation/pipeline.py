@@ -13,7 +13,7 @@ from typing import Any
 
 from ..codec import Codec
 from ..document import Anonymous, Document
-from ..errors import InvalidOperand, shortened
+from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions.budget import spend
 from ..expressions.collation import Collation, Ordered, under
 from ..expressions.evaluation import MEMORY_LIMIT, NO_VARIABLES, Scope
@@ -98,7 +98,7 @@ class Pipeline:
 
     def collated(self, collation: Collation | None) -> Pipeline:
         """Return the pipeline with its `$match` and `$sort` stages, which a database may do, under a collation. The other
-        stages get the collation from their context.
+        stages get the collation from their context. Raise `InvalidPipeline` for a `$merge`.
         """
         if collation is None:
             return self
@@ -229,6 +229,9 @@ def _collated(step: PlacedStage, collation: Collation) -> PlacedStage:
             return PlacedStage(step.place, stages.Match(filter.collated(collation)))
         case stages.SortRows(sort):
             return PlacedStage(step.place, stages.SortRows(sort.collated(collation)))
+        case stages.Output() if not step.stage.replaces:
+            problem = "does not go with a collation: an index without one finds the documents"
+            raise InvalidPipeline(step.place, problem)
     return step
 
 

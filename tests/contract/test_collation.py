@@ -288,6 +288,8 @@ def test_refusals(things: Any) -> None:
         things.count(collation={"locale": "en", "strength": 9})
     with pytest.raises(InvalidPipeline, match="does not go with a collation"):
         things.aggregate([{"$merge": "others"}], collation=DE)
+    with pytest.raises(InvalidPipeline, match="does not go with a collation"):
+        things.explain_aggregate([{"$merge": "others"}], collation=DE)
     with pytest.raises(InvalidFilter, match="does not go with a collation"):
         things.find({"$text": {"$search": "x"}}, collation=DE)
     assert things.aggregate([{"$out": "others"}], collation=DE) == []
