@@ -19,14 +19,16 @@ from ..errors import SPILLING, InvalidOperand, InvalidPipeline, MemoryLimitExcee
 from ..expressions.classes import value_class
 from ..expressions.collation import Collation, under
 from ..expressions.evaluation import MEMORY_LIMIT
+from ..options.calls import PLAIN
 from ..query.filter import Filter
 from ..query.sort import NATURAL, Sort
 from ..results import AggregationResults
+from .called import Called
 from .catalogue import CollectionAbsent
 from .find import Count, Find
 from .grouping import grouped_rows, parts
 from .operation import Operation
-from .read import matching
+from .read import NaturalBatches, matching
 from .scores import best, scored, sorts_by_score
 from .session import Session
 
@@ -235,9 +237,13 @@ class _OtherCollections:
     collation: Collation | None
 
     def find(self, collection: str, filter: Filter) -> Iterator[Document]:
+        """Yield the documents that match. The hint of the call is for the first stages alone."""
+        batches = NaturalBatches(collection, filter.collated(self.collation))
         try:
-            found = matching(self.session, collection, filter.collated(self.collation))
-            yield from (document for _, document in found)
+            while (operation := batches.next()) is not None:
+                batch = Called(operation, PLAIN)(self.session)
+                yield from batch.documents
+                batches.advance(batch)
         except CollectionAbsent:
             return
 

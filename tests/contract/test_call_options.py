@@ -1,6 +1,7 @@
 """The options that a call takes besides the arguments of its method."""
 
 import asyncio
+import json
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -496,6 +497,28 @@ def test_a_partial_index_needs_its_condition(things: Any) -> None:
             things.find(filter, hint="c_1")
         with pytest.raises(InvalidOption, match="hint: c_1 is a partial index: the filter must"):
             things.update_many(filter, SET, hint="c_1")
+
+
+JOINS: list[Any] = [
+    {"$lookup": {"from": "things", "localField": "a", "foreignField": "a", "as": "j"}},
+    {"$unionWith": "things"},
+    {"$graphLookup": {
+        "from": "things", "startWith": "$a", "connectFromField": "a", "connectToField": "a", "as": "j",
+    }},
+]  # fmt: skip
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("join", JOINS, ids=lambda each: next(iter(each)))
+def test_a_hint_is_not_for_the_joined_collection(things: Any, join: Any) -> None:
+    """Even if a collection is joined with itself."""
+    indexed(things)
+    things.create_index("c", where={"a": 1})
+    join = json.loads(json.dumps(join).replace('"things"', json.dumps(things.name)))
+    pipeline = [{"$match": {"a": 1, "c": {"$gt": 1}}}, join]
+    expected = things.aggregate(pipeline)
+    assert things.aggregate(pipeline, hint="c_1", comment="why") == expected
+    assert list(things.stream_aggregate(pipeline, hint="c_1")) == expected
 
 
 @pytest.mark.parametrize(
