@@ -95,10 +95,11 @@ def read_hint(hint: Any) -> Hint:
         return NATURAL
     try:
         order = Sort.parse(hint)
-    except InvalidSort as error:
-        raise InvalidOption("hint", str(error)) from None
+    except InvalidSort:
+        order = NATURAL
     if not order:
-        raise InvalidOption("hint", f"must name an index or its keys, got {shortened(hint)}")
+        must = "must name an index or its keys, or be {'$natural': 1}"
+        raise InvalidOption("hint", f"{must}, got {shortened(hint)}")
     return order
 
 

@@ -526,9 +526,9 @@ def test_a_hint_is_not_for_the_joined_collection(things: Any, join: Any) -> None
     [
         ("c_1", r"must be an index of fields of 'things' \(a_1, both\), got 'c_1'"),
         ({"b": 1}, r"must be an index of fields of 'things' \(a_1, both\), got {'b': 1}"),
-        ({"$natural": -1}, "option hint: "),
-        ([], r"must name an index or its keys, got \[\]"),
-        (5, "option hint: "),
+        ({"$natural": -1}, r"or be {'\$natural': 1}, got {'\$natural': -1}"),
+        ([], r"must name an index or its keys, or be {'\$natural': 1}, got \[\]"),
+        (5, "must name an index or its keys, or be .*, got 5"),
         ({"a": 2}, "option hint: "),
     ],
 )
