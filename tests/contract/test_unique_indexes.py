@@ -73,7 +73,7 @@ WRITES: dict[str, tuple[Callable[[Any], Any], ...]] = {
 READS = {
     *("aggregate", "count", "distinct", "document", "exists", "explain", "find", "find_one"),
     *("get", "get_many", "id_prefixes", "indexes", "list", "page", "search", "stream"),
-    "stream_aggregate",
+    *("explain_aggregate", "stream_aggregate"),
     *("nearest", "search_backlog"),
     "watch",
 }
