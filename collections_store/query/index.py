@@ -485,7 +485,9 @@ class Explanation:
         if self.in_matcher is not None:
             steps.append(("filter in Python", True))
         if self.order != "natural":
-            steps.append((named["order"], self.order != "index"))
+            steps.append((_ORDERS[self.order], self.order != "index"))
+        if self.in_python:
+            steps.append((f"{named['in Python']} in Python", True))
         return html_of_plan([*steps, ("result", False)], list(named.items()))
 
 
