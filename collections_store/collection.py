@@ -1012,7 +1012,7 @@ class Collection(OperationBuilder, Generic[Body]):
         All stages see a single snapshot. `$merge` and `$out` write the results into a collection, in the same transaction;
         the returned list is then empty. A stage that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes.
         `allow_disk_use`: `$sort`, `$group` and stages like these then sort in a temporary file. Raise `InvalidPipeline`,
-        `InvalidOperand` and `MemoryLimitExceeded`. See `CallOptions`.
+        `InvalidOperand`, `MemoryLimitExceeded`, and `OSError` for a temporary file on a full disk. See `CallOptions`.
 
         >>> count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
         >>> store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])

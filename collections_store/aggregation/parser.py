@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final, get_args
 
@@ -15,6 +16,7 @@ from ..errors import (
     InvalidSort,
     shortened,
 )
+from ..expressions.collation import Ordered
 from ..expressions.fields import NAMED, Keys, Tree, tree_of
 from ..expressions.language import ABSENT
 from ..expressions.nodes import Constant, Node, Reference
@@ -88,8 +90,10 @@ class PipelineParser:
         depth: int = 0,
         *,
         names_id: bool = True,
+        ordered: Ordered = True,
     ) -> None:
         self._codec, self._variables, self._depth = codec, variables, depth
+        self._ordered = ordered
         self._expressions = ExpressionParser(InvalidPipeline, variables)
         self._windows = WindowParser(self._expressions, self._accumulator, self._sort)
         self._left = MAX_STAGES
@@ -267,8 +271,9 @@ class PipelineParser:
             self._expressions.constant(each, f"{place}.boundaries.{n}").value
             for n, each in enumerate(limits)
         ]
+        compared = partial(compare, ordered=self._ordered)
         for number, (lower, upper) in enumerate(pairwise(limits), 1):
-            if RANKS[type(lower)] != RANKS[type(upper)] or compare(lower, upper) >= 0:
+            if RANKS[type(lower)] != RANKS[type(upper)] or compared(lower, upper) >= 0:
                 problem = "must be of the type of the value before it, and greater"
                 raise InvalidPipeline(f"{place}.boundaries.{number}", problem)
         branches = [
@@ -284,7 +289,7 @@ class PipelineParser:
             here = f"{place}.default"
             default = self._expressions.constant(given["default"], here).value
             if RANKS[type(default)] == RANKS[type(limits[0])] and (
-                compare(limits[0], default) <= 0 < compare(limits[-1], default)
+                compared(limits[0], default) <= 0 < compared(limits[-1], default)
             ):
                 raise InvalidPipeline(
                     here, "must be less than the first boundary, or at least the last"
@@ -398,7 +403,7 @@ class PipelineParser:
         optional = "maxDepth", "depthField", "restrictSearchWithMatch"
         self._expressions.named(operand, place, required, optional)
         limit, field = operand.get("maxDepth", MISSING), operand.get("depthField", MISSING)
-        inner = PipelineParser(self._codec, self._variables, self._depth + 1)
+        inner = self._of_stage()
         match = inner._match(
             operand.get("restrictSearchWithMatch", {}), f"{place}.restrictSearchWithMatch"
         )
@@ -528,12 +533,17 @@ class PipelineParser:
     ) -> tuple[tuple[PlacedStage, ...], bool]:
         """Return the stages of a pipeline within a stage, and whether `_id` is the id of the rows' documents there."""
         names = {name for name, _ in variables}
-        inner = PipelineParser(self._codec, self._variables | names, self._depth + 1)
+        inner = self._of_stage(names)
         return self._counted(inner, pipeline, place), inner._names_id
+
+    def _of_stage(self, names: Iterable[str] = ()) -> PipelineParser:
+        """Return a parser of a pipeline within a stage; `names`: variables of the stage."""
+        variables = self._variables.union(names)
+        return PipelineParser(self._codec, variables, self._depth + 1, ordered=self._ordered)
 
     def _of_same_rows(self, pipeline: Any, place: str) -> tuple[PlacedStage, ...]:
         """Return the stages of a pipeline within a stage that run over the rows of the stage itself."""
-        inner = PipelineParser(self._codec, self._variables, self._depth + 1)
+        inner = self._of_stage()
         inner._names_id, inner._expressions.scores = self._names_id, self._expressions.scores
         return self._counted(inner, pipeline, place)
 

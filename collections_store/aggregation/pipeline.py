@@ -13,9 +13,9 @@ from typing import Any
 
 from ..codec import Codec
 from ..document import Anonymous, Document
-from ..errors import InvalidOperand, shortened
+from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions.budget import spend
-from ..expressions.collation import Collation, Ordered
+from ..expressions.collation import Collation, Ordered, under
 from ..expressions.evaluation import MEMORY_LIMIT, NO_VARIABLES, Scope
 from ..expressions.fields import added, computed, excluded, included
 from ..expressions.nodes import Meta, ObjectOf, Reference
@@ -76,13 +76,14 @@ class Pipeline:
         pipeline: Any,
         codec: Codec = Codec(),  # noqa: B008
         variables: frozenset[str] = frozenset(),
+        collation: Collation | None = None,
     ) -> Pipeline:
         """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place. `variables` are
-        those of `let`.
+        those of `let`; boundaries of a `$bucket` are in the order of the collation.
         """
         if isinstance(pipeline, Pipeline):
             return pipeline
-        parser = PipelineParser(codec, variables)
+        parser = PipelineParser(codec, variables, ordered=under(collation, True))
         return cls(parser.steps(pipeline), parser.scored)
 
     def at(self, time: int, variables: Mapping[str, Any] = NO_VARIABLES) -> Pipeline:
@@ -97,7 +98,7 @@ class Pipeline:
 
     def collated(self, collation: Collation | None) -> Pipeline:
         """Return the pipeline with its `$match` and `$sort` stages, which a database may do, under a collation. The other
-        stages get the collation from their context.
+        stages get the collation from their context. Raise `InvalidPipeline` for a `$merge`.
         """
         if collation is None:
             return self
@@ -228,6 +229,9 @@ def _collated(step: PlacedStage, collation: Collation) -> PlacedStage:
             return PlacedStage(step.place, stages.Match(filter.collated(collation)))
         case stages.SortRows(sort):
             return PlacedStage(step.place, stages.SortRows(sort.collated(collation)))
+        case stages.Output() if not step.stage.replaces:
+            problem = "does not go with a collation: an index without one finds the documents"
+            raise InvalidPipeline(step.place, problem)
     return step
 
 

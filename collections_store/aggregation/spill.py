@@ -10,6 +10,7 @@ import heapq
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from ..expressions.budget import spend
@@ -37,7 +38,7 @@ class ExternalSort(Generic[T]):
         self._file: Any = None
 
     def add(self, item: T, size: int) -> None:
-        """Add an item that takes `size` bytes of memory."""
+        """Add an item that takes `size` bytes of memory; raise `OSError` if the disk is full."""
         spend()
         if self._held and self._size + size > self._limit:
             self._held.sort(key=self._key)
@@ -59,7 +60,8 @@ class ExternalSort(Generic[T]):
     def close(self) -> None:
         """Delete the file."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # of a full disk, which `_append` has raised
+                self._file.close()
 
     __del__ = close
 
@@ -91,8 +93,12 @@ class ExternalSort(Generic[T]):
         return begin, self._append(block, end)
 
     def _append(self, block: list[bytes], position: int) -> int:
-        self._file.seek(position)  # a merge reads between two blocks
-        pickle.dump(block, self._file, pickle.HIGHEST_PROTOCOL)
+        try:
+            self._file.seek(position)  # a merge reads between two blocks
+            pickle.dump(block, self._file, pickle.HIGHEST_PROTOCOL)
+            self._file.flush()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, tempfile.gettempdir()) from None
         end: int = self._file.tell()
         return end
 

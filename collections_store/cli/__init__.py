@@ -30,8 +30,12 @@ def main() -> None:
 
 
 def _replace_closed_streams() -> None:
-    """Replace standard streams that the caller closed: reading finds the end, and writing fails with an `OSError`."""
+    """Replace standard streams that the caller closed: reading finds the end, writing fails with an `OSError`, and messages
+    are lost.
+    """
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY), encoding="utf-8")
     if sys.stdout is None:  # a descriptor that only reads
         sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")

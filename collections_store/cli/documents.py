@@ -275,7 +275,8 @@ def with_command(target: Target, collection: str, explanation: Explanation) -> E
         return explanation
     directions = (direction for _, direction in index.fields)
     fields = map(field_as_word, index.paths, directions)
-    words = "index", "create", collection, *fields, *["--arrays"] * index.arrays
+    name = () if index.own_name is None else ("--name", index.own_name)
+    words = "index", "create", collection, *fields, *["--arrays"] * index.arrays, *name
     return replace(explanation, advice=target.command(*words))
 
 

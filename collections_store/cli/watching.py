@@ -75,6 +75,8 @@ def watch(
         chosen["kinds"] = kinds
     if pipeline is not None:
         chosen["pipeline"] = read_json(pipeline, "--pipeline")
+        if chosen["pipeline"] is None:  # no pipeline, for the method
+            raise click.UsageError("--pipeline must be a list of stages, got null")
     with target.to_read() as store:
         watched: Any = store if collection is None else target.collection(store, collection)
         stream = watched.watch(**chosen, after=after, timeout=timeout)

@@ -52,16 +52,16 @@ def with_times(value: Any, keys: tuple[str, ...]) -> Any:
 
 
 def written_times(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the path of each time in a value, and how the time is written: its text with all digits 0, and offsets `+`."""
+    """Yield the path of each time in a value, and how the time is written: its text with the digits 0, and its offset."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from written_times(each, (*keys, key))
     elif isinstance(value, list):
         for each in value:
             yield from written_times(each, keys)
-    elif isinstance(value, str) and in_form(value):
-        date, time = value[:10], value[10:].replace("-", "+")
-        yield keys, re.sub(r"\d", "0", date + time)
+    elif isinstance(value, str) and in_form(value) and (written := _WRITTEN.fullmatch(value)):
+        offset = written[3] or ""
+        yield keys, re.sub(r"\d", "0", value.removesuffix(offset)) + offset
 
 
 def advice_for(value: object) -> str:

@@ -26,7 +26,7 @@ from .catalogue import CollectionAbsent
 from .find import Count, Find
 from .grouping import grouped_rows, parts
 from .operation import Operation
-from .read import matching
+from .read import NaturalBatches, matching
 from .scores import best, scored, sorts_by_score
 from .session import Session
 
@@ -107,10 +107,14 @@ class Aggregate(Operation[list[Any]]):
 
     def _branch(self, session: Session, first: Steps, steps: Steps) -> Iterator[Any] | None:
         """Let the database do the first stages of a pipeline of a `$facet`, each by its own statement."""
-        pipeline = Pipeline((*first, *steps)).at(self.time, self.let).collated(self.collation)
+        pipeline = self.branch(first, steps)
         with placed(pipeline.computing()):
             found = self._by_statement(session, pipeline)
             return self._by_sort(session, pipeline) if found is None else found
+
+    def branch(self, first: Steps, steps: Steps) -> Pipeline:
+        """Return a pipeline of a `$facet` behind the stages before the `$facet`."""
+        return Pipeline((*first, *steps)).at(self.time, self.let).collated(self.collation)
 
     def _by_sort(self, session: Session, pipeline: Pipeline) -> Iterator[Any] | None:
         """Let the database sort, if a limit follows; None if the database cannot."""
@@ -125,6 +129,8 @@ class Aggregate(Operation[list[Any]]):
         filter, rest = pipeline.filtered()
         match rest.steps:
             case [PlacedStage(stage=CountRows(field)), *_]:
+                if session.collection(self.collection).count(filter).residual:
+                    return None  # Python counts
                 count = Count(self.collection, filter)(session)
                 rows = [Anonymous({field: count})] if count else []
                 return self._run(session, Pipeline(rest.steps[1:]), rows)
@@ -229,17 +235,23 @@ class Aggregate(Operation[list[Any]]):
 
 @value_class
 class _OtherCollections:
-    """The collections of a session's store, for `$lookup`."""
+    """The collections of a session's store, for `$lookup`. A hint is for the pipeline's own reading, also where the pipeline
+    reads its collection again.
+    """
 
     session: Session
     collation: Collation | None
 
     def find(self, collection: str, filter: Filter) -> Iterator[Document]:
-        try:
-            found = matching(self.session, collection, filter.collated(self.collation))
-            yield from (document for _, document in found)
-        except CollectionAbsent:
-            return
+        session, filter = self.session, filter.collated(self.collation)
+        batches = NaturalBatches(collection, filter)
+        while (operation := batches.next()) is not None:
+            try:
+                with session.unhinted():
+                    batch = operation(session)
+            except CollectionAbsent:
+                return
+            yield from batches.advance(batch)
 
 
 def _is_small(leading: Leading) -> bool:

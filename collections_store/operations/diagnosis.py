@@ -18,6 +18,7 @@ from ..errors import (
     shortened,
 )
 from ..expressions.classes import value_class
+from ..expressions.path import Path
 from ..options import CollectionOptions
 from ..query.text_index import TextIndex
 from ..search.words import WORDS_VERSION
@@ -258,11 +259,12 @@ def _of_times(session: Session, name: str, statements: Statements) -> Iterator[F
     for document in documents:
         for keys, form in written_times(document.body):
             forms[keys][form] += 1
-    mixed = {".".join(keys): each for keys, each in sorted(forms.items()) if len(each) > 1}
+    mixed = [(_named(keys), each) for keys, each in sorted(forms.items()) if len(each) > 1]
     if mixed:
-        some = list(mixed.items())[:LISTED]
+        some = mixed[:LISTED]
         texts = (
-            f"{path} ({', '.join(f'{count:,} as {form}' for form, count in each.most_common())})"
+            f"{path if isinstance(path, str) else repr(path)} "
+            f"({', '.join(f'{count:,} as {form}' for form, count in each.most_common())})"
             for path, each in some
         )
         more = f"; more fields: {len(mixed) - len(some):,}" if len(mixed) > len(some) else ""
@@ -270,9 +272,17 @@ def _of_times(session: Session, name: str, statements: Statements) -> Iterator[F
         problem = (
             f"times do not sort where a field mixes their forms: {'; '.join(texts)}{more}; {read}"
         )
-        fields = " ".join(f"--times {quote(path)}" for path, _ in some)
+        fields = " ".join(f"--times {quote(path)}" for path, _ in some if isinstance(path, str))
         advice = f"run `collections-store documents upgrade {quote(name)} {fields} --dry-run`, then without --dry-run"
+        if not fields:
+            advice = "write the times in one form in your program: no --times names these fields"
         yield Finding("warning", "times", name, problem, advice)
+
+
+def _named(keys: tuple[str, ...]) -> Path | str:
+    """Return the dotted name of a field, or the path of a field that no dotted name means."""
+    name = ".".join(keys)
+    return name if tuple(name.split(".")) == keys else Path(*keys)
 
 
 def _of_purging(session: Session, name: str, statements: Statements) -> Iterator[Finding]:

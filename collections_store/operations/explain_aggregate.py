@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 
 from ..aggregation.group import counted_field
 from ..aggregation.pipeline import Pipeline
@@ -48,41 +50,47 @@ class ExplainAggregate(Operation[Explanation]):
     ) -> Explanation:
         """Explain all pipelines of a `$facet` as one."""
         before = pipeline.steps[: len(pipeline.steps) - len(rest.steps)]
+        shared, _ = self._reading(session, pipeline)
         names: dict[bool, list[str]] = {True: [], False: []}
         readings = []
         for name, steps in facet.pipelines:
-            found, number = self._reading(session, Pipeline((*before, *steps)))
-            if number <= len(before):
-                found, _ = self._reading(session, pipeline)
-            names[number > len(before)].append(f"$facet.{name}")
-            readings.append(found)
+            inner = self.source.branch(before, steps)
+            found, number = self._reading(session, inner)
+            begins = number > _matched(inner)
+            names[begins].append(f"$facet.{name}")
+            readings.append(found if begins else shared)
         main = next((each for each in readings if each.scans), readings[0])
         documents = [each.documents for each in readings if each.documents is not None]
+        in_database, in_python = _matches(pipeline, shared)
         return replace(
             main,
-            indexes=tuple(dict.fromkeys(name for each in readings for name in each.indexes)),
+            indexes=_once(*(each.indexes for each in readings)),
             documents=max(documents, default=None),
-            in_database=(*_names(pipeline, 0, len(before)), *names[True]),
-            in_python=(*names[False], *_names(pipeline, len(before) + 1)),
+            in_database=(*in_database, *names[True]),
+            in_python=_once(in_python, names[False], _names(pipeline, len(before) + 1)),
         )
 
     def _one(self, session: Session, pipeline: Pipeline) -> Explanation:
         found, number = self._reading(session, pipeline)
-        in_database = _names(pipeline, 0, number)
-        return replace(found, in_database=in_database, in_python=_names(pipeline, number))
+        in_database, in_python = _matches(pipeline, found)
+        return replace(
+            found,
+            in_database=_once(in_database, _names(pipeline, _matched(pipeline), number)),
+            in_python=_once(in_python, _names(pipeline, number)),
+        )
 
     def _reading(self, session: Session, pipeline: Pipeline) -> tuple[Explanation, int]:
         """Return the explanation of the statement that reads, and the number of the stages that the database runs."""
         leading, rest = pipeline.leading(), pipeline.filtered()[1]
         statements, filter = session.collection(self.collection), leading.filter
         explain = Explain(self.collection, filter, NATURAL)
-        matched = len(pipeline.steps) - len(rest.steps)
-        if leading.count is not None:
-            query = statements.count(filter)
+        matched = _matched(pipeline)
+        query = statements.count(filter)
+        if leading.count is not None and not query.residual:
             arrays = explain.has_arrays(session, query)
             query = statements.count(filter, indexed=False) if arrays else query
             found = explain.explained(session, query, NATURAL, arrays=arrays, by_sql=True)
-            return _without_expiry(found), matched + (not query.residual)
+            return _without_expiry(found), matched + 1
         grouped = self._grouped(session, explain, rest)
         if grouped is not None:
             return grouped, matched + 1 + (not isinstance(rest.steps[0].stage, Group))
@@ -114,9 +122,26 @@ def _without_expiry(found: Explanation) -> Explanation:
     return replace(found, indexes=others or found.indexes)
 
 
+def _matched(pipeline: Pipeline) -> int:
+    """Return the number of leading `$match` stages."""
+    return len(pipeline.steps) - len(pipeline.filtered()[1].steps)
+
+
+def _matches(pipeline: Pipeline, found: Explanation) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of the leading `$match` stages in the database, and in Python."""
+    names = _names(pipeline, 0, _matched(pipeline))
+    if found.in_matcher is None:
+        return names, ()
+    return (() if found.in_sql == Filter() else names), names
+
+
 def _names(pipeline: Pipeline, begin: int, end: int | None = None) -> tuple[str, ...]:
     """Return the names of the stages, each once: `$sortByCount` is a `$group` and a `$sort`."""
-    return tuple(dict.fromkeys(name_at(step.place) for step in pipeline.steps[begin:end]))
+    return _once(name_at(step.place) for step in pipeline.steps[begin:end])
+
+
+def _once(*names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain(*names)))
 
 
 def _order(session: Session, filter: Filter, rest: Pipeline) -> Sort:

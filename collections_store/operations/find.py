@@ -566,9 +566,11 @@ class Explain(Operation[Explanation]):
 
     def _documents(self, session: Session, plan: Plan) -> int:
         """Return about the number of documents in the collection: estimated by the database, or else counted."""
-        if plan.rows is None:
-            return Count(self.collection, Filter())(session)
-        statements, everything = session.collection(self.collection), Filter()
+        everything = Filter()
+        with session.unhinted():
+            if plan.rows is None:
+                return Count(self.collection, everything)(session)
+            statements = session.collection(self.collection)
         query = statements.select(everything, NATURAL)
         parameters = query.parameters(everything, {"skip": 0, "limit": NO_LIMIT})
         rows = session.rows(session.database.compiler.explain + query.sql, parameters)

@@ -214,9 +214,4 @@ class _NewCollection:
 def merge_of(source: Aggregate, step: PlacedStage, codec: Codec) -> Merge:
     """Return the operation of a pipeline that ends with `step`."""
     assert isinstance(step.stage, Output)
-    if source.collation is not None and not step.stage.replaces:
-        problem = (
-            "does not go with a collation: documents are found by an index without a collation"
-        )
-        raise InvalidPipeline(step.place, problem)
     return Merge(source, step.place, step.stage, source.memory_limit, source.variables(), codec)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -51,6 +52,15 @@ class Session(Connection):
             found = self.catalogue.look_up(self, name)
         hint = self.hint
         return found if hint is None or hint[0] != name else found.hinted(name, hint[1])
+
+    @contextmanager
+    def unhinted(self) -> Iterator[None]:
+        """Read without the hint of the call."""
+        hint, self.hint = self.hint, None
+        try:
+            yield
+        finally:
+            self.hint = hint
 
     def entries(self, sql: str, **parameters: str) -> list[Row]:
         """Return rows of the catalogue's table: none before the first write creates the table."""

@@ -32,7 +32,8 @@ class CallOptions(TypedDict, total=False):
       the database and its driver: use few different comments.
     * `let`: variables for the expressions of filters (`$expr`), projections, pipelines and updates: `{"limit": 5}` makes
       `$$limit` 5. A name begins with a lower-case letter. A value is JSON or an expression of constants, `$$NOW` and
-      the variables before it, evaluated once. A string that begins with `$` is an expression: write `{"$literal": "$5"}`.
+      the variables before it, evaluated once. A string that begins with `$` is an expression: write `{"$literal": "$5"}`. The
+      cursor of a `page` goes with equal values only, so `$$NOW` is no value for pages: write it into the filter.
     * `hint`: the name or the keys of the index of fields to read by, or `{"$natural": 1}` for none. Without a sort, `find`
       returns documents in the order of the index. SQLite obeys if it decides the whole filter and the indexed fields hold
       no arrays. PostgreSQL uses no other index of fields, but may scan the collection. Methods that read the collection in batches (`stream` without
@@ -96,10 +97,11 @@ def read_hint(hint: Any) -> Hint:
         return NATURAL
     try:
         order = read_keys(hint)
-    except InvalidSort as error:
-        raise InvalidOption("hint", str(error)) from None
+    except InvalidSort:
+        order = NATURAL
     if not order:
-        raise InvalidOption("hint", f"must name an index or its keys, got {shortened(hint)}")
+        must = "must name an index or its keys, or be {'$natural': 1}"
+        raise InvalidOption("hint", f"{must}, got {shortened(hint)}")
     return order
 
 

@@ -172,6 +172,11 @@ class Index:
         return tuple(each.target for each in self.sort.fields if isinstance(each.target, Path))
 
     @property
+    def own_name(self) -> str | None:
+        """The name, unless it is the default of the fields."""
+        return None if self.name == _name(None, self.sort, arrays=self.arrays) else self.name
+
+    @property
     def has_entries(self) -> bool:
         """Whether a table of entries holds the keys, see `query.multikey`: of a unique or a compound index through arrays."""
         return self.arrays and (self.unique or len(self.sort.fields) > 1)
@@ -552,7 +557,9 @@ class Explanation:
         if self.in_matcher is not None:
             steps.append(("filter in Python", True))
         if self.order != "natural":
-            steps.append((named["order"], self.order != "index"))
+            steps.append((_ORDERS[self.order], self.order != "index"))
+        if self.in_python:
+            steps.append((f"{named['in Python']} in Python", True))
         return html_of_plan([*steps, ("result", False)], list(named.items()))
 
 
@@ -616,7 +623,10 @@ def missing_index(
     if not chosen or any(serving):
         return None
     advised = Sort(chosen)
-    return Index(_name(None, advised, arrays=arrays), advised, arrays=arrays)
+    name = _name(None, advised, arrays=arrays)
+    taken = {each.name for each in existing}  # a partial or sparse index may have the default name
+    names = (name, *(f"{name[: MAX_NAME - 3]}_{n}" for n in range(2, MAX_INDEXES + 2)))
+    return Index(next(each for each in names if each not in taken), advised, arrays=arrays)
 
 
 def creation(index: Index) -> str:
@@ -624,7 +634,8 @@ def creation(index: Index) -> str:
     directions = [direction for _, direction in index.fields]
     keys = list(zip(map(path_or_text, index.paths), directions, strict=True))
     fields = repr(keys[0][0]) if directions == [1] else repr(keys)
-    return f"create_index({fields}{', arrays=True' if index.arrays else ''})"
+    named = "" if index.own_name is None else f", name={index.own_name!r}"
+    return f"create_index({fields}{', arrays=True' if index.arrays else ''}{named})"
 
 
 def plan_order(condition: Condition, indexes: Iterable[Index]) -> Sort | None:

@@ -202,7 +202,8 @@ class Statements:
     def _hinted(self, collection: str, hint: Hint) -> Statements:
         """Return the statements that use one index of fields only; raises `InvalidOption`."""
         found: list[Index | Sort] = [NATURAL] if hint == NATURAL else []
-        found += [each for each in self.options.indexes if hint in {each.name, each.sort}]
+        whole_first = sorted(self.options.indexes, key=lambda each: each.is_partial)
+        found += [each for each in whole_first if hint in {each.name, each.sort}]
         if not found:
             known = ", ".join(each.name for each in self.options.indexes) or "none"
             given = repr(hint) if isinstance(hint, str) else str(hint)

@@ -96,9 +96,7 @@ def create_index(call: Call) -> Response:
         return call.fail(HTTPStatus.BAD_REQUEST, error.problem)
     name = None
     if advised is not None:
-        name = call.collection.create_index(
-            advised.sort, arrays=advised.arrays, where=advised.where
-        )
+        name = call.collection.create_index(advised.sort, arrays=advised.arrays, name=advised.name)
     return call.go("/c/{name}/plan", filter=filter, sort=sort, created=name)
 
 

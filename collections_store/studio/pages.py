@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from ..store import Store
 
 FOLDER: Final = Path(__file__).parent
+MAX_LINES: Final = 2_000
+"""Lines of a difference on a page."""
 _INVISIBLE: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     "\u115f\u1160\u3164\uffa0\U000e0000-\U000e0fff]"
@@ -197,9 +199,17 @@ def templates() -> jinja2.Environment:
         "seconds_left": seconds_left,
         "size": size,
         "visible": visible,
+        "shown_lines": shown_lines,
         "number": "{:,}".format,
     }
     return found
+
+
+def shown_lines(lines: list[str]) -> list[str]:
+    """Return the lines of a difference for a page: of many lines those that differ, up to `MAX_LINES`."""
+    if len(lines) <= MAX_LINES:
+        return lines
+    return [line for line in lines if not line.startswith(" ")][:MAX_LINES]
 
 
 def when(moment: datetime | None) -> str:

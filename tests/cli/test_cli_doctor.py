@@ -110,7 +110,7 @@ def test_fields_that_mix_forms_of_times(cli: Cli, store: Store) -> None:
     assert found["problem"] == (
         "times do not sort where a field mixes their forms: "
         "at (2 as 0000-00-00T00:00:00.000000Z, 1 as 0000-00-00T00:00:00.0Z); "
-        "log.my day (1 as 0000-00-00T00:00:00.0Z, 1 as 0000-00-00T00:00+00:00); 3 documents were read"
+        "log.my day (1 as 0000-00-00T00:00:00.0Z, 1 as 0000-00-00T00:00+02:00); 3 documents were read"
     )
     command = found["advice"].split("`")[1]
     assert shlex.split(command) == [
@@ -126,6 +126,29 @@ def test_fields_that_mix_forms_of_times(cli: Cli, store: Store) -> None:
     ]
     cli.done(*shlex.split(command)[1:-1])
     assert [each for each in findings(cli, 0) if each["check"] == "times"] == []
+
+
+def test_times_of_several_offsets(cli: Cli, store: Store) -> None:
+    """Summer and winter: the strings do not sort as the times do."""
+    store["people"].put_many(
+        {"a": {"at": "2026-11-22T10:00+01:00"}, "b": {"at": "2026-07-22T10:00+02:00"}}
+    )
+    [found] = [each for each in findings(cli) if each["check"] == "times"]
+    assert "at (1 as 0000-00-00T00:00+01:00, 1 as 0000-00-00T00:00+02:00)" in found["problem"]
+
+
+def test_times_that_no_dotted_name_means(cli: Cli, store: Store) -> None:
+    times = ["2026-11-22T10:00Z", "2026-11-22T10:00:00Z"]
+    store["people"].put("a", {"at.last": times, "at": {"last": "2026-11-22T10:00Z"}})
+    store["people"].put("b", times[0])
+    store["people"].put("c", times[1])
+    [found] = [each for each in findings(cli) if each["check"] == "times"]
+    assert "Path() (1 as 0000-00-00T00:00Z, 1 as" in found["problem"]
+    assert "Path('at.last') (1 as 0000-00-00T00:00Z, 1 as" in found["problem"]
+    assert "no --times names these fields" in found["advice"]
+    store["people"].put("d", {"at": {"last": times[1]}})
+    [found] = [each for each in findings(cli) if each["check"] == "times"]
+    assert "upgrade people --times at.last --dry-run" in found["advice"]
 
 
 def test_a_database_without_tables(cli: Cli, shared_backend: Backend, tmp_path: Path) -> None:

@@ -143,6 +143,27 @@ def test_closed_streams_that_a_command_needs_not(sqlite: Cli, tmp_path: Path) ->
 
 
 @POSIX
+@pytest.mark.parametrize(
+    ("command", "returncode"),
+    [
+        (("export", "a"), 0),
+        (("import", "in.jsonl", "--collection", "b"), 0),
+        (("backup", "a.backup"), 0),
+        (("copy", "--to", "sqlite:///copy.db"), 0),
+        (("db", "upgrade"), 0),
+        (("find", "none"), 1),
+        (("find",), 2),
+    ],
+)
+def test_a_closed_stream_of_errors(
+    sqlite: Cli, tmp_path: Path, command: tuple[str, ...], returncode: int
+) -> None:
+    (tmp_path / "in.jsonl").write_text('{"id": "x", "body": 1}\n')
+    done = spawn(["sh", "-c", f"{shlex.join(sqlite.command(*command))} 2>&-"], cwd=tmp_path)
+    assert done.returncode == returncode
+
+
+@POSIX
 def test_ctrl_c_keeps_complete_batches(sqlite: Cli, tmp_path: Path) -> None:
     process = subprocess.Popen(
         sqlite.command("import", "t", "--id", "n", "--batch-size", "10"),

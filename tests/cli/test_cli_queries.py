@@ -192,6 +192,14 @@ def test_explain_as_text(cli: Cli) -> None:
     assert "order: natural" in cli.done("explain", "people", '{"age": 36}', "--limit", "1")
 
 
+def test_the_advice_beside_a_sparse_index_is_a_command_that_works(cli: Cli) -> None:
+    cli.done("index", "create", "people", "age", "--sparse")
+    lines = cli.done("explain", "people", "--sort", "age").splitlines()
+    [command] = [each.split(": ", 1)[1] for each in lines if each.startswith("advice")]
+    words = shlex.split(command)
+    assert cli.done(*words[words.index("index") :]).strip() == "age_1_2"
+
+
 def test_explain_a_key_that_begins_with_a_dollar(cli: Cli) -> None:
     output = json.loads(cli.done("explain", "people", '{"$body.$x.y": 36}', "--json"))
     assert output["in_sql"] == {"$body.$x.y": 36}

@@ -70,6 +70,12 @@ def test_a_pipeline_returns_change_documents(cli: Cli) -> None:
     assert (rest.exit_code, rest.stdout) == (0, "")
 
 
+def test_a_pipeline_of_null_is_refused(cli: Cli) -> None:
+    for name in (["people"], []):
+        message = cli.fails(2, "watch", *name, "--pipeline", "null", "--timeout", "0")
+        assert "--pipeline must be a list of stages, got null" in message
+
+
 @pytest.mark.each_backend
 def test_all_collections_are_watched_without_a_name(cli: Cli, shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:

@@ -144,6 +144,18 @@ def test_duplicates_prevent_the_index(things: Any) -> None:
     things.create_index("t", unique=True, arrays=True)
 
 
+def test_a_long_array(things: Any) -> None:
+    """The keys take time in proportion to the elements: a test of the whole body for each would take seconds."""
+    things.create_index(["t", "u"], unique=True, arrays=True)
+    things.put("1", {"t": list(range(40_000)), "u": 1})
+    things.put("2", {"t": 1, "u": list(range(2, 40_000))})
+    with pytest.raises(DuplicateKey) as caught:
+        things.put("3", {"t": [39_999], "u": 1})
+    assert caught.value.key == {"t": 39_999, "u": 1}
+    with pytest.raises(DuplicateKey):
+        things.put("3", {"t": 1, "u": [39_999]})
+
+
 def test_keys_may_hold_any_characters(things: Any) -> None:
     odd = [Path("a); END %:b", "it's"), Path("é\\n", "$i"), Path("%s")]
     things.create_index([(each, 1) for each in odd], unique=True, arrays=True)

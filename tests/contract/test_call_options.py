@@ -1,6 +1,7 @@
 """The options that a call takes besides the arguments of its method."""
 
 import asyncio
+import json
 import logging
 import sys
 from collections.abc import Callable, Iterator
@@ -498,14 +499,63 @@ def test_a_partial_index_needs_its_condition(things: Any) -> None:
             things.update_many(filter, SET, hint="c_1")
 
 
+@pytest.mark.each_backend
+def test_a_hint_is_for_the_first_reading_of_a_pipeline(things: Any) -> None:
+    things.put_many((str(n), {"a": n % 3, "b": n % 2}) for n in range(8))
+    things.create_index("a", where={"a": {"$gt": 0}}, name="some")
+    first = {"$match": {"a": {"$gt": 0}}}
+    fields = {"localField": "b", "foreignField": "b", "as": "same"}
+    joined = [
+        first,
+        {"$lookup": {"from": things.name, **fields}},
+        {"$unwind": "$same"},
+        {"$count": "n"},
+    ]
+    union = [first, {"$unionWith": things.name}, {"$count": "n"}]
+    for pipeline, number in ((joined, 20), (union, 13)):
+        assert things.aggregate(pipeline, hint="some") == [{"n": number}]
+        assert things.explain_aggregate(pipeline, hint="some").scans
+    assert things.explain(first["$match"], hint="some").in_matcher is None
+
+
+@pytest.mark.each_backend
+def test_a_whole_index_is_chosen_before_a_partial_one_with_the_same_keys(things: Any) -> None:
+    things.put_many((str(n), {"a": n}) for n in range(9))
+    things.create_index("a", where={"a": {"$gt": 5}}, name="some")
+    things.create_index("a", name="all")
+    assert things.count({"a": {"$gte": 0}}, hint={"a": 1}) == 9
+
+
+JOINS: list[Any] = [
+    {"$lookup": {"from": "things", "localField": "a", "foreignField": "a", "as": "j"}},
+    {"$unionWith": "things"},
+    {"$graphLookup": {
+        "from": "things", "startWith": "$a", "connectFromField": "a", "connectToField": "a", "as": "j",
+    }},
+]  # fmt: skip
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize("join", JOINS, ids=lambda each: next(iter(each)))
+def test_a_hint_is_not_for_the_joined_collection(things: Any, join: Any) -> None:
+    """Even if a collection is joined with itself."""
+    indexed(things)
+    things.create_index("c", where={"a": 1})
+    join = json.loads(json.dumps(join).replace('"things"', json.dumps(things.name)))
+    pipeline = [{"$match": {"a": 1, "c": {"$gt": 1}}}, join]
+    expected = things.aggregate(pipeline)
+    assert things.aggregate(pipeline, hint="c_1", comment="why") == expected
+    assert list(things.stream_aggregate(pipeline, hint="c_1")) == expected
+
+
 @pytest.mark.parametrize(
     ("hint", "problem"),
     [
         ("c_1", r"must be an index of fields of 'things' \(a_1, both\), got 'c_1'"),
         ({"b": 1}, r"must be an index of fields of 'things' \(a_1, both\), got {'b': 1}"),
-        ({"$natural": -1}, "option hint: "),
-        ([], r"must name an index or its keys, got \[\]"),
-        (5, "option hint: "),
+        ({"$natural": -1}, r"or be {'\$natural': 1}, got {'\$natural': -1}"),
+        ([], r"must name an index or its keys, or be {'\$natural': 1}, got \[\]"),
+        (5, "must name an index or its keys, or be .*, got 5"),
         ({"a": 2}, "option hint: "),
     ],
 )

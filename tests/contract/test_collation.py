@@ -177,6 +177,22 @@ def test_pipelines(words: Any) -> None:
 
 
 @pytest.mark.each_backend
+def test_boundaries_of_buckets(words: Any) -> None:
+    letters = {"groupBy": "$w", "boundaries": ["a", "B"], "default": "z"}
+    for pipeline in ([{"$bucket": letters}], [{"$facet": {"f": [{"$bucket": letters}]}}]):
+        [*found] = words.aggregate(pipeline, collation=DE)
+        buckets = found[0].get("f", found)
+        assert buckets == [{"_id": "a", "count": 3}, {"_id": "z", "count": 2}]
+        with pytest.raises(InvalidPipeline, match="must be of the type of the value before"):
+            words.aggregate(pipeline)
+    wrong = (("boundaries.1", {"boundaries": ["B", "a"]}), ("default", {"default": "A"}))
+    for place, changed in wrong:
+        with pytest.raises(InvalidPipeline) as error:
+            words.aggregate([{"$bucket": letters | changed}], collation=DE)
+        assert error.value.place == f"0.$bucket.{place}"
+
+
+@pytest.mark.each_backend
 def test_stages_that_a_database_may_do(words: Any) -> None:
     """Without the collation, the database compares the extremes and counts the groups of each `$facet`."""
     extremes = {"$group": {"_id": None, "least": {"$min": "$w"}, "most": {"$max": "$w"}}}
@@ -197,6 +213,11 @@ def test_stages_that_a_database_may_do(words: Any) -> None:
         ],
     }
     assert words.aggregate([extremes], collation=DE) == found["extremes"]
+    words.create_index("w")
+    facets["matched"] = [{"$match": {"w": "ZUG"}}, {"$count": "n"}]
+    plan = words.explain_aggregate([{"$facet": facets}], collation=DE, let={"word": "ZUG"})
+    assert plan.in_database == ("$facet.extremes", "$facet.unwound")
+    assert plan.in_python == ("$facet.counted", "$facet.matched")
 
 
 @pytest.mark.each_backend
@@ -267,6 +288,8 @@ def test_refusals(things: Any) -> None:
         things.count(collation={"locale": "en", "strength": 9})
     with pytest.raises(InvalidPipeline, match="does not go with a collation"):
         things.aggregate([{"$merge": "others"}], collation=DE)
+    with pytest.raises(InvalidPipeline, match="does not go with a collation"):
+        things.explain_aggregate([{"$merge": "others"}], collation=DE)
     with pytest.raises(InvalidFilter, match="does not go with a collation"):
         things.find({"$text": {"$search": "x"}}, collation=DE)
     assert things.aggregate([{"$out": "others"}], collation=DE) == []

@@ -8,6 +8,7 @@ from backends import Backend
 from conftest import Clock
 
 from collections_store import IndexExists, InvalidIndex, Store
+from collections_store.operations.write import PURGE_BATCH
 
 pytestmark = pytest.mark.each_backend
 
@@ -63,6 +64,20 @@ def test_a_purge_deletes_more_than_a_batch(things: Any, clock: Clock) -> None:
     things.put("later", {"a": [{"at": LASTING["later"]}, {"b": EXPIRED["now"]}]})
     assert things.purge_expired() == 1501
     assert bodies(things) == {"later"}
+
+
+@pytest.mark.parametrize("lasting", [10, PURGE_BATCH - 1, PURGE_BATCH, PURGE_BATCH + 1])
+def test_other_strings_are_before_the_expired_times(
+    things: Any, clock: Clock, lasting: int
+) -> None:
+    """A full batch of them comes first in the index: the purge reads on, in natural order."""
+    clock.now = NOW
+    things.create_index("at", expire_after_seconds=0)
+    things.put_many((str(n), {"at": LASTING["text"]}) for n in range(lasting))
+    assert things.purge_expired() == 0
+    things.put_many({f"old {n}": {"at": EXPIRED["now"]} for n in range(10)})
+    assert things.purge_expired() == 10
+    assert things.count() == lasting
 
 
 @pytest.mark.parametrize("options", [{"unique": True}, {"sparse": True}, {"where": {"on": True}}])

@@ -73,9 +73,29 @@ def test_a_sort_by_the_score_of_words(things: Any) -> None:
 def test_a_filter_that_python_decides(things: Any) -> None:
     things.put("1", {"a": 1})
     found = things.explain_aggregate([{"$match": {"$expr": {"$eq": ["$a", 1]}}}, {"$count": "n"}])
-    assert found.in_database == ("$match",)
-    assert found.in_python == ("$count",)
+    assert found.in_database == ()
+    assert found.in_python == ("$match", "$count")
     assert str(found).endswith("filter in Python: {'$expr': {'$eq': ['$a', 1]}}")
+    things.create_index("b")
+    both = {"a": 1, "$expr": {"$eq": ["$a", 1]}}
+    found = things.explain_aggregate([{"$match": both}, {"$count": "n"}])
+    assert found.in_database == ("$match",)
+    assert found.in_python == ("$match", "$count")
+    assert "b_1" not in found.indexes  # Python counts documents, no index does
+
+
+def test_a_pipeline_of_a_facet_that_only_matches_is_in_python(things: Any) -> None:
+    """Such a pipeline takes the documents that the `$facet` holds, and reads no index of its own."""
+    things.put_many((str(n), {"v": n % 50, "n": n}) for n in range(2000))
+    things.create_index("v")
+    facets: dict[str, Any] = {"a": [{"$match": {"v": 1}}, {"$unset": "n"}]}
+    found = things.explain_aggregate([{"$match": {"n": {"$gte": 0}}}, {"$facet": facets}])
+    assert (found.in_database, found.in_python) == (("$match",), ("$facet.a",))
+    assert found.scans
+    assert found.indexes == ()
+    odd = {"$match": {"$expr": {"$gt": ["$n", "$v"]}}}
+    found = things.explain_aggregate([odd, {"$facet": {**facets, "b": [{"$count": "n"}]}}])
+    assert (found.in_database, found.in_python) == ((), ("$match", "$facet.a", "$facet.b"))
 
 
 def test_errors(store: Any) -> None:

@@ -331,6 +331,17 @@ def test_advice_of_explain_can_be_followed(things: Any, filter: Any, sort: Any) 
         assert things.explain(filter, sort=sort).advice in {None, advice[:-1] + ", arrays=True)"}
 
 
+@pytest.mark.parametrize("options", [{"where": {"b": 1}}, {"sparse": True}])
+def test_advice_beside_an_index_of_some_documents(things: Any, options: Any) -> None:
+    """The index has the default name already."""
+    things.put_many((str(n), {"n": n}) for n in range(10))
+    things.create_index("n", **options)
+    advice = things.explain({}, sort="n").advice
+    assert advice == "create_index('n', name='n_1_2')"
+    assert eval(f"things.{advice}", {"things": things}) == "n_1_2"
+    assert things.explain({}, sort="n").advice is None
+
+
 def test_an_index_serves_both_directions(things: Any) -> None:
     things.put_many((str(n), {"n": n, "m": -n}) for n in range(10))
     things.create_index([("n", 1), ("m", -1)])

@@ -15,6 +15,7 @@ from studio.browsing import browser, studio_at
 
 from collections_store import AsyncStore, InvalidOption, Store
 from collections_store.studio import compare, studio
+from collections_store.studio.pages import MAX_LINES
 
 HOSTILE = "<script>alert(1)</script>'\"><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 
@@ -91,6 +92,18 @@ def test_each_difference_is_shown(store: Any, other: Store) -> None:
     assert "The collection is only in the other store." in missing
     assert "1 document compared: 1 difference." in missing
     assert [each.name for each in store.collections()] == ["mine", "things"]
+
+
+def test_long_differences_are_cut(store: Any, other: Store) -> None:
+    count = 3 * MAX_LINES
+    for each, value in ((store, 0), (other, 1)):
+        each["things"].put("far", [*range(count), value])
+        each["things"].put("wide", [value] * count)
+    shown = browser(store, other=other).get("/compare/things").text
+    page = text_of(shown)
+    assert f"- 0 + 1 2 of {count + 4:,} lines are shown" in page
+    assert f"{MAX_LINES:,} of {2 * count + 2:,} lines are shown" in page
+    assert shown.count("<pre") == 2 + MAX_LINES
 
 
 def test_the_settings_of_a_collection(store: Any, other: Store) -> None:

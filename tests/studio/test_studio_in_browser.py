@@ -270,6 +270,7 @@ def fill(url: str, copy: str) -> None:
         things.create_index([(Keys(HOSTILE.replace('"', "")), 1)])
         things.create_text_index("text")
         other["things"].put(HOSTILE, {HOSTILE: 1})
+        other["things"].put("w" * 400, 1)
         other["things"].create_index("n")
         other["theirs"].put("1", 1)
         store.memory("bot").session(HOSTILE).put(HOSTILE, HOSTILE, ttl=3600)

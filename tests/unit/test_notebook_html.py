@@ -143,3 +143,16 @@ def test_a_plan_is_a_picture_with_scans_in_red() -> None:
         "a part of the collection → index <b>_1_n_1 → from an index → result" in shown(indexed).text
     )
     assert red not in indexed._repr_html_()
+
+
+def test_the_plan_of_a_pipeline_is_a_picture() -> None:
+    with Store("sqlite://") as store:
+        things = store["things"]
+        things.put("1", {"a": 1, "n": 1})
+        sorted_by = things.explain_aggregate([{"$sort": {"a": 1}}, {"$limit": 1}])
+        things.create_index("n")
+        counted = shown(things.explain_aggregate([{"$sortByCount": "$n"}])).text
+        read = shown(things.explain_aggregate([{"$redact": "$$KEEP"}])).text
+    assert "no index → sorted by the database → result" in shown(sorted_by).text
+    assert " → $sortByCount in Python → result" in counted
+    assert "no index → $redact in Python → result" in read

@@ -135,3 +135,17 @@ def test_the_file_is_closed_in_all_ways_out(monkeypatch: pytest.MonkeyPatch, end
         del items
     [file] = made
     assert file.closed
+
+
+def test_a_full_disk_is_an_error_of_the_folder() -> None:
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    pipeline = Pipeline.parse([{"$sort": {"n": 1}}])
+    spilled = Context(NoCollections(), 20_000, spilled=frozenset({"0.$sort"}))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as error:
+            list(run(pipeline.steps, rows(3000), spilled))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert error.value.filename == tempfile.gettempdir()

@@ -1,7 +1,8 @@
 """The entries of an index through arrays in SQLite: rank and value of each field, from the rows of `json_each`.
 
-`json_each` has a row for a value that is no array, too: the value is put into an array. A key whose paths lead to two
-arrays side by side has no rank, which the table refuses. A wildcard index has the path, too, and scalars only.
+`json_each` has a row for each element of an array. Any other value is put into an object, whose key shows what the value
+is: a test of the value itself would read the whole body again for each element. A key whose paths lead to two arrays side
+by side has no rank, which the table refuses. A wildcard index has the path, too, and scalars only.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ from .ordering import SqliteIndexedForm, SqliteOrdering
 
 SCALAR_TYPES: Final = "('integer', 'real', 'text', 'true', 'false')"
 _RANK: Final = (
-    "CASE WHEN {kind} = 'array' AND json_array_length({owner}, {path}) = 0 THEN 0 ELSE "
+    "CASE {alias}.key WHEN 'empty' THEN 0 ELSE "
     "CASE {alias}.type WHEN 'integer' THEN 2 WHEN 'real' THEN 2 WHEN 'text' THEN 3 WHEN 'object' THEN 4 "
     "WHEN 'array' THEN 5 WHEN 'false' THEN 8 WHEN 'true' THEN 9 ELSE 1 END END"
 )
 """An empty array at the end of a path comes before null."""
 _OPENED: Final = (
-    "json_each(CASE {kind} WHEN 'array' THEN CASE json_array_length({owner}, {path}) WHEN 0 THEN '[null]' "
-    "ELSE {owner} -> {path} END ELSE ifnull('[' || ({owner} -> {path}) || ']', '[null]') END) AS {alias}"
+    "CASE json_type({owner}, {path}) WHEN 'array' THEN CASE json_array_length({owner}, {path}) "
+    "WHEN 0 THEN '{{\"empty\":null}}' ELSE {owner} -> {path} END "
+    "ELSE ifnull('{{\"value\":' || ({owner} -> {path}) || '}}', '{{\"missing\":null}}') END"
 )
+_IS_ARRAY: Final = "({alias}.key NOT IN ('value', 'missing'))"
 _INNER: Final = "(CASE {alias}.type WHEN 'object' THEN {alias}.value ELSE '{{}}' END)"
 
 
@@ -44,21 +47,28 @@ def entries(body: str, seq: str, index: Index, table: str = "") -> str:
     named: list[dict[str, str]] = []
     for number, step in enumerate(steps):
         owner = body if step.owner is None else _INNER.format(**named[step.owner])
-        path = path_literal(step.keys[-1:])
-        kind = f"json_type({owner}, {path})"
-        named.append({"owner": owner, "path": path, "kind": kind, "alias": f"e{number}"})
+        named.append({"owner": owner, "path": path_literal(step.keys[-1:]), "alias": f"e{number}"})
     found = {step.keys: each for step, each in zip(steps, named, strict=True)}
     fields = [found[path.keys] for path in index.paths]
     ranks = [_RANK.format(**each) for each in fields]
-    some = [f"{each['kind']} IS NOT NULL" for each in fields]
-    if parallel := _side_by_side(chains_of(index, steps), [each["kind"] for each in named]):
+    some = [f"{each['alias']}.key <> 'missing'" for each in fields]
+    arrays = [_IS_ARRAY.format(**each) for each in named]
+    if parallel := _side_by_side(chains_of(index, steps), arrays):
         ranks[0] = f"CASE WHEN {parallel} THEN NULL ELSE {ranks[0]} END"
         some.append(f"({parallel})")
     values = [f"ifnull({each['alias']}.value, '')" for each in fields]
     columns = (each for pair in zip(ranks, values, strict=True) for each in pair)
-    tables = [table] * bool(table) + [_OPENED.format(**each) for each in named]
+    texts = [_OPENED.format(**each) for each in named]
+    outer = {n: text for n, text in enumerate(texts) if steps[n].owner is None}
+    selected = ", ".join([f"{seq} AS seq", *(f"{text} AS o{n}" for n, text in outer.items())])
+    # with a limit SQLite does not flatten the query, and evaluates its columns once
+    tables = [f"(SELECT {selected}{f' FROM {table}' * bool(table)} LIMIT -1) AS opened"]
+    tables += (
+        f"json_each({f'opened.o{n}' if n in outer else text}) AS e{n}"
+        for n, text in enumerate(texts)
+    )
     where = f" WHERE {' OR '.join(some)}" if index.sparse else ""
-    return f"SELECT DISTINCT {seq}, {', '.join(columns)} FROM {', '.join(tables)}{where}"
+    return f"SELECT DISTINCT opened.seq, {', '.join(columns)} FROM {', '.join(tables)}{where}"
 
 
 def spelled(keys: Keys) -> str:
@@ -88,10 +98,9 @@ def _entries_below(body: str, seq: str, index: Index, table: str) -> str:
     return f"SELECT * FROM (WITH RECURSIVE reached AS ({rows}) {found})"
 
 
-def _side_by_side(chains: Sequence[Sequence[int]], kinds: Sequence[str]) -> str:
+def _side_by_side(chains: Sequence[Sequence[int]], arrays: Sequence[str]) -> str:
     """Return the test that more arrays are opened than are on any one path; empty if there is one path only."""
     if len(chains) < 2:
         return ""
-    arrays = [f"({kind} IS 'array')" for kind in kinds]
     most = ", ".join(" + ".join(arrays[number] for number in chain) for chain in chains)
     return f"{' + '.join(arrays)} > max({most})"
