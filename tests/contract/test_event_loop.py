@@ -35,6 +35,7 @@ from collections_store.dialogues import (
     PlainCodec,
 )
 from collections_store.memory import AsyncMemory
+from collections_store.search.words import words_of
 
 SHARE = 0.2
 """The share of the loop's thread in the CPU time of a call, at most. Small calls need more: a switch takes as long."""
@@ -364,6 +365,7 @@ def here(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> It
         await here.memory.put_many({"a": LARGE, "b": LARGE})
 
     runner.run(prepare())
+    words_of("warm")  # makes a table, once for the process
     yield here
     runner.run(here.store.aclose())
 
