@@ -46,7 +46,7 @@ def _of_message(condition: Condition) -> Condition | None:
     if not isinstance(condition, Field) or condition.path.keys[:1] != (MESSAGES,):
         return None
     keys, test = condition.path.keys[1:], condition.test
-    if isinstance(test, HasObject) and not _has_only_fields(test.condition):
+    if isinstance(test, HasObject) and not _has_named_fields(test.condition):
         return None
     if not keys:
         return test.condition if isinstance(test, HasObject) else None
@@ -57,8 +57,12 @@ def _of_message(condition: Condition) -> Condition | None:
     return Field(Path(*keys), test)
 
 
-def _has_only_fields(condition: Condition) -> bool:
-    return all(isinstance(each, Field) and each.path.keys for each in leaves(condition))
+def _has_named_fields(condition: Condition) -> bool:
+    """Return whether all conditions are on fields, none on a position of a message that is an array."""
+    return all(
+        isinstance(each, Field) and each.path.keys and not is_index(each.path.keys[0])
+        for each in leaves(condition)
+    )
 
 
 def _reads_messages(condition: Condition) -> bool:

@@ -198,6 +198,17 @@ def test_on_postgresql(
     assert not disagreements(postgres_store, *batch, ordered=False)
 
 
+@pytest.mark.parametrize("filter", [{"0": {"$size": 0}}, {"$or": [{"0.0": {"$exists": False}}]}])
+def test_a_position_in_a_message_that_is_an_array(
+    sqlite_store: Store, postgres_store: Store, filter: dict[str, Any]
+) -> None:
+    label = DialogueLabel(("1", "2"), "bob", "ada")
+    talk = Talk(label, {"role": "buy", "state": "active"}, [[[]]], is_over=False)
+    for store, ordered in ((sqlite_store, True), (postgres_store, False)):
+        asked = [{"messages": {"$elemMatch": filter}}]
+        assert not disagreements(store, [talk], asked, ordered=ordered)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
 @settings(max_examples=20000)
