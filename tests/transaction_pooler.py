@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from collections import deque
 from typing import Any, Self
 
@@ -96,6 +97,12 @@ class TransactionPooler:
         self._thread.start()
         self._run(self._start())
         return self
+
+    def fill(self) -> None:
+        """Give no client a connection of the server from now on, after the clients have returned theirs."""
+        while any(each.server is not None for each in list(self.clients.values())):
+            time.sleep(0.001)
+        self.is_full = True
 
     def __exit__(self, *_: object) -> None:
         self._run(self._stop())

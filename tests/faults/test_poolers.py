@@ -329,7 +329,7 @@ def test_a_write_that_reached_no_server_is_not_in_doubt(
         async with AsyncStore(pooler.url, **options) as store:
             pooler.is_full = False
             assert await store["things"].get("a") == 1
-            pooler.is_full = True
+            pooler.fill()
             with pytest.raises(DatabaseError) as caught:
                 await write(store["things"])
             check(caught.value)
@@ -344,7 +344,7 @@ def test_a_write_that_reached_no_server_is_not_in_doubt(
         with Store(pooler.url, **options) as store:
             store["things"].put("a", 1)
             for write in writes:
-                pooler.is_full = True
+                pooler.fill()
                 with pytest.raises(DatabaseError) as caught:
                     write(store["things"])
                 check(caught.value)
