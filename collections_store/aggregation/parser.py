@@ -19,7 +19,7 @@ from ..errors import (
 from ..expressions.collation import Ordered
 from ..expressions.fields import NAMED, Keys, Tree, tree_of
 from ..expressions.language import ABSENT
-from ..expressions.nodes import Constant, Node, Reference
+from ..expressions.nodes import Bucket, Constant, Node, Reference
 from ..expressions.parser import MAX_NESTING, ExpressionParser, check_keys
 from ..expressions.path import Path
 from ..expressions.values import MISSING, RANKS, compare
@@ -258,7 +258,7 @@ class PipelineParser:
         ])  # fmt: skip
 
     def _bucket(self, operand: Any, place: str) -> list[Stage]:
-        """Parse `$bucket` as a `$group` by a `$switch`, and a `$sort`, as MongoDB's server does."""
+        """Parse `$bucket` as a `$group` by the bucket, and a `$sort`, as MongoDB's server does."""
         given = self._expressions.named(
             operand, place, ("groupBy", "boundaries"), ("default", "output")
         )
@@ -267,35 +267,28 @@ class PipelineParser:
         if not isinstance(limits, list) or len(limits) < 2:
             problem = f"must be a list of at least two values, got {shortened(limits)}"
             raise InvalidPipeline(f"{place}.boundaries", problem)
-        limits = [
-            self._expressions.constant(each, f"{place}.boundaries.{n}").value
+        boundaries = tuple([
+            self._expressions.constant(each, f"{place}.boundaries.{n}")
             for n, each in enumerate(limits)
-        ]
+        ])  # fmt: skip
+        limits = [each.value for each in boundaries]
         compared = partial(compare, ordered=self._ordered)
         for number, (lower, upper) in enumerate(pairwise(limits), 1):
             if RANKS[type(lower)] != RANKS[type(upper)] or compared(lower, upper) >= 0:
                 problem = "must be of the type of the value before it, and greater"
                 raise InvalidPipeline(f"{place}.boundaries.{number}", problem)
-        branches = [
-            {
-                "case": {"$and": [{"$gte": [given["groupBy"], {"$literal": lower}]},
-                                  {"$lt": [given["groupBy"], {"$literal": upper}]}]},
-                "then": {"$literal": lower},
-            }
-            for lower, upper in pairwise(limits)
-        ]  # fmt: skip
-        switch: dict[str, Any] = {"branches": branches}
+        default = None
         if "default" in given:
             here = f"{place}.default"
-            default = self._expressions.constant(given["default"], here).value
-            if RANKS[type(default)] == RANKS[type(limits[0])] and (
-                compared(limits[0], default) <= 0 < compared(limits[-1], default)
+            default = self._expressions.constant(given["default"], here)
+            if RANKS[type(default.value)] == RANKS[type(limits[0])] and (
+                compared(limits[0], default.value) <= 0 < compared(limits[-1], default.value)
             ):
                 raise InvalidPipeline(
                     here, "must be less than the first boundary, or at least the last"
                 )
-            switch["default"] = {"$literal": default}
-        key = self._expressions.parse({"$switch": switch}, place)
+        value = self._expressions.parse(given["groupBy"], f"{place}.groupBy")
+        key = Bucket(value, boundaries, default)
         fields = self._accumulators(given.get("output", _COUNT), f"{place}.output")
         return [stages.Group(key, fields), stages.SortRows(Sort.parse([(Path("_id"), 1)]))]
 

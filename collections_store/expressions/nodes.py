@@ -37,6 +37,7 @@ from .evaluation import (
     integer,
     is_null,
     key_of,
+    order,
     truthy,
 )
 from .operators import OPERATORS
@@ -284,6 +285,32 @@ class Switch(Node):
                 return then.evaluate(scope)
         if self.default is None:
             raise InvalidOperand("$switch", "has no branch that is true, and no default")
+        return self.default.evaluate(scope)
+
+
+@value_class(eq=True)
+class Bucket(Node):
+    """The last of the ascending boundaries that is at most a value; the default for a value outside of them (`$bucket`)."""
+
+    value: Node
+    boundaries: tuple[Constant, ...]
+    default: Node | None
+
+    def evaluate(self, scope: Scope) -> Any:
+        before = scope.held
+        value = self.value.evaluate(scope)
+        scope.held = before
+        low, high = 0, len(self.boundaries)
+        while low < high:
+            middle = (low + high) // 2
+            if order(value, self.boundaries[middle].value, ordered=scope.ordered) < 0:
+                high = middle
+            else:
+                low = middle + 1
+        if 0 < low < len(self.boundaries):
+            return self.boundaries[low - 1].evaluate(scope)
+        if self.default is None:
+            raise InvalidOperand("$bucket", "has no bucket for a value, and no default")
         return self.default.evaluate(scope)
 
 
