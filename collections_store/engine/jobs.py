@@ -16,15 +16,31 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import Context
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from ..operations.operation import Operation
 from ..options import Consistency
 from ..results import OperationRecord
+
+T = TypeVar("T")
+
+
+def snapshot(shared: Iterable[T]) -> tuple[T, ...]:
+    """Return the items of a dictionary or a queue that other threads change without a lock.
+
+    `tuple` allocates, which can collect garbage: the finalizers let other threads run, and then their changes make it raise
+    `RuntimeError`.
+    """
+    while True:
+        try:
+            return tuple(shared)
+        except RuntimeError as error:
+            if "during iteration" not in str(error):  # raised by the handler of a signal
+                raise
 
 
 class Flag:
@@ -42,7 +58,7 @@ class Flag:
     def set(self) -> None:
         """Set the flag, and wake all waiting threads."""
         self._is_set = True
-        for queue in tuple(self._waiting):
+        for queue in snapshot(self._waiting):
             queue.put(None)
 
     def clear(self) -> None:

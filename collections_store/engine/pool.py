@@ -50,7 +50,7 @@ from ..operations.session import DriverSession, SharedSession
 from ..options import Options
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile, OpenFile, leak, opening, refuse_at_times
-from .jobs import Flag
+from .jobs import Flag, snapshot
 from .permits import STREAK, Permit, this_thread
 
 PING_AFTER: Final = 30.0
@@ -331,7 +331,7 @@ class ConnectionPool(Pool):
         try:
             if self.closed:
                 raise StoreClosed("the store is closed")
-            for pooled in reversed(tuple(self._idle)):
+            for pooled in reversed(snapshot(self._idle)):
                 if pooled in self._idle:  # still; from here to `permits` is one step (rule 2)
                     before = self._idle[pooled]
                     del self._idle[pooled]
@@ -426,7 +426,7 @@ class ConnectionPool(Pool):
     def _replace_lost_permits(self) -> None:
         """Count the permits, and replace lost permits: a signal raised between two lines can lose a permit."""
         with self._counting:
-            for permits in tuple(self._idle.values()):
+            for permits in snapshot(self._idle.values()):
                 self._free_permit(permits)
             # not its len(): a signal in the set's own callback leaves a dead one counted
             for _ in range(self._size - len(list(self._issued))):
@@ -475,7 +475,7 @@ class ConnectionPool(Pool):
 
     def discard_idle(self) -> None:
         """Close the idle connections."""
-        for pooled in tuple(self._idle):
+        for pooled in snapshot(self._idle):
             if pooled in self._idle:
                 permits = self._idle[pooled]
                 del self._idle[pooled]

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -49,6 +50,31 @@ def test_the_connection_used_last_is_used_first(url: str) -> None:
         pool.release(one)
         assert pool.acquire() is one
         pool.release(one)
+
+
+class Changing(dict[Any, Any]):
+    """A dictionary that another thread changes once, while this one reads its keys: a collection of garbage lets it run."""
+
+    changes = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self.pop("another", None)
+        keys = super().__iter__()
+        if not self.changes:
+            self["another"] = []
+        self.changes += 1
+        return keys
+
+
+def test_a_change_while_the_idle_connections_are_read(url: str) -> None:
+    with Store(url) as store:
+        pool = pool_of(store)
+        [first] = pool._idle
+        pool._idle = idle = Changing(pool._idle)
+        pooled = pool.acquire()
+        assert pooled is first
+        assert idle.changes == 2
+        pool.release(pooled)
 
 
 def test_a_thread_that_works_without_a_break_leaves_others_their_turn(url: str) -> None:
