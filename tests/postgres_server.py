@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from random import SystemRandom
 from typing import Any, Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -389,11 +390,14 @@ def _initialise(binaries: Path, run: Path, password: str, *options: str) -> None
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a port of the loopback interface that nobody uses. It is below those of outgoing connections, of which one could
+    take the port before the server does.
+    """
+    for port in SystemRandom().sample(range(10_000, 32_000), 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port from 10,000 to 32,000 is free")
 
 
 def server_command(binaries: Path, run: Path, port: int, *more: str) -> list[str]:
