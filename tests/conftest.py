@@ -88,6 +88,13 @@ def pytest_configure() -> None:
 NewThreads = Callable[[], list[threading.Thread]]
 
 
+@pytest.fixture(params=range(20))
+def part(request: pytest.FixtureRequest) -> int:
+    """A part of a long property test: Hypothesis keeps all examples of a test in memory, 2 GB of 20,000."""
+    number: int = request.param
+    return number
+
+
 @pytest.fixture
 def new_threads() -> NewThreads:
     """Return the library's threads that were started since the test began: those of other tests may still be ending."""

@@ -210,8 +210,9 @@ def test_a_position_in_a_message_that_is_an_array(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(4 * 3600)
-@settings(max_examples=20000)
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("part")
+@settings(max_examples=1000)
 @given(batch=batches())
 def test_on_both_for_longer(
     sqlite_store: Store, postgres_store: Store, batch: tuple[list[Talk], list[dict[str, Any]]]

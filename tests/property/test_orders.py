@@ -184,8 +184,9 @@ def test_on_postgresql(postgres_store: Store, question: Any) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(4 * 3600)
-@settings(max_examples=20000)
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("part")
+@settings(max_examples=1000)
 @given(question=questions())
 def test_on_both_for_longer(sqlite_store: Store, postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))
