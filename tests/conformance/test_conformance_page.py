@@ -9,9 +9,9 @@ from conformance.conformance_page import reference
 
 from collections_store import CollectionsStoreError, Filter, Projection, Update
 from collections_store.aggregation.accumulators import ACCUMULATORS
-from collections_store.aggregation.parser import READERS as STAGES
 from collections_store.aggregation.pipeline import Pipeline
 from collections_store.aggregation.redact import DECISIONS
+from collections_store.aggregation.table import STAGES
 from collections_store.aggregation.windows import FUNCTIONS
 from collections_store.expressions.language import LANGUAGE
 from collections_store.expressions.operators import OPERATORS as EXPRESSIONS
