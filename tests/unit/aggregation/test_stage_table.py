@@ -33,18 +33,18 @@ def test_a_row_has_the_places_of_a_stage() -> None:
     parsed(last, [{"$limit": 2}, {"$second": {}}])
     with pytest.raises(InvalidPipeline, match="must be the last stage"):
         parsed(last, [{"$second": {}}, {"$limit": 2}])
-    in_facet = [{"$facet": {"a": [{"$second": {}}]}}]
+    in_facet: list[Any] = [{"$facet": {"a": [{"$second": {}}]}}]
     parsed(DeclaredStage(second), in_facet)
     with pytest.raises(InvalidPipeline, match="within a \\$facet"):
         parsed(DeclaredStage(second, frozenset({"inner"})), in_facet)
-    merge = [{"$merge": {"into": "a", "whenMatched": [{"$second": {}}]}}]
+    merge: list[Any] = [{"$merge": {"into": "a", "whenMatched": [{"$second": {}}]}}]
     parsed(DeclaredStage(second, frozenset({"inner", "update"})), merge)
     with pytest.raises(InvalidPipeline, match="within \\$merge"):
         parsed(DeclaredStage(second), merge)
 
 
 def test_a_row_has_whether_a_stage_makes_ids() -> None:
-    pipeline = [{"$second": {}}, {"$match": {"_id": 1}}]
+    pipeline: list[Any] = [{"$second": {}}, {"$match": {"_id": 1}}]
     with pytest.raises(InvalidPipeline, match="string"):
         parsed(DeclaredStage(second), pipeline)
     parsed(DeclaredStage(second, makes_id=lambda _: True), pipeline)
