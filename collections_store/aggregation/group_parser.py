@@ -10,6 +10,7 @@ from ..errors import InvalidPipeline, shortened
 from ..expressions.language import ABSENT
 from ..expressions.nodes import Bucket, Constant, Node
 from ..expressions.path import Path
+from ..expressions.syntax import percentile_of
 from ..expressions.values import RANKS, compare
 from ..query.sort import Sort
 from . import stages
@@ -141,7 +142,7 @@ def parse_accumulator(parser: PipelineParser, operand: Any, place: str) -> Accum
             raise InvalidPipeline(here, "takes one operand, got a list")
         return Accumulator(name, parser.expressions.parse(value, here))
     if declared.form in {"median", "percentile"}:
-        input, points = parser.expressions.percentile(name, value, here)
+        input, points = percentile_of(parser.expressions, name, value, here)
         return Accumulator(name, input, points=points)
     return _several(parser, name, declared.form, value, here)
 

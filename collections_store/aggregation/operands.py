@@ -10,7 +10,7 @@ from ..errors import InvalidFilter, InvalidName, InvalidPipeline, shortened
 from ..expressions import times
 from ..expressions.evaluation import OperandError
 from ..expressions.fields import Keys
-from ..expressions.parser import check_keys
+from ..expressions.operand_parser import check_keys
 from ..expressions.path import Path
 from ..expressions.values import is_number
 from ..query.conditions import read_target

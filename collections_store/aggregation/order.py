@@ -8,7 +8,7 @@ from typing import Any, Final
 from ..document import Document
 from ..errors import InvalidFilter, InvalidPipeline, InvalidSort
 from ..expressions.budget import spend
-from ..expressions.parser import check_keys
+from ..expressions.operand_parser import check_keys
 from ..expressions.path import Path
 from ..query.sort import BY_SCORE, Sort
 from . import stages

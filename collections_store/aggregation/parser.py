@@ -15,7 +15,8 @@ from ..expressions.classes import value_class
 from ..expressions.collation import Ordered
 from ..expressions.language import ABSENT
 from ..expressions.nodes import Node
-from ..expressions.parser import MAX_NESTING, ExpressionParser
+from ..expressions.operand_parser import MAX_NESTING
+from ..expressions.parser import ExpressionParser
 from ..query.conditions import holds_text
 from ..query.filter import Filter
 from ..query.parser import FilterParser

@@ -15,7 +15,7 @@ from collections_store.aggregation.table import STAGES
 from collections_store.aggregation.windows import FUNCTIONS
 from collections_store.expressions.language import LANGUAGE
 from collections_store.expressions.operators import OPERATORS as EXPRESSIONS
-from collections_store.expressions.parser import READERS, SYSTEM_VARIABLES
+from collections_store.expressions.parser import SYSTEM_VARIABLES
 from collections_store.query.parser import OPERATORS as FILTERS
 from collections_store.update.operators import MODIFIERS
 from collections_store.update.operators import OPERATORS as UPDATES
@@ -38,7 +38,7 @@ IMPLEMENTED: dict[str, set[str]] = {
     "stages": {*STAGES},
     "accumulators": {*ACCUMULATORS, "$count"},
     "window functions": {*FUNCTIONS},
-    "expressions": {*EXPRESSIONS, *READERS},
+    "expressions": {*EXPRESSIONS},
     "updates": {*UPDATES, *MODIFIERS, "$", "$[]", "$[<identifier>]"},
     "variables": {f"$${name}" for name in (*SYSTEM_VARIABLES, *DECISIONS, "NOW")},
 }
