@@ -14,8 +14,10 @@ from ..expressions.nodes import Constant, evaluate
 from ..expressions.values import MISSING, is_number
 from .granularity import rounded_down, rounded_up
 from .group import NO_TOTALS, grouped
+from .operands import integer_of
+from .parser import PipelineParser
 from .rows import ROW, Context, Row, StageMemory, placed
-from .stages import BucketAuto, Group
+from .stages import BucketAuto, Group, Sample, Stage
 
 
 def in_buckets(
@@ -73,6 +75,12 @@ def _rounded(function: Callable[[Any, str], Any], value: Any, stage: BucketAuto,
         return function(value, stage.granularity)
     except OperandError as error:
         raise InvalidOperand("$bucketAuto", error.problem, value, place) from None
+
+
+def parse_sample(parser: PipelineParser, operand: Any, place: str) -> Stage:
+    """Parse `$sample`."""
+    given = parser.expressions.named(operand, place, ("size",))
+    return Sample(integer_of(given["size"], 1, f"{place}.size"))
 
 
 def sampled(count: int, rows: Iterable[Row], context: Context, place: str) -> Iterator[Row]:

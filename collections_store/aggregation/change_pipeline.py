@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from ..codec import Codec
 from ..codec.times import iso
@@ -16,11 +16,7 @@ from .parser import PipelineParser
 from .pipeline import run
 from .rows import Context, NoCollections
 from .stages import PlacedStage
-
-STAGES: Final = (
-    "$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith", "$redact",
-)  # fmt: skip
-"""MongoDB's, without the one that splits large changes."""
+from .table import STAGES, allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +35,11 @@ class ChangePipeline:
     @classmethod
     def parse(cls, pipeline: Any, codec: Codec) -> ChangePipeline:
         """Parse a list of stages; raise `InvalidPipeline`, which names the place."""
-        steps = PipelineParser(codec, names_id=False).steps(pipeline)
+        parser = PipelineParser(STAGES, codec, names_id=False)
+        steps = parser.steps(pipeline)
         for step in steps:
-            if step.place.split(".")[1] not in STAGES:
-                problem = f"changes pass these stages only: {', '.join(STAGES)}"
+            if not parser.allows(step, "changes"):
+                problem = f"changes pass these stages only: {', '.join(allowed('changes'))}"
                 raise InvalidPipeline(step.place, problem)
             if isinstance(step.stage, stages.Match):
                 _check_match(step.place, step.stage)

@@ -8,18 +8,60 @@ from typing import Any, Final
 
 from ..codec.times import iso
 from ..document import Anonymous
-from ..errors import InvalidOperand
+from ..errors import InvalidOperand, InvalidPipeline, shortened
 from ..expressions import times
 from ..expressions.budget import spend
 from ..expressions.evaluation import OperandError, is_null, key_of, named, sort_key
 from ..expressions.fields import Keys
 from ..expressions.nodes import Reference, evaluate
 from ..expressions.values import MISSING, is_number
+from .operands import path_of, unit_of
+from .parser import PipelineParser
 from .rows import ROW, Context, Row, StageMemory, placed, with_value
-from .stages import Densify
+from .stages import Densify, Stage
 
 MAX_ADDED: Final = 500_000
 """Rows that the stage adds at most; MongoDB's limit."""
+
+
+def parse_densify(parser: PipelineParser, operand: Any, place: str) -> Stage:
+    """Parse `$densify`."""
+    given = parser.expressions.named(operand, place, ("field", "range"), ("partitionByFields",))
+    names = given.get("partitionByFields", [])
+    if not isinstance(names, list):
+        raise InvalidPipeline(f"{place}.partitionByFields", "must be a list of fields")
+    partition = tuple(path_of(each, f"{place}.partitionByFields") for each in names)
+    field = path_of(given["field"], f"{place}.field")
+    here = f"{place}.range"
+    limits = parser.expressions.named(given["range"], here, ("step", "bounds"), ("unit",))
+    step, unit, bounds = limits["step"], unit_of(limits, here), limits["bounds"]
+    if not is_number(step) or step <= 0 or (unit is not None and step != int(step)):
+        problem = f"must be a positive number, and whole with a unit, got {shortened(step)}"
+        raise InvalidPipeline(f"{here}.step", problem)
+    if isinstance(bounds, str) and bounds in {"full", "partition"}:
+        if bounds == "partition" and not partition:
+            raise InvalidPipeline(f"{here}.bounds", "partition requires partitionByFields")
+        whole: Any = bounds
+        return Densify(field, partition, step, unit, whole)
+    if not isinstance(bounds, list) or len(bounds) != 2:
+        problem = f"must be full, partition, or a list of two values, got {shortened(bounds)}"
+        raise InvalidPipeline(f"{here}.bounds", problem)
+    low, high = (_bound(each, unit, f"{here}.bounds") for each in bounds)
+    if low > high:
+        raise InvalidPipeline(f"{here}.bounds", "the first value must not be greater")
+    return Densify(field, partition, step, unit, (low, high))
+
+
+def _bound(value: Any, unit: str | None, place: str) -> Any:
+    if unit is None and is_number(value):
+        return value
+    if unit is not None and isinstance(value, str):
+        try:
+            return iso(times.instant(value))
+        except OperandError as error:
+            raise InvalidPipeline(place, error.problem) from None
+    wanted = "numbers, or times with a unit" if unit is None else "times"
+    raise InvalidPipeline(place, f"must be {wanted}, got {shortened(value)}")
 
 
 def densified(stage: Densify, rows: Iterable[Row], context: Context, place: str) -> Iterator[Row]:

@@ -16,8 +16,31 @@ from ..expressions.values import MISSING
 from ..query.filter import Filter
 from ..query.matcher import matches
 from .lookup import any_of, values_in, without_variables
+from .operands import collection_of, integer_of, path_of, side_of
+from .parser import PipelineParser
 from .rows import Context, Row, StageMemory, placed, with_body, with_value
-from .stages import GraphLookup
+from .stages import GraphLookup, Stage
+
+
+def parse_graph_lookup(parser: PipelineParser, operand: Any, place: str) -> Stage:
+    """Parse `$graphLookup`."""
+    required = "from", "startWith", "connectFromField", "connectToField", "as"
+    optional = "maxDepth", "depthField", "restrictSearchWithMatch"
+    parser.expressions.named(operand, place, required, optional)
+    limit, field = operand.get("maxDepth", MISSING), operand.get("depthField", MISSING)
+    condition = operand.get("restrictSearchWithMatch", {})
+    match = parser.of_stage().match(condition, f"{place}.restrictSearchWithMatch")
+    start = parser.plain(operand["startWith"], f"{place}.startWith")
+    return GraphLookup(
+        collection_of(operand["from"], f"{place}.from"),
+        path_of(operand["as"], f"{place}.as"),
+        parser.expressions.parse(start, f"{place}.startWith"),
+        side_of(operand["connectFromField"], f"{place}.connectFromField", True),
+        side_of(operand["connectToField"], f"{place}.connectToField", True),
+        None if limit is MISSING else integer_of(limit, 0, f"{place}.maxDepth"),
+        None if field is MISSING else path_of(field, f"{place}.depthField"),
+        match.filter,
+    )
 
 
 def connected(

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from .. import codec
 from ..document import Document, metadatum
+from ..errors import InvalidPipeline
 from ..expressions.budget import spend
 from ..expressions.evaluation import key_of
 from ..expressions.fields import Keys, computed
@@ -38,12 +39,34 @@ from ..query.conditions import (
 from ..query.filter import Filter, conjuncts
 from ..query.matcher import distinct_values, matches, values_at
 from ..query.parser import one_of
+from .operands import path_of, side_of, source_of
+from .parser import PipelineParser
 from .rows import Context, Row, Runner, StageMemory, placed, with_body, with_value
-from .stages import Lookup, Match, PlacedStage, Side
+from .stages import Lookup, Match, PlacedStage, Side, Stage
 
 BATCH: Final = 100
 BATCH_SIZE: Final = 2**20
 """Bytes of memory of a batch, about: one row may be larger."""
+
+
+def parse_lookup(parser: PipelineParser, operand: Any, place: str) -> Stage:
+    """Parse `$lookup`."""
+    optional = "from", "localField", "foreignField", "let", "pipeline"
+    parser.expressions.named(operand, place, ("as",), optional)
+    local, foreign = (
+        side_of(operand[name], f"{place}.{name}", names_id) if name in operand else None
+        for name, names_id in (("localField", parser.names_id), ("foreignField", True))
+    )
+    if (local is None) != (foreign is None) or (local is None and "pipeline" not in operand):
+        problem = "requires localField and foreignField, or pipeline, or all three"
+        raise InvalidPipeline(place, problem)
+    if "let" in operand and "pipeline" not in operand:
+        raise InvalidPipeline(f"{place}.let", "requires pipeline")
+    variables = parser.let(operand, place)
+    into = path_of(operand["as"], f"{place}.as")
+    steps, _ = parser.inner(operand.get("pipeline", []), variables, f"{place}.pipeline")
+    collection = source_of(operand, "from", steps, place)
+    return Lookup(collection, into, local, foreign, variables, steps)
 
 
 def joined(

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from ..document import check_name
 from ..errors import InvalidFilter, InvalidName, InvalidPipeline, shortened
+from ..expressions import times
+from ..expressions.evaluation import OperandError
 from ..expressions.fields import Keys
-from ..expressions.parser import check_keys
+from ..expressions.operand_parser import check_keys
 from ..expressions.path import Path
 from ..expressions.values import is_number
 from ..query.conditions import read_target
@@ -72,6 +74,23 @@ def collection_of(name: Any, place: str) -> str:
         return check_name(name)
     except InvalidName as error:
         raise InvalidPipeline(place, str(error)) from None
+
+
+def check_choice(value: Any, choices: tuple[str, ...], place: str) -> None:
+    """Raise `InvalidPipeline` for another value than the choices."""
+    if value not in choices:
+        problem = f"must be one of {', '.join(choices)}, got {shortened(value)}"
+        raise InvalidPipeline(place, problem)
+
+
+def unit_of(given: Mapping[str, Any], place: str) -> str | None:
+    """Return the unit of time in a document; None without one."""
+    if "unit" not in given:
+        return None
+    try:
+        return times.unit(given["unit"])
+    except OperandError as error:
+        raise InvalidPipeline(f"{place}.unit", error.problem) from None
 
 
 def source_of(

@@ -12,46 +12,37 @@ from itertools import islice
 from typing import Any
 
 from ..codec import Codec
-from ..document import Anonymous, Document
-from ..errors import InvalidOperand, InvalidPipeline, shortened
-from ..expressions.budget import spend
+from ..document import Anonymous
+from ..errors import InvalidPipeline
 from ..expressions.collation import Collation, Ordered, under
-from ..expressions.evaluation import MEMORY_LIMIT, NO_VARIABLES, Scope
-from ..expressions.fields import added, computed, excluded, included
+from ..expressions.evaluation import MEMORY_LIMIT, NO_VARIABLES
 from ..expressions.nodes import Meta, ObjectOf, Reference
-from ..expressions.values import MISSING
 from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.sort import Sort
 from . import stages
 from .buckets import in_buckets, sampled
+from .changed import changed
 from .combined import documents_in, faceted, united
 from .densify import densified
 from .graph import connected
 from .group import NO_TOTALS, CountedRow, GroupedFields, fields_of, grouped
 from .lookup import joined
+from .order import in_order, needed
 from .parser import PipelineParser
 from .redact import redacted
 from .rows import (
-    ROW,
     Context,
     NoCollections,
     Row,
     Source,
-    StageMemory,
-    name_at,
     placed,
-    with_body,
-    with_value,
 )
-from .spill import ExternalSort
 from .stages import Group, PlacedStage
+from .table import STAGES
+from .unwind import unwound
 from .windows import windowed
 
-_PART = 64
-"""A row is measured if its expressions hold more than this part of the limit."""
-_SLACK = 100
-"""A bounded sort sorts again when it holds twice its limit plus this many rows."""
 WHOLE = Reference("ROOT")
 """The body of a row."""
 
@@ -83,7 +74,7 @@ class Pipeline:
         """
         if isinstance(pipeline, Pipeline):
             return pipeline
-        parser = PipelineParser(codec, variables, ordered=under(collation, True))
+        parser = PipelineParser(STAGES, codec, variables, ordered=under(collation, True))
         return cls(parser.steps(pipeline), parser.scored)
 
     def at(self, time: int, variables: Mapping[str, Any] = NO_VARIABLES) -> Pipeline:
@@ -254,9 +245,9 @@ def _stepped(
         case stages.Match():
             return _matched(stage, rows, context, place)
         case stages.Project() | stages.ExcludeFields() | stages.AddFields() | stages.ReplaceRoot():
-            return _changed(stage, rows, context, place)
+            return changed(stage, rows, context, place)
         case stages.SortRows(sort):
-            return _sorted(sort, _most(later), rows, context, place)
+            return in_order(sort, needed(later), rows, context, place)
         case stages.Skip(count):
             return islice(rows, count, None)
         case stages.Limit(count):
@@ -274,7 +265,7 @@ def _stepped(
         case stages.Sample(count):
             return sampled(count, rows, context, place)
         case stages.Unwind():
-            return (each for row in rows for each in _unwound(stage, row))
+            return (each for row in rows for each in unwound(stage, row))
         case stages.Redact(decision):
             return redacted(decision, rows, context, place)
         case stages.Documents(array):
@@ -303,101 +294,3 @@ def _matched(
 def _counted(field: str, rows: Iterator[Row]) -> Iterator[Row]:
     if count := sum(1 for _ in rows):
         yield Anonymous({field: count})
-
-
-def _unwound(stage: stages.Unwind, row: Row) -> Iterator[Row]:
-    value = row.body
-    for key in stage.path:
-        value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
-    if isinstance(value, list) and value:
-        for index, each in enumerate(value):
-            spend()
-            body = with_value(row.body, stage.path, each)
-            yield _with_index(stage, row, body, index)
-    elif value is MISSING or value is None or value == []:
-        if stage.preserve:
-            body = with_value(row.body, stage.path, MISSING) if value == [] else row.body
-            yield _with_index(stage, row, body, None)
-    else:
-        yield _with_index(stage, row, row.body, None)
-
-
-def _with_index(stage: stages.Unwind, row: Row, body: Any, index: int | None) -> Row:
-    return with_body(row, body if stage.index is None else with_value(body, stage.index, index))
-
-
-def _most(steps: tuple[PlacedStage, ...]) -> int | None:
-    """Return how many sorted rows are needed, if `$limit` follows a sort directly or behind `$skip`."""
-    skipped = 0
-    for step in steps:
-        match step.stage:
-            case stages.Skip(count):
-                skipped += count
-            case stages.Limit(count):
-                return skipped + count
-            case _:
-                return None
-    return None
-
-
-def _sorted(
-    sort: Sort, most: int | None, rows: Iterator[Row], context: Context, place: str
-) -> Iterator[Row]:
-    memory, held = StageMemory(place, context.memory_limit), list[tuple[Any, Row, int]]()
-
-    def key_of(row: Row) -> Any:
-        document = row if isinstance(row, Document) else Document("", row.body)
-        return sort.key(document, ordered=context.ordered)
-
-    if place in context.spilled:
-        rows_by_key = ExternalSort(key_of, context.memory_limit)
-        for row in rows:
-            rows_by_key.add(row, memory.measure(row.body) + 2 * ROW)
-        yield from rows_by_key.in_order()
-        return
-    with placed(place):
-        for row in rows:
-            spend()
-            key = key_of(row)
-            memory.hold(ROW)
-            held.append((key, row, memory.hold_value(row.body) + ROW))
-            if most is not None and len(held) > 2 * most + _SLACK:
-                held.sort(key=lambda each: each[0])
-                memory.release(sum(size for _, _, size in held[most:]))
-                del held[most:]
-    held.sort(key=lambda each: each[0])
-    yield from (row for _, row, _ in held)
-
-
-# -- stages that change each row by itself -----------------------------------------------------
-
-
-def _changed(
-    stage: stages.Change, rows: Iterator[Row], context: Context, place: str
-) -> Iterator[Row]:
-    memory = StageMemory(place, context.memory_limit)
-    with placed(place):
-        for row in rows:
-            spend()
-            scope = context.scope(row)
-            body = _new_body(stage, row.body, scope, place)
-            if scope.held > context.memory_limit // _PART:
-                memory.measure(body)
-            yield with_body(row, body)
-
-
-def _new_body(stage: stages.Change, body: Any, scope: Scope, place: str) -> Any:
-    fields = body if isinstance(body, dict) else {}
-    match stage:
-        case stages.Project(tree):
-            return included(tree, fields, scope)
-        case stages.ExcludeFields(tree):
-            return excluded(tree, body) if isinstance(body, dict) else body
-        case stages.AddFields(tree):
-            return added(tree, fields, scope)
-        case stages.ReplaceRoot(expression):
-            found = computed(expression, scope)
-            if not isinstance(found, dict):
-                problem = "a missing value" if found is MISSING else shortened(found)
-                raise InvalidOperand(name_at(place), f"requires an object, got {problem}", found)
-            return found

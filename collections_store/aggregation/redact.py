@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from ..errors import InvalidOperand
+from ..errors import InvalidOperand, InvalidPipeline
 from ..expressions.budget import spend
 from ..expressions.evaluation import Scope, named
 from ..expressions.nodes import Node, evaluate
+from ..expressions.parser import ExpressionParser
 from ..expressions.values import MISSING
+from .parser import PipelineParser
 from .rows import Context, Row, placed, with_body
+from .stages import Redact, Stage
 
 DECISIONS: Final[Mapping[str, str]] = {"DESCEND": "descend", "PRUNE": "prune", "KEEP": "keep"}
 """The values of the variables, as on MongoDB's server."""
+
+
+def parse_redact(parser: PipelineParser, operand: Any, place: str) -> Stage:
+    """Parse `$redact`."""
+    expressions = ExpressionParser(InvalidPipeline, parser.variables | set(DECISIONS))
+    expressions.scores = parser.expressions.scores
+    return Redact(expressions.parse(operand, place))
 
 
 def redacted(decision: Node, rows: Iterable[Row], context: Context, place: str) -> Iterator[Row]:

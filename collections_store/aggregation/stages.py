@@ -288,3 +288,8 @@ class PlacedStage:
 
     place: str
     stage: Stage
+
+    @property
+    def name(self) -> str:
+        """The name in the pipeline: `$group`."""
+        return self.place.rpartition(".")[2]

@@ -1,199 +1,168 @@
-"""The parser of the stages that look at the rows around a row: `$setWindowFields`, `$fill` and `$densify`."""
+"""The parser of the stages that look at the rows around a row: `$setWindowFields` and `$fill`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Final
 
-from ..codec.times import iso
 from ..errors import InvalidPipeline, shortened
-from ..expressions import times
-from ..expressions.evaluation import OperandError
 from ..expressions.fields import NAMED, Keys, tree_of
 from ..expressions.nodes import IfNull, Node, Reference
-from ..expressions.parser import ExpressionParser
 from ..expressions.path import Path
 from ..expressions.values import is_number
 from ..query.sort import NATURAL, Sort
 from . import stages
-from .operands import MAX_COUNT, fields_of, integer_of, path_of
-from .stages import Accumulator, Stage, Window, WindowField, WindowFunction
+from .group_parser import parse_accumulator
+from .operands import MAX_COUNT, fields_of, integer_of, path_of, unit_of
+from .order import parse_sort
+from .parser import PipelineParser
+from .stages import Stage, Window, WindowField, WindowFunction
 from .windows import FUNCTIONS, DeclaredFunction
 
 _FIXED: Final = frozenset({"week", "day", "hour", "minute", "second", "millisecond"})
 _WHOLE: Final = Window()
 
 
-@dataclass(frozen=True, slots=True)
-class WindowParser:
-    """The parts of a pipeline's parser that the stages need."""
+def parse_set_window_fields(parser: PipelineParser, operand: Any, place: str) -> Stage:
+    """Parse `$setWindowFields`."""
+    given = parser.expressions.named(operand, place, ("output",), ("partitionBy", "sortBy"))
+    key = parser.expressions.parse(given.get("partitionBy"), f"{place}.partitionBy")
+    sort = _sort(parser, given, place)
+    output = given["output"]
+    if not isinstance(output, dict):
+        problem = f"must be a document of fields, got {shortened(output)}"
+        raise InvalidPipeline(f"{place}.output", problem)
+    tree_of(
+        [(path_of(n, f"{place}.output.{n}"), NAMED, f"{place}.output.{n}") for n in output],
+        InvalidPipeline,
+    )
+    fields = [
+        _field(parser, name, each, sort, f"{place}.output.{name}") for name, each in output.items()
+    ]
+    return stages.SetWindowFields(key, sort, tuple(fields))
 
-    expressions: ExpressionParser
-    accumulator: Callable[[Any, str], Accumulator]
-    sort: Callable[[Any, str], stages.SortRows]
 
-    def set_window_fields(self, operand: Any, place: str) -> Stage:
-        given = self.expressions.named(operand, place, ("output",), ("partitionBy", "sortBy"))
-        key = self.expressions.parse(given.get("partitionBy"), f"{place}.partitionBy")
-        sort = self._sort(given, place)
-        output = given["output"]
-        if not isinstance(output, dict):
-            problem = f"must be a document of fields, got {shortened(output)}"
-            raise InvalidPipeline(f"{place}.output", problem)
-        tree_of(
-            [(path_of(n, f"{place}.output.{n}"), NAMED, f"{place}.output.{n}") for n in output],
-            InvalidPipeline,
-        )
-        fields = [
-            self._field(name, each, sort, f"{place}.output.{name}") for name, each in output.items()
-        ]
-        return stages.SetWindowFields(key, sort, tuple(fields))
+def parse_fill(parser: PipelineParser, operand: Any, place: str) -> list[Stage]:
+    """Parse `$fill` as `$setWindowFields` and `$addFields`, as MongoDB's server does."""
+    optional = "partitionBy", "partitionByFields", "sortBy"
+    given = parser.expressions.named(operand, place, ("output",), optional)
+    key = _partition(parser, given, place)
+    sort = _sort(parser, given, place)
+    windows, values = list[WindowField](), list[tuple[Keys, Node, str]]()
+    for name, each in fields_of(given["output"], f"{place}.output").items():
+        here = f"{place}.output.{name}"
+        keys, field = path_of(name, here), Reference("CURRENT", path_of(name, here))
+        if not isinstance(each, dict) or len(each) != 1 or not set(each) <= {"value", "method"}:
+            raise InvalidPipeline(here, "must be a document of either value or method")
+        if "value" in each:
+            value = parser.expressions.parse(each["value"], f"{here}.value")
+            values.append((keys, IfNull((field, value)), here))
+            continue
+        operator = {"locf": "$locf", "linear": "$linearFill"}.get(str(each["method"]))
+        if operator is None:
+            raise InvalidPipeline(f"{here}.method", "must be locf or linear")
+        _check_sort(FUNCTIONS[operator], sort, here)
+        windows.append(WindowField(keys, WindowFunction(operator, (field,)), _WHOLE))
+    found: list[Stage] = []
+    if windows or sort is not NATURAL:
+        found.append(stages.SetWindowFields(key, sort, tuple(windows)))
+    return [*found, stages.AddFields(tree_of(values, InvalidPipeline))] if values else found
 
-    def fill(self, operand: Any, place: str) -> list[Stage]:
-        """Parse `$fill` as `$setWindowFields` and `$addFields`, as MongoDB's server does."""
-        optional = "partitionBy", "partitionByFields", "sortBy"
-        given = self.expressions.named(operand, place, ("output",), optional)
-        key = self._partition(given, place)
-        sort = self._sort(given, place)
-        windows, values = list[WindowField](), list[tuple[Keys, Node, str]]()
-        for name, each in fields_of(given["output"], f"{place}.output").items():
-            here = f"{place}.output.{name}"
-            keys, field = path_of(name, here), Reference("CURRENT", path_of(name, here))
-            if not isinstance(each, dict) or len(each) != 1 or not set(each) <= {"value", "method"}:
-                raise InvalidPipeline(here, "must be a document of either value or method")
-            if "value" in each:
-                value = self.expressions.parse(each["value"], f"{here}.value")
-                values.append((keys, IfNull((field, value)), here))
-                continue
-            operator = {"locf": "$locf", "linear": "$linearFill"}.get(str(each["method"]))
-            if operator is None:
-                raise InvalidPipeline(f"{here}.method", "must be locf or linear")
-            _check_sort(FUNCTIONS[operator], sort, here)
-            windows.append(WindowField(keys, WindowFunction(operator, (field,)), _WHOLE))
-        found: list[Stage] = []
-        if windows or sort is not NATURAL:
-            found.append(stages.SetWindowFields(key, sort, tuple(windows)))
-        return [*found, stages.AddFields(tree_of(values, InvalidPipeline))] if values else found
 
-    def densify(self, operand: Any, place: str) -> Stage:
-        given = self.expressions.named(operand, place, ("field", "range"), ("partitionByFields",))
-        names = given.get("partitionByFields", [])
-        if not isinstance(names, list):
-            raise InvalidPipeline(f"{place}.partitionByFields", "must be a list of fields")
-        partition = tuple(path_of(each, f"{place}.partitionByFields") for each in names)
-        field = path_of(given["field"], f"{place}.field")
-        here = f"{place}.range"
-        limits = self.expressions.named(given["range"], here, ("step", "bounds"), ("unit",))
-        step, unit, bounds = limits["step"], _unit(limits, here), limits["bounds"]
-        if not is_number(step) or step <= 0 or (unit is not None and step != int(step)):
-            problem = f"must be a positive number, and whole with a unit, got {shortened(step)}"
-            raise InvalidPipeline(f"{here}.step", problem)
-        if isinstance(bounds, str) and bounds in {"full", "partition"}:
-            if bounds == "partition" and not partition:
-                raise InvalidPipeline(f"{here}.bounds", "partition requires partitionByFields")
-            whole: Any = bounds
-            return stages.Densify(field, partition, step, unit, whole)
-        if not isinstance(bounds, list) or len(bounds) != 2:
-            problem = f"must be full, partition, or a list of two values, got {shortened(bounds)}"
-            raise InvalidPipeline(f"{here}.bounds", problem)
-        low, high = (_bound(each, unit, f"{here}.bounds") for each in bounds)
-        if low > high:
-            raise InvalidPipeline(f"{here}.bounds", "the first value must not be greater")
-        return stages.Densify(field, partition, step, unit, (low, high))
+def _partition(parser: PipelineParser, given: Mapping[str, Any], place: str) -> Node:
+    if "partitionByFields" not in given:
+        by = given.get("partitionBy")
+        if not isinstance(by, str | dict | None):
+            problem = f"must be an expression, got {shortened(by)}"
+            raise InvalidPipeline(f"{place}.partitionBy", problem)
+        return parser.expressions.parse(by, f"{place}.partitionBy")
+    names, here = given["partitionByFields"], f"{place}.partitionByFields"
+    if "partitionBy" in given or not isinstance(names, list):
+        raise InvalidPipeline(here, "must be a list of fields, without partitionBy beside it")
+    paths = {str(n): f"${'.'.join(path_of(each, here))}" for n, each in enumerate(names)}
+    return parser.expressions.parse(paths, here)
 
-    def _partition(self, given: Mapping[str, Any], place: str) -> Node:
-        if "partitionByFields" not in given:
-            by = given.get("partitionBy")
-            if not isinstance(by, str | dict | None):
-                problem = f"must be an expression, got {shortened(by)}"
-                raise InvalidPipeline(f"{place}.partitionBy", problem)
-            return self.expressions.parse(by, f"{place}.partitionBy")
-        names, here = given["partitionByFields"], f"{place}.partitionByFields"
-        if "partitionBy" in given or not isinstance(names, list):
-            raise InvalidPipeline(here, "must be a list of fields, without partitionBy beside it")
-        paths = {str(n): f"${'.'.join(path_of(each, here))}" for n, each in enumerate(names)}
-        return self.expressions.parse(paths, here)
 
-    def _sort(self, given: Mapping[str, Any], place: str) -> Sort:
-        if "sortBy" not in given:
-            return NATURAL
-        return self.sort(given["sortBy"], f"{place}.sortBy").sort
+def _sort(parser: PipelineParser, given: Mapping[str, Any], place: str) -> Sort:
+    if "sortBy" not in given:
+        return NATURAL
+    return parse_sort(parser, given["sortBy"], f"{place}.sortBy").sort
 
-    def _field(self, name: str, given: Any, sort: Sort, place: str) -> WindowField:
-        keys = path_of(name, place)
-        if not isinstance(given, dict):
-            raise InvalidPipeline(
-                place, f"must be a document of one function, got {shortened(given)}"
-            )
-        rest = {key: each for key, each in given.items() if key != "window"}
-        if len(rest) != 1:
-            raise InvalidPipeline(place, "must have one function, and a window beside it or none")
-        ((operator, operand),) = rest.items()
-        here = f"{place}.{operator}"
-        declared = FUNCTIONS.get(operator)
-        window = _window(given["window"], sort, f"{place}.window") if "window" in given else _WHOLE
-        if declared is None:
-            return WindowField(keys, self.accumulator(rest, place), window)
-        _check_sort(declared, sort, here)
-        if declared.window == ("none" if "window" in given else "required"):
-            takes = "takes no" if "window" in given else "requires a"
-            raise InvalidPipeline(f"{place}.window", f"{operator} {takes} window")
-        if declared.form == "scale" and not (window.lower or 0) <= 0 <= (window.upper or 0):
-            raise InvalidPipeline(f"{place}.window", f"{operator} requires the document itself")
-        return WindowField(keys, self._function(operator, declared.form, operand, here), window)
 
-    def _function(self, operator: str, form: str, operand: Any, place: str) -> WindowFunction:
-        named, parse = self.expressions.named, self.expressions.parse
-        operands: tuple[Node, ...] = ()
-        number: float = 0
-        unit = None
-        match form:
-            case "empty" if operand != {}:
-                raise InvalidPipeline(place, "takes an empty document")
-            case "value":
-                operands = (parse(operand, place),)
-            case "shift":
-                given = named(operand, place, ("output", "by"), ("default",))
-                default = self.expressions.constant(given.get("default"), f"{place}.default")
-                operands = (parse(given["output"], f"{place}.output"), default)
-                number = integer_of(given["by"], -MAX_COUNT, f"{place}.by")
-            case "average":
-                given = named(operand, place, ("input",), ("N", "alpha"))
-                operands = (parse(given["input"], f"{place}.input"),)
-                number = _weight(given, place)
-            case "slope":
-                given = named(operand, place, ("input",), ("unit",))
-                operands, unit = (parse(given["input"], f"{place}.input"),), _unit(given, place)
-                if unit is not None and unit not in _FIXED:
-                    problem = f"must be one of {', '.join(sorted(_FIXED))}"
-                    raise InvalidPipeline(f"{place}.unit", problem)
-            case "pair":
-                if not isinstance(operand, list) or len(operand) != 2:
-                    raise InvalidPipeline(place, "takes a list of two operands")
-                operands = tuple(parse(each, f"{place}.{n}") for n, each in enumerate(operand))
-            case "scale":
-                operands = self._scale(operand, place)
-        return WindowFunction(operator, operands, number, unit)
+def _field(parser: PipelineParser, name: str, given: Any, sort: Sort, place: str) -> WindowField:
+    keys = path_of(name, place)
+    if not isinstance(given, dict):
+        raise InvalidPipeline(place, f"must be a document of one function, got {shortened(given)}")
+    rest = {key: each for key, each in given.items() if key != "window"}
+    if len(rest) != 1:
+        raise InvalidPipeline(place, "must have one function, and a window beside it or none")
+    ((operator, operand),) = rest.items()
+    here = f"{place}.{operator}"
+    declared = FUNCTIONS.get(operator)
+    window = _window(given["window"], sort, f"{place}.window") if "window" in given else _WHOLE
+    if declared is None:
+        return WindowField(keys, parse_accumulator(parser, rest, place), window)
+    _check_sort(declared, sort, here)
+    if declared.window == ("none" if "window" in given else "required"):
+        takes = "takes no" if "window" in given else "requires a"
+        raise InvalidPipeline(f"{place}.window", f"{operator} {takes} window")
+    if declared.form == "scale" and not (window.lower or 0) <= 0 <= (window.upper or 0):
+        raise InvalidPipeline(f"{place}.window", f"{operator} requires the document itself")
+    return WindowField(keys, _function(parser, operator, declared.form, operand, here), window)
 
-    def _scale(self, operand: Any, place: str) -> tuple[Node, ...]:
-        """Parse `$minMaxScaler`: an input, and the ends of the scale."""
-        if not isinstance(operand, dict) or next(iter(operand), "").startswith("$"):
-            operand = {"input": operand}
-        given = self.expressions.named(operand, place, ("input",), ("min", "max"))
-        if ("min" in given) is not ("max" in given):
-            raise InvalidPipeline(place, "requires both min and max, or neither")
-        ends = [
-            self.expressions.constant(given.get(n, d), f"{place}.{n}")
-            for n, d in (("min", 0), ("max", 1))
-        ]
-        low, high = (each.value for each in ends)
-        if not is_number(low) or not is_number(high) or low >= high:
-            got = f"{shortened(low)} and {shortened(high)}"
-            raise InvalidPipeline(
-                place, f"min must be a number less than the number max, got {got}"
-            )
-        return (self.expressions.parse(given["input"], f"{place}.input"), *ends)
+
+def _function(
+    parser: PipelineParser, operator: str, form: str, operand: Any, place: str
+) -> WindowFunction:
+    named, parse = parser.expressions.named, parser.expressions.parse
+    operands: tuple[Node, ...] = ()
+    number: float = 0
+    unit = None
+    match form:
+        case "empty" if operand != {}:
+            raise InvalidPipeline(place, "takes an empty document")
+        case "value":
+            operands = (parse(operand, place),)
+        case "shift":
+            given = named(operand, place, ("output", "by"), ("default",))
+            default = parser.expressions.constant(given.get("default"), f"{place}.default")
+            operands = (parse(given["output"], f"{place}.output"), default)
+            number = integer_of(given["by"], -MAX_COUNT, f"{place}.by")
+        case "average":
+            given = named(operand, place, ("input",), ("N", "alpha"))
+            operands = (parse(given["input"], f"{place}.input"),)
+            number = _weight(given, place)
+        case "slope":
+            given = named(operand, place, ("input",), ("unit",))
+            operands, unit = (parse(given["input"], f"{place}.input"),), unit_of(given, place)
+            if unit is not None and unit not in _FIXED:
+                problem = f"must be one of {', '.join(sorted(_FIXED))}"
+                raise InvalidPipeline(f"{place}.unit", problem)
+        case "pair":
+            if not isinstance(operand, list) or len(operand) != 2:
+                raise InvalidPipeline(place, "takes a list of two operands")
+            operands = tuple(parse(each, f"{place}.{n}") for n, each in enumerate(operand))
+        case "scale":
+            operands = _scale(parser, operand, place)
+    return WindowFunction(operator, operands, number, unit)
+
+
+def _scale(parser: PipelineParser, operand: Any, place: str) -> tuple[Node, ...]:
+    """Parse `$minMaxScaler`: an input, and the ends of the scale."""
+    if not isinstance(operand, dict) or next(iter(operand), "").startswith("$"):
+        operand = {"input": operand}
+    given = parser.expressions.named(operand, place, ("input",), ("min", "max"))
+    if ("min" in given) is not ("max" in given):
+        raise InvalidPipeline(place, "requires both min and max, or neither")
+    ends = [
+        parser.expressions.constant(given.get(n, d), f"{place}.{n}")
+        for n, d in (("min", 0), ("max", 1))
+    ]
+    low, high = (each.value for each in ends)
+    if not is_number(low) or not is_number(high) or low >= high:
+        got = f"{shortened(low)} and {shortened(high)}"
+        raise InvalidPipeline(place, f"min must be a number less than the number max, got {got}")
+    return (parser.expressions.parse(given["input"], f"{place}.input"), *ends)
 
 
 def _check_sort(declared: DeclaredFunction, sort: Sort, place: str) -> None:
@@ -216,27 +185,6 @@ def _weight(given: Mapping[str, Any], place: str) -> float:
     return float(alpha)
 
 
-def _unit(given: Mapping[str, Any], place: str) -> str | None:
-    if "unit" not in given:
-        return None
-    try:
-        return times.unit(given["unit"])
-    except OperandError as error:
-        raise InvalidPipeline(f"{place}.unit", error.problem) from None
-
-
-def _bound(value: Any, unit: str | None, place: str) -> Any:
-    if unit is None and is_number(value):
-        return value
-    if unit is not None and isinstance(value, str):
-        try:
-            return iso(times.instant(value))
-        except OperandError as error:
-            raise InvalidPipeline(place, error.problem) from None
-    wanted = "numbers, or times with a unit" if unit is None else "times"
-    raise InvalidPipeline(place, f"must be {wanted}, got {shortened(value)}")
-
-
 def _window(given: Any, sort: Sort, place: str) -> Window:
     names = "documents", "range", "unit"
     if (
@@ -246,7 +194,7 @@ def _window(given: Any, sort: Sort, place: str) -> Window:
     ):
         raise InvalidPipeline(place, "must be a document of either documents or range, and of unit")
     kind = "range" if "range" in given else "documents"
-    bounds, unit = given[kind], _unit(given, place)
+    bounds, unit = given[kind], unit_of(given, place)
     if not isinstance(bounds, list) or len(bounds) != 2:
         raise InvalidPipeline(
             f"{place}.{kind}", f"must be a list of two bounds, got {shortened(bounds)}"

@@ -233,6 +233,11 @@ skip_errors_option = click.option(
 )
 
 
+def count_option(name: str, least: int, help: str) -> Callable[[F], F]:
+    """Return an option that is an integer from `least` on."""
+    return click.option(name, type=click.IntRange(least), metavar="N", help=help)
+
+
 def window_options(command: F) -> F:
     """Add the options `--skip` and `--limit`."""
     number = click.IntRange(0)

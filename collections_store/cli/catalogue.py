@@ -24,6 +24,7 @@ from .arguments import (
     Target,
     collection_argument,
     consent,
+    count_option,
     json_option,
     on_database,
     output_option,
@@ -236,22 +237,14 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 @click.option("--where", metavar="JSON", help="Index only documents that match this filter.")
 @click.option("--arrays", is_flag=True, help="Index the elements of arrays.")
 @click.option("--sparse", is_flag=True, help="Index only documents with one of the FIELDs.")
-@click.option(
-    "--expire-after-seconds",
-    type=click.IntRange(0),
-    metavar="N",
-    help="Expire documents N seconds after the time in the FIELD.",
+@count_option(
+    "--expire-after-seconds", 0, "Expire documents N seconds after the time in the FIELD."
 )
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
 @click.option("--substring", is_flag=True, help="With --text: index substrings, for find.")
 @click.option("--vector", is_flag=True, help="Index the vectors of the fields, for search --like.")
-@click.option(
-    "--dimensions",
-    type=click.IntRange(1),
-    metavar="N",
-    help="With --vector: the numbers of a vector.",
-)
+@count_option("--dimensions", 1, "With --vector: the numbers of a vector.")
 @click.option(
     "--metric", type=click.Choice(get_args(Metric)), help="With --vector. Default: cosine."
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from ..query.change import ChangeKind
-from .arguments import Target, on_database, read_json
+from .arguments import Target, count_option, on_database, read_json
 from .completion import complete_collection
 from .output import Exit, Failure, emit, to_text
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     type=click.Choice(get_args(ChangeKind)),
     help="Print only changes of this kind; repeat the option for further kinds.",
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="End after N changes.")
+@count_option("--limit", 1, "End after N changes.")
 @click.option(
     "--timeout", type=float, metavar="SECONDS", help="End after this time without a change."
 )

@@ -17,18 +17,16 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
-from dataclasses import replace
-from itertools import chain, islice
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from itertools import chain
+from typing import Any, Final, Generic, TypeVar
 
-from ..codec import Codec, decode
-from ..document import Document, new_id, now, read_ttl
+from ..codec import Codec
+from ..document import Document, now, read_ttl
 from ..errors import (
     CollectionsStoreError,
     DialogueConflict,
     DialoguesNotSaved,
     DuplicateKey,
-    InvalidBody,
     VersionConflict,
     shortened,
 )
@@ -37,19 +35,16 @@ from ..operations.bulk import Given, PutBatch, batches
 from ..operations.find import Count, Find, check_page
 from ..operations.indexes import CreateIndex
 from ..operations.operation import Steps, Work
-from ..operations.read import NaturalBatches
 from ..operations.search import FindWords, read_marks, words_of
 from ..operations.update import DeleteMatching
 from ..options import check_count, check_flag
 from ..query.filter import Filter
 from ..query.index import Index
-from ..query.matcher import matches
-from ..query.sort import Sort
-from ..results import SearchResult
 from .model import DialogueLabel, check_label, check_string
+from .quarantine import DialogueQuarantine
+from .reader import RESTORE_BATCH, DialogueReader, Run
 from .records import (
     NOTHING,
-    UNLIMITED,
     Attempt,
     BadRecord,
     DialogueCodec,
@@ -63,25 +58,19 @@ from .records import (
     key_of,
     message_id,
     messages_of,
-    number_of,
 )
 from .search import Search
+from .undo import undo
 
 D = TypeVar("D")
-Run: TypeAlias = Callable[[Any], Any]
-"""Runs operations within a transaction."""
 LOG: Final = logging.getLogger("collections_store")
 COUNTERPARTY: Final = "dialogue_label.dialogue_opponent_addr"
 PURGE_BATCH: Final = 100
 """Dialogues that are purged in one transaction."""
-_RESTORE_BATCH: Final = 200
-_HEADER_BATCH: Final = 500
 _SEARCHED: Final = 200
 """Messages of a page of a search."""
 _WITHDRAWABLE: Final = 100
 """The number of last writes that `withdraw` can undo."""
-_BY_ID: Final = Sort.parse("$id")
-_LAST: Final = Sort.parse({"$id": -1})
 
 
 class DialogueRepository(Generic[D]):
@@ -100,8 +89,10 @@ class DialogueRepository(Generic[D]):
         self._in_doubt: dict[str, list[Attempt]] = {}
         """The writes in doubt, by the keys of their dialogues."""
         self._last: deque[tuple[str, Attempt]] = deque(maxlen=_WITHDRAWABLE)
-        self._ordered, self._has_indexes = ordered, False
-        """Whether the database keeps the order of an object's keys; whether the collections have their indexes."""
+        self._stored = DialogueReader(names, json, ordered)
+        self._quarantine = DialogueQuarantine(self._stored)
+        self._has_indexes = False
+        """Whether the collections have their indexes."""
 
     def _read(self, method: Callable[..., Any], *arguments: Any) -> Work:
         return Work(self.names.all, lambda run: method(run, *arguments), writes=False)
@@ -124,7 +115,7 @@ class DialogueRepository(Generic[D]):
         keys = {label.key for label, _ in labelled}
         yield from self.settle(keys)
         if unknown := keys - self.persisted.keys():
-            self.persisted.update((yield self._read(self._persisted, unknown)))
+            self.persisted.update((yield self._read(self._stored.persisted, unknown)))
         drafts: list[Draft] = []
         for label, dialogue in labelled:
             if label.key in stored and label.key not in self.persisted:
@@ -226,7 +217,7 @@ class DialogueRepository(Generic[D]):
             return
         if before.header is not None:
             run(by_id.RemoveById(old, key, before.version))
-            if self._count(run, key) > before.messages:
+            if self._stored.count(run, key) > before.messages:
                 raise DialogueConflict(draft.label)
         run(by_id.Insert(new, key, draft.header))
 
@@ -246,7 +237,7 @@ class DialogueRepository(Generic[D]):
         """Undo the committed writes in doubt, of dialogues with `keys` or of all."""
         for key in tuple(self._in_doubt) if keys is None else keys & self._in_doubt.keys():
             attempts = tuple(self._in_doubt[key])
-            self.persisted[key] = yield self._write(self._undo, key, attempts)
+            self.persisted[key] = yield self._write(undo, self._stored, key, attempts)
 
     @property
     def is_settled(self) -> bool:
@@ -256,36 +247,6 @@ class DialogueRepository(Generic[D]):
     def forget(self) -> None:
         self.persisted.clear()
         self._in_doubt.clear()
-
-    def _undo(self, run: Run, key: str, attempts: Sequence[Attempt]) -> Persisted:
-        """Undo the committed write in doubt of a dialogue; return the stored state. The writes of another process stay, and
-        conflict with the next write.
-        """
-        first, _ = attempts[0]
-        found = self._persisted_like(run, key, first)
-        for before, after in attempts:
-            if found.matches(after) and not found.matches(before):
-                self._undo_write(run, key, before, after)
-                return self._persisted_like(run, key, first)
-        return found if found.messages == first.messages else first
-
-    def _persisted_like(self, run: Run, key: str, before: Persisted) -> Persisted:
-        found = self._persisted(run, [key]).get(key, NOTHING)
-        return replace(found, unknown=before.unknown)
-
-    def _undo_write(self, run: Run, key: str, before: Persisted, after: Persisted) -> None:
-        old, new = map(self.names.headers, (before.is_terminal, after.is_terminal))
-        for number in range(before.messages + 1, after.messages + 1):
-            run(by_id.RemoveById(self.names.messages, message_id(key, number)))
-        if after.header is None:
-            run(by_id.RemoveById(self.names.finished, key))
-        elif old == new and before.header is not None:
-            if after.version != before.version:
-                run(by_id.Replace(new, key, before.header, after.version))
-        else:
-            run(by_id.RemoveById(new, key, after.version))
-            if before.header is not None:
-                run(by_id.Insert(old, key, before.header))
 
     # -- deleting ---------------------------------------------------------------------------------
 
@@ -323,11 +284,11 @@ class DialogueRepository(Generic[D]):
 
     def _erase(self, run: Run, label: DialogueLabel, remember: bool, expected: int | None) -> bool:
         key, names = label.key, self.names
-        if not self._is_of(run, label):
+        if not self._stored.is_of(run, label):
             return False
         found = [run(by_id.RemoveById(each, key)) for each in (names.active, names.terminal)]
         # without the header nobody can add a message
-        if expected is not None and self._count(run, key) > expected:
+        if expected is not None and self._stored.count(run, key) > expected:
             raise DialogueConflict(label)
         run(DeleteMatching(names.messages, Filter.parse(messages_of(key))))
         if remember:
@@ -353,7 +314,7 @@ class DialogueRepository(Generic[D]):
             label = Record(header, is_terminal=True, messages=()).label.get_incomplete_version()
         except BadRecord:
             found: bool = run(by_id.RemoveById(self.names.terminal, header.id))
-            for number, _ in self._record(run, header, is_terminal=True).messages:
+            for number, _ in self._stored.record(run, header, is_terminal=True).messages:
                 run(by_id.RemoveById(self.names.messages, message_id(header.id, number)))
             return found
         return self._erase(run, label, label.is_by_counterparty, None)
@@ -365,14 +326,14 @@ class DialogueRepository(Generic[D]):
     ) -> Steps[tuple[list[D], str | None]]:
         """Return a batch of dialogues past a key, and the last of their keys; None: the batch is the last."""
         check_flag("terminal", is_terminal)
-        found: list[Record] = yield self._read(self._page, after, is_terminal)
+        found: list[Record] = yield self._read(self._stored.page, after, is_terminal)
         dialogues = yield from self._restored(found, note=True)
-        return dialogues, found[-1].document.id if len(found) == _RESTORE_BATCH else None
+        return dialogues, found[-1].document.id if len(found) == RESTORE_BATCH else None
 
     def get(self, *labels: DialogueLabel, note: bool = True) -> Steps[D | None]:
         """Return the dialogue with any of the labels, complete or not; `note` the stored state."""
         keys = [check_label(label).key for label in labels]
-        found = yield from self._restored((yield self._read(self._load, keys)), note=note)
+        found = yield from self._restored((yield self._read(self._stored.load, keys)), note=note)
         matching = (each for each in found for label in labels if label.names(self.label(each)))
         return next(matching, None)
 
@@ -388,12 +349,12 @@ class DialogueRepository(Generic[D]):
         check_label(label)
         check_count("after", after)
         check_count("limit", limit)
-        found: list[Any] = yield self._read(self._messages, label, after, limit)
+        found: list[Any] = yield self._read(self._stored.messages, label, after, limit)
         return found
 
     def is_known(self, label: DialogueLabel) -> Steps[bool]:
         """Return whether a dialogue is stored, or was deleted and must not begin again."""
-        found: bool = yield self._read(self._is_known, check_label(label))
+        found: bool = yield self._read(self._stored.is_known, check_label(label))
         return found
 
     def find(
@@ -425,7 +386,7 @@ class DialogueRepository(Generic[D]):
             if left == 0:
                 break
             for most in (left, None):
-                records = yield self._read(self._search, search, most, is_terminal)
+                records = yield self._read(self._stored.find, search, most, is_terminal)
                 held = list(map(hold, (yield from self._restored(records))))
                 if most is None or None not in held:  # enough
                     break
@@ -463,7 +424,7 @@ class DialogueRepository(Generic[D]):
     ) -> Steps[list[FoundDialogue[D]]]:
         found: list[FoundDialogue[D]] = []
         for most in (limit, None):
-            matching = yield self._read(self._with_words, words, most, parts)
+            matching = yield self._read(self._stored.search, words, most, parts)
             results = {record.document.id: result for record, result in matching}
             dialogues = yield from self._restored(record for record, _ in matching)
             found = []
@@ -476,123 +437,9 @@ class DialogueRepository(Generic[D]):
                 break
         return found[:limit]
 
-    def _with_words(
-        self, run: Run, words: FindWords, limit: int | None, parts: Iterable[bool]
-    ) -> list[tuple[Record, SearchResult[Any]]]:
-        """Return dialogues with their best messages, the best first."""
-        found: list[tuple[Record, SearchResult[Any]]] = []
-        seen: set[str] = set()
-        while True:
-            page = run(words)
-            best: dict[str, SearchResult[Any]] = {}
-            for each in page:
-                best.setdefault(key_of(each.id), each)
-            headers = {
-                header.id: (header, is_terminal)
-                for is_terminal in parts
-                for header in self._by_keys(run, best.keys() - seen, is_terminal)
-            }
-            seen |= best.keys()
-            for key, (header, is_terminal) in ((k, headers[k]) for k in best if k in headers):
-                if len(found) == limit:
-                    return found
-                found.append((self._record(run, header, is_terminal), best[key]))
-            if page.cursor is None:
-                return found
-            words = replace(words, after=page.cursor)
-
     def with_counterparty(self, address: str) -> Steps[list[D]]:
         address = check_string("counterparty", address)
         return self.find(COUNTERPARTY, address, None, False, True)
-
-    def _load(self, run: Run, keys: Iterable[str]) -> list[Record]:
-        """Return the first dialogue with any of the keys, or nothing."""
-        for key in keys:
-            for is_terminal in (False, True):
-                header = run(by_id.GetDocument(self.names.headers(is_terminal), key))
-                if header is not None:
-                    return [self._record(run, header, is_terminal)]
-        return []
-
-    def _page(self, run: Run, after: str, is_terminal: bool) -> list[Record]:
-        past, names = Filter.parse({"$id": {"$gt": after}}), self.names.headers(is_terminal)
-        found = run(Find(names, past, _BY_ID, limit=_RESTORE_BATCH))
-        return [self._record(run, each, is_terminal) for each in found]
-
-    def _record(self, run: Run, header: Document, is_terminal: bool) -> Record:
-        found = run(Find(self.names.messages, Filter.parse(messages_of(header.id)), _BY_ID))
-        own = [each for each in found if key_of(each.id) == header.id]  # others may write there too
-        return Record(header, is_terminal, tuple((number_of(each.id), each.body) for each in own))
-
-    def _messages(self, run: Run, label: DialogueLabel, after: int, limit: int) -> list[Any]:
-        if not self._is_of(run, label):
-            return []
-        past = Filter.parse(messages_of(label.key, after))
-        return [each.body for each in run(Find(self.names.messages, past, _BY_ID, limit=limit))]
-
-    def _is_known(self, run: Run, label: DialogueLabel) -> bool:
-        collections = self.names.finished, self.names.terminal, self.names.active
-        there = any(run(by_id.DocumentExists(each, label.key)) for each in collections)
-        return there and self._is_of(run, label)
-
-    def _is_of(self, run: Run, label: DialogueLabel) -> bool:
-        """Return whether a label is of the dialogue with its key: a complete label may have another reference."""
-        if label.is_complete:
-            for is_terminal in (False, True):
-                header = run(by_id.GetDocument(self.names.headers(is_terminal), label.key))
-                if header is not None:
-                    body = header.body
-                    return isinstance(body, dict) and label.is_in(body.get("dialogue_label"))
-        return True
-
-    def _persisted(self, run: Run, keys: Iterable[str]) -> dict[str, Persisted]:
-        """Return the stored states of dialogues, by their keys."""
-        found: dict[str, Persisted] = {}
-        for is_terminal in (False, True):
-            for each in self._by_keys(run, keys, is_terminal):
-                last, header = self._last_message(run, each.id), self.codec.json.encode(each.body)
-                count = number_of(last.id) if last else 0
-                text = self.codec.json.encode(last.body) if last and count else None
-                found[each.id] = Persisted(count, header, is_terminal, each.version, text)
-        return found
-
-    def _by_keys(self, run: Run, keys: Iterable[str], is_terminal: bool) -> list[Document]:
-        wanted = Filter.parse({"$id": {"$in": list(keys)}})
-        found: list[Document] = run(Find(self.names.headers(is_terminal), wanted))
-        return found
-
-    def _last_message(self, run: Run, key: str) -> Document | None:
-        own = Filter.parse(messages_of(key))
-        return next(iter(run(Find(self.names.messages, own, _LAST, limit=1))), None)
-
-    def _count(self, run: Run, key: str) -> int:
-        last = self._last_message(run, key)
-        return number_of(last.id) if last else 0
-
-    def _search(
-        self, run: Run, search: Search, limit: int | None, is_terminal: bool
-    ) -> list[Record]:
-        if search.messages:
-            headers = iter(self._headers_of_messages(run, search, is_terminal))
-        else:
-            headers = _stream(run, self.names.headers(is_terminal), search.header)
-        found = (self._record(run, each, is_terminal) for each in headers)
-        if search.whole is not None:
-            found = (each for each in found if self._matches(search.whole, each.dialogue))
-        return list(islice(found, limit))
-
-    def _headers_of_messages(self, run: Run, search: Search, is_terminal: bool) -> list[Document]:
-        """Return the matching headers with matching messages, in the order of `find`."""
-        matching = (_stream(run, self.names.messages, each) for each in search.messages)
-        keys = sorted(set.intersection(*({key_of(each.id) for each in some} for some in matching)))
-        found: list[Document] = []
-        for first in range(0, len(keys), _HEADER_BATCH):
-            some = self._by_keys(run, keys[first : first + _HEADER_BATCH], is_terminal)
-            found += [each for each in some if self._matches(search.header, each)]
-        return sorted(found, key=lambda each: (each.created_us, each.id))
-
-    def _matches(self, filter: Filter, document: Document) -> bool:
-        return matches(filter, document, ordered=self._ordered)
 
     # -- quarantine -------------------------------------------------------------------------------
 
@@ -605,62 +452,33 @@ class DialogueRepository(Generic[D]):
             try:
                 dialogue, persisted = self.codec.read(record)
             except BadRecord as error:
-                yield from self._quarantine(record, str(error))
+                yield from self._to_quarantine(record, str(error))
                 continue
             dialogues.append(dialogue)
             if note and not record.is_terminal:
                 self.persisted[record.document.id] = persisted
         return dialogues
 
-    def _quarantine(self, record: Record, reason: str) -> Steps[None]:
+    def _to_quarantine(self, record: Record, reason: str) -> Steps[None]:
         document, collection = record.document, self.names.headers(record.is_terminal)
         self.reported.append(Quarantined(collection, document.id, reason, document.body))
         id = shortened(document.id)
         LOG.warning("%s %s cannot be restored and moves to quarantine: %s", collection, id, reason)
         try:
-            yield self._write(self._move_to_quarantine, record, reason)
+            yield self._write(self._quarantine.move, record, reason)
         except VersionConflict:
             pass  # somebody else moved it, or wrote it again
         except CollectionsStoreError:
             LOG.exception("%s %s could not be moved to quarantine", collection, id)
 
-    def _move_to_quarantine(self, run: Run, record: Record, reason: str) -> None:
-        """Move a record with its messages. Raises `VersionConflict` if the stored record has changed."""
-        header, is_terminal = record.document, record.is_terminal
-        self._move(run, self.names.headers(is_terminal), header, header.version, reason)
-        for number, json in self._record(run, header, is_terminal).messages:
-            message = Document(message_id(header.id, number), json)
-            self._move(run, self.names.messages, message, None, reason)
-
-    def _move(
-        self, run: Run, collection: str, found: Document, version: int | None, reason: str
-    ) -> None:
-        parts, json = {"collection": collection, "id": found.id, "reason": reason}, self.codec.json
-        try:
-            text = json.encode({**parts, "body": found.body})
-        except InvalidBody:  # one level deeper than a body may be
-            text = json.encode({**parts, "text": UNLIMITED.encode(found.body)})
-        run(by_id.RemoveById(collection, found.id, version))
-        run(by_id.Put(self.names.quarantine, new_id(), text))
-
     def quarantined(self) -> Steps[list[Quarantined]]:
         found: list[Document] = yield Find(self.names.quarantine, Filter())
         names, reason = self.names, "not written by this library"
         return [
-            self._quarantined(each) or Quarantined(names.quarantine, each.id, reason, each.body)
+            self._quarantine.record_of(each)
+            or Quarantined(names.quarantine, each.id, reason, each.body)
             for each in found
         ]
-
-    def _quarantined(self, found: Document) -> Quarantined | None:
-        """Return the record of a document in the quarantine; None: another program wrote the document."""
-        names = self.names
-        match found.body:
-            case {"collection": str(collection), "id": str(id), "reason": str(reason), **rest}:
-                if collection in (names.active, names.terminal, names.messages):
-                    with suppress(ValueError, TypeError, KeyError):
-                        body = rest["body"] if "body" in rest else decode(found.body["text"])
-                        return Quarantined(collection, id, reason, body)
-        return None
 
     def restore_quarantined(self, hold: Callable[[D], D] = lambda each: each) -> Steps[list[D]]:
         """Move records back from the quarantine, and return the restored dialogues, each given to `hold` at once. Bad
@@ -669,35 +487,13 @@ class DialogueRepository(Generic[D]):
         found: list[Document] = yield Find(self.names.quarantine, Filter())
         groups: dict[str, list[tuple[Document, Quarantined]]] = {}
         for each in found:
-            if (record := self._quarantined(each)) is not None:
+            if (record := self._quarantine.record_of(each)) is not None:
                 is_message = record.collection == self.names.messages
                 key = key_of(record.id) if is_message else record.id
                 groups.setdefault(key, []).append((each, record))
         dialogues: list[D] = []
         for key, group in groups.items():
             with suppress(VersionConflict):
-                restored = yield self._write(self._restore_quarantined, key, group)
+                restored = yield self._write(self._quarantine.move_back, key, group)
                 dialogues += map(hold, (yield from self._restored(restored, note=True)))
         return dialogues
-
-    def _restore_quarantined(
-        self, run: Run, key: str, group: Sequence[tuple[Document, Quarantined]]
-    ) -> list[Record]:
-        """Move a dialogue's records back from the quarantine; move none if the dialogue has begun again, has ended or was
-        deleted. Raises `VersionConflict` if another record has an id, or the records have moved.
-        """
-        names = self.names
-        known = names.active, names.terminal, names.finished
-        is_headless = all(record.collection == names.messages for _, record in group)
-        if is_headless or any(run(by_id.DocumentExists(each, key)) for each in known):
-            return []
-        for document, record in group:
-            run(by_id.RemoveById(names.quarantine, document.id, document.version))
-            run(by_id.Insert(record.collection, record.id, UNLIMITED.encode(record.body)))
-        return self._load(run, [key])
-
-
-def _stream(run: Run, collection: str, filter: Filter) -> Iterator[Document]:
-    stream = NaturalBatches(collection, filter)
-    while (batch := stream.next()) is not None:
-        yield from stream.advance(run(batch))

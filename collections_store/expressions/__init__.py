@@ -2,7 +2,8 @@
 
 Pure: knows JSON values only. Must not know filters, pipelines or a database. Begin with `operators` (the table of
 operators) and `nodes` (the parts of an expression, and their evaluation), then `parser`. `numbers`, `strings`,
-`arrays` and `times` are the functions of the operators; `evaluation` has their common checks, and the limits. `language`
+`arrays` and `times` are the functions of the operators, `syntax` parses those with a syntax of their own; `evaluation` has
+common checks, and the limits. `language`
 names all operators of MongoDB, also those of filters, updates and pipelines.
 
 `values`, `collation`, `path`, `patterns` and `budget` know no expression: documents, filters and updates use them too. `classes`

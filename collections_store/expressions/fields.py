@@ -13,7 +13,7 @@ from ..errors import InvalidOperand
 from .classes import value_class
 from .evaluation import OperandError, Scope, checked
 from .nodes import Node, evaluate
-from .parser import ErrorMaker
+from .operand_parser import ErrorMaker
 from .values import MISSING
 
 Keys: TypeAlias = tuple[str, ...]

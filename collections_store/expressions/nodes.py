@@ -25,6 +25,7 @@ from ..errors import InvalidOperand
 from . import arrays
 from .classes import value_class
 from .collation import Ordered
+from .declared import Operator
 from .evaluation import (
     ARRAY,
     NO_VARIABLES,
@@ -40,7 +41,6 @@ from .evaluation import (
     order,
     truthy,
 )
-from .operators import OPERATORS
 from .times import ConversionError
 from .values import MISSING
 
@@ -201,12 +201,17 @@ class OperatorCall(Node):
 
     operator: str
     operands: tuple[Node, ...]
+    declared: Operator = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, operator: Operator, operands: tuple[Node, ...]) -> OperatorCall:
+        return cls(operator.name, operands, operator)
 
     def evaluate(self, scope: Scope) -> Any:
         before = scope.held
         try:
             values = [each.evaluate(scope) for each in self.operands]
-            found = OPERATORS[self.operator].call(values, scope)
+            found = self.declared.call(values, scope)
             scope.settle(before, found)
         except OperandError as error:
             raise InvalidOperand(self.operator, error.problem, error.found) from None
@@ -221,6 +226,7 @@ class Recovered(Node):
 
     operator: str
     operands: tuple[Node, ...]
+    declared: Operator = field(compare=False, repr=False)
     on_null: Node | None = None
     on_error: Node | None = None
 
@@ -228,7 +234,7 @@ class Recovered(Node):
         before = scope.held
         try:
             values = [each.evaluate(scope) for each in self.operands]
-            found = OPERATORS[self.operator].call(values, scope)
+            found = self.declared.call(values, scope)
             other = self.on_null if is_null(values[0]) else None
         except OperandError as error:
             if self.on_error is None or not isinstance(error, ConversionError):
@@ -448,7 +454,7 @@ class Reduce(_ForEach):
                 if copied:
                     results[0] = IN_PLACE[call.operator](scope, results[0], more)
                 else:
-                    results[0] = OPERATORS[call.operator].call([results[0], *more], scope)
+                    results[0] = call.declared.call([results[0], *more], scope)
             except OperandError as error:
                 raise InvalidOperand(call.operator, error.problem, error.found) from None
             copied = True

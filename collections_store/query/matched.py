@@ -15,32 +15,8 @@ from typing import Any, Final
 from ..document import Document
 from ..expressions.collation import Ordered, under
 from ..expressions.path import Path, is_index
-from .conditions import (
-    WHOLE_ARRAY_TESTS,
-    And,
-    Bits,
-    Collated,
-    Compare,
-    Condition,
-    Equals,
-    Exists,
-    Fails,
-    Field,
-    HasElement,
-    HasObject,
-    HasSize,
-    HasType,
-    Matches,
-    Metadata,
-    Modulo,
-    Not,
-    OneOf,
-    Or,
-    Passes,
-    Test,
-    scalars_of,
-    uncollated,
-)
+from . import conditions
+from .conditions import Condition, Field, Test
 from .filter import paths_in
 from .index import every_conjunct
 from .matcher import holds, passes, values_at
@@ -59,8 +35,9 @@ def matched_index(
 
 
 EVALUATED: Final = (
-    "$and", "$or", HasObject, HasElement, HasSize, Equals, "$lte", "$lt", "$gt", "$gte", Matches, Modulo, Exists,
-    OneOf, "$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear", "$not", HasType,
+    "$and", "$or", conditions.HasObject, conditions.HasElement, conditions.HasSize, conditions.Equals, "$lte", "$lt",
+    "$gt", "$gte", conditions.Matches, conditions.Modulo, conditions.Exists, conditions.OneOf, "$bitsAllSet",
+    "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear", "$not", conditions.HasType,
 )  # fmt: skip
 """The order in which MongoDB's server evaluates the conditions of a filter (`MatchExpression::sortTree`, 2.6 to 8.2); of one
 kind, by their paths.
@@ -72,32 +49,34 @@ def _evaluated(node: Condition | Test, path: str = "") -> tuple[int, str, list[A
     kind: Any = type(node)
     parts: list[Any] = []
     match node:
-        case Collated(inner):
+        case conditions.Collated(inner):
             return _evaluated(inner)
         case Field(its, test):
             return _evaluated(test, ".".join(its.keys))
-        case OneOf((only,)) if len(scalars_of(only)) == 1:
-            kind = Equals
-        case Or(branches) if node.single or all(map(_is_equality, branches)):
-            kind = OneOf
-        case And(conditions):
-            kind, parts = "$and", sorted(map(_evaluated, conditions))
-        case HasObject(condition):
+        case conditions.OneOf((only,)) if len(conditions.scalars_of(only)) == 1:
+            kind = conditions.Equals
+        case conditions.Or(branches) if node.single or all(map(_is_equality, branches)):
+            kind = conditions.OneOf
+        case conditions.And():
+            kind, parts = "$and", sorted(map(_evaluated, node.conditions))
+        case conditions.HasObject(condition):
             parts = [_evaluated(condition)]
-        case HasElement(tests):
+        case conditions.HasElement(tests):
             parts = sorted(map(_evaluated, tests))
-        case Compare(operator) | Bits(operator):
+        case conditions.Compare(operator) | conditions.Bits(operator):
             kind = operator
-        case Or() | Passes():
+        case conditions.Or() | conditions.Passes():
             kind = "$or"
-        case Not() | Fails():
+        case conditions.Not() | conditions.Fails():
             kind = "$not"
     return EVALUATED.index(kind) if kind in EVALUATED else len(EVALUATED), path, parts
 
 
 def _is_equality(condition: Condition) -> bool:
-    field = uncollated(condition)
-    return isinstance(field, Field) and isinstance(field.test, Equals | OneOf | Matches)
+    field = conditions.uncollated(condition)
+    return isinstance(field, Field) and isinstance(
+        field.test, conditions.Equals | conditions.OneOf | conditions.Matches
+    )
 
 
 def _met(condition: Condition, document: Document, ordered: Ordered) -> Iterator[tuple[Path, int]]:
@@ -107,15 +86,17 @@ def _met(condition: Condition, document: Document, ordered: Ordered) -> Iterator
             index = _index(condition, document.body, ordered)
             if index is not None:
                 yield path, index
-        case Collated(inner, collation):
+        case conditions.Collated(inner, collation):
             yield from _met(inner, document, under(collation, ordered))
-        case And():
+        case conditions.And():
             for each in sorted(every_conjunct(condition), key=_evaluated):
                 yield from _met(each, document, ordered)
-        case Or(single=True):
+        case conditions.Or(single=True):
             parts = condition.as_one()
-            yield from () if isinstance(parts, Metadata) else _met(parts, document, ordered)
-        case Or(branches) if len(set(paths_in(condition))) == 1:
+            yield from (
+                () if isinstance(parts, conditions.Metadata) else _met(parts, document, ordered)
+            )
+        case conditions.Or(branches) if len(set(paths_in(condition))) == 1:
             held = (each for each in branches if holds(each, document, ordered=ordered))
             found = [list(_met(each, document, ordered))[-1:] for each in held]
             yield from sorted(chain(*found), key=lambda pair: pair[1])[:1]
@@ -132,7 +113,7 @@ def _index(field: Field, body: Any, ordered: Ordered) -> int | None:
         if not isinstance(value, dict) or key not in value:
             return None
         value = value[key]
-    if isinstance(value, list) and not isinstance(test, WHOLE_ARRAY_TESTS):
+    if isinstance(value, list) and not isinstance(test, conditions.WHOLE_ARRAY_TESTS):
         for index, each in enumerate(value):
             if passes(test, each, ordered=ordered):
                 return index
@@ -141,7 +122,7 @@ def _index(field: Field, body: Any, ordered: Ordered) -> int | None:
 
 def _index_in(array: list[Any], keys: tuple[str, ...], test: Test, ordered: Ordered) -> int | None:
     """Return the index of the first element that passes at the rest of a path."""
-    leaf = not isinstance(test, WHOLE_ARRAY_TESTS)
+    leaf = not isinstance(test, conditions.WHOLE_ARRAY_TESTS)
     for index, element in enumerate(array):
         found = values_at(element, keys, leaf=leaf) if isinstance(element, dict) else ()
         if any(passes(test, each, ordered=ordered) for each in found):
@@ -158,6 +139,8 @@ def _index_in(array: list[Any], keys: tuple[str, ...], test: Test, ordered: Orde
 
 def _index_within(test: Test, value: Any, ordered: Ordered) -> int | None:
     """Return the index of the element of a value that passed `$elemMatch`."""
-    if not isinstance(test, HasElement | HasObject) or not passes(test, value, ordered=ordered):
+    if not isinstance(test, conditions.HasElement | conditions.HasObject) or not passes(
+        test, value, ordered=ordered
+    ):
         return None
     return next(i for i, each in enumerate(value) if passes(test, [each], ordered=ordered))

@@ -71,7 +71,7 @@ OPERATORS: Final = frozenset({
     "$mod", "$all", "$elemMatch", "$size", "$jsonSchema", *get_args(BitsOperator),
 })  # fmt: skip
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
-_TOP_LEVEL: Final = _LOGICAL | {"$expr", "$jsonSchema", "$sampleRate", "$text"}
+TOP_LEVEL: Final = _LOGICAL | {"$expr", "$jsonSchema", "$sampleRate", "$text"}
 _NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}
 _COMPARISONS: Final[Mapping[str, Comparison]] = {name: name for name in get_args(Comparison)}
 """The operator itself, for a string that only equals it, as a member of an enumeration does."""
@@ -198,7 +198,7 @@ class FilterParser:
     # -- entries of a document ---------------------------------------------------------------
 
     def _entry(self, key: Any, value: Any, position: str) -> Condition:
-        if key in _TOP_LEVEL:
+        if key in TOP_LEVEL:
             match key:
                 case "$expr":
                     return self._expression(value, position)

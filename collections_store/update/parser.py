@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from ..aggregation.parser import PipelineParser
 from ..aggregation.pipeline import Pipeline
+from ..aggregation.table import STAGES, allowed
 from ..codec import Codec
 from ..document import METADATA
 from ..errors import InvalidBody, InvalidFilter, InvalidPipeline, InvalidUpdate, cut, shortened
@@ -21,7 +22,6 @@ from ..query.conditions import Condition, Value
 from ..query.parser import FilterParser, first_key
 from .operators import OPERATORS, Pull
 
-STAGES: Final = ("$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith")
 _NAME: Final = re.compile(r"[a-z][A-Za-z0-9]*", re.ASCII)
 """The name of an array filter."""
 _ELEMENTS: Final = re.compile(r"\$\[(.*)\]", re.DOTALL)
@@ -301,10 +301,10 @@ def parse_stages(
     """Parse the stages of an update; raise `InvalidUpdate`."""
     for number, stage in enumerate(stages):
         name = next(iter(stage), None) if isinstance(stage, Mapping) else None
-        if isinstance(name, str) and name not in STAGES:
-            problem = f"a stage of an update must be one of {', '.join(STAGES)}"
+        if isinstance(name, str) and name not in allowed("update"):
+            problem = f"a stage of an update must be one of {', '.join(allowed('update'))}"
             raise InvalidUpdate(f"{number}.{name}", problem)
     try:
-        return Pipeline(PipelineParser(codec, variables).steps(stages))
+        return Pipeline(PipelineParser(STAGES, codec, variables).steps(stages))
     except InvalidPipeline as error:
         raise InvalidUpdate(error.place, error.problem) from error

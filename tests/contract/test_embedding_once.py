@@ -33,9 +33,23 @@ class Slow:
                 raise self.problem
         return [[float(text.rpartition(" ")[2]), 1.0] for text in texts]
 
+    def released(self, search: Callable[[], list[str]]) -> list[str]:
+        """Search while the first call waits, which is released meanwhile."""
+        assert self.started.wait(60)
+        threading.Timer(0.3, self.release.set).start()
+        return search()
+
 
 def create(notes: Any, embed: Any) -> Any:
     notes.create_vector_index("text", dimensions=2, metric="l2", embed=embed, model="numbers")
+    return notes
+
+
+def embedded(store: Store, embed: Any) -> Any:
+    """Return a collection with the vectors of its documents."""
+    notes = create(store["notes"], embed)
+    notes.put_many(BODIES)
+    notes.store_vectors()
     return notes
 
 
@@ -68,9 +82,7 @@ def test_threads_embed_each_text_once(shared_backend: Backend) -> None:
             return ids(notes.nearest([0, 1], COUNT))
 
         def second() -> list[str]:
-            assert embed.started.wait(60)
-            threading.Timer(0.3, embed.release.set).start()
-            return search()
+            return embed.released(search)
 
         found = in_threads(search, second, second, notes.store_vectors)
         assert found == [[*BODIES]] * 3 + [0]
@@ -213,14 +225,10 @@ class SlowQuery(Slow):
 def test_threads_embed_an_equal_query_once(shared_backend: Backend) -> None:
     embed = SlowQuery()
     with Store(shared_backend.url, **shared_backend.options) as store:
-        notes = create(store["notes"], embed)
-        notes.put_many(BODIES)
-        notes.store_vectors()
+        notes = embedded(store, embed)
 
         def second() -> list[str]:
-            assert embed.started.wait(60)
-            threading.Timer(0.3, embed.release.set).start()
-            return ids(notes.nearest("text 7", 1))
+            return embed.released(lambda: ids(notes.nearest("text 7", 1)))
 
         def first() -> list[str]:
             return ids(notes.nearest("text 7", 1))
@@ -237,9 +245,7 @@ def test_a_query_whose_embedder_fails_is_embedded_by_those_who_waited(
     embed = SlowQuery()
     embed.problem = KeyError("down")
     with Store(shared_backend.url, **shared_backend.options) as store:
-        notes = create(store["notes"], embed)
-        notes.put_many(BODIES)
-        notes.store_vectors()
+        notes = embedded(store, embed)
 
         def first() -> bool:
             with pytest.raises(KeyError, match="down"):
@@ -247,9 +253,7 @@ def test_a_query_whose_embedder_fails_is_embedded_by_those_who_waited(
             return True
 
         def second() -> list[str]:
-            assert embed.started.wait(60)
-            threading.Timer(0.3, embed.release.set).start()
-            return ids(notes.nearest("text 7", 1))
+            return embed.released(lambda: ids(notes.nearest("text 7", 1)))
 
         assert in_threads(first, second) == [True, ["007"]]
         assert embed.texts["text 7"] == 2
@@ -261,9 +265,7 @@ def test_nobody_waits_longer_for_a_query_than_a_claim_lasts(
     monkeypatch.setattr(claims, "LASTS", 0.2)
     embed = SlowQuery()
     with Store(shared_backend.url, **shared_backend.options) as store:
-        notes = create(store["notes"], embed)
-        notes.put_many(BODIES)
-        notes.store_vectors()
+        notes = embedded(store, embed)
 
         def second() -> list[str]:
             assert embed.started.wait(60)

@@ -12,7 +12,7 @@ from collections_store.document import Anonymous
 from collections_store.expressions.evaluation import Scope, key_of, order, sort_key
 from collections_store.expressions.nodes import evaluate
 from collections_store.expressions.operators import OPERATORS
-from collections_store.expressions.parser import READERS, ExpressionParser
+from collections_store.expressions.parser import ExpressionParser
 from collections_store.expressions.values import MISSING, equal
 
 SCALARS = st.one_of(
@@ -43,7 +43,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "$getField": ("field", "input"),
     "$sortArray": ("input", "sortBy"),
 }
-PLAIN = sorted({*OPERATORS, *READERS} - NAMED.keys() - {"$let", "$switch", "$zip", "$meta"})
+PLAIN = sorted(OPERATORS.keys() - NAMED.keys() - {"$let", "$switch", "$zip", "$meta"})
 
 
 def calls(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
@@ -61,8 +61,8 @@ def calls(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 
 def operands_of(name: str, inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    operator = OPERATORS.get(name)
-    if operator is None:
+    operator = OPERATORS[name]
+    if operator.function is None:
         return st.lists(inner, min_size=1, max_size=3) | inner
     return st.lists(inner, min_size=operator.least, max_size=operator.most or 3)
 
