@@ -37,9 +37,11 @@ from .changes import (
 from .collections import STAGED
 from .connection import Row
 from .operation import Operation
+from .schema import read_identity
 from .session import Session
 
 FEEDS_CACHED: Final = 4096
+FOREIGN: Final = "it is of another database, which has a history of its own"
 FASTER: Final = 4
 """A feed is read row by row at first, since another may have all earlier changes, and then in batches that grow so."""
 Feeds: TypeAlias = dict[str, tuple[str, FeedStatements]]
@@ -57,12 +59,15 @@ class FindStorePosition(Operation[str]):
     collections = ()
 
     def __call__(self, session: Session) -> str:
-        feeds, _ = _feeds(session)
+        (feeds, _), ours = _feeds(session), read_identity(session)
         if self.after is None or self.after == OLDEST:
             find = last_of if self.after is None else oldest_of
             found = {key: (name, find(session, feed).number) for key, (name, feed) in feeds.items()}
-            return StoreTokens(found).token()
-        for key, (_, number) in read_store_token(self.after).items():
+            return StoreTokens(ours, found).token()
+        identity, positions = read_store_token(self.after)
+        if identity not in {"", ours}:
+            raise InvalidToken(FOREIGN)
+        for key, (_, number) in positions.items():
             if key not in feeds:
                 continue
             name, feed = feeds[key]
@@ -70,7 +75,7 @@ class FindStorePosition(Operation[str]):
                 raise _lost(session, self.after, key, name, feed)
             if number > last_of(session, feed).number:
                 raise InvalidToken(LATER)
-        return self.after
+        return StoreTokens(ours, positions).token()
 
 
 @value_class
@@ -111,7 +116,8 @@ class _MergedFeeds:
 
     def __init__(self, session: Session, position: str, limit: int, codec: Codec) -> None:
         self._session, self._position, self._limit, self._codec = session, position, limit, codec
-        self._known = dict(read_store_token(position))
+        identity, positions = read_store_token(position)
+        self._identity, self._known = identity or read_identity(session), dict(positions)
         self._feeds, self._names = _feeds(session)
         self.tokens: list[str] = []
         """The token after each document."""
@@ -129,7 +135,7 @@ class _MergedFeeds:
         yield from self._dropped()
         yield from self._renamed()
         start = {key: (name, self._number(key)) for key, (name, _) in self._feeds.items()}
-        tokens = StoreTokens(start)
+        tokens = StoreTokens(self._identity, start)
         for _, key, row in heapq.merge(*map(self._rows, self._feeds), key=itemgetter(0)):
             name, token = self._feeds[key][0], tokens.after(key, row[0])
             self.characters += len(row[5] or "") + len(row[6] or "") + len(token)
@@ -152,7 +158,8 @@ class _MergedFeeds:
             del self._known[key]
             if name in self._names and keys.get(name) not in self._known:
                 others = {each: before[each] for each in before if each != key}
-                raise ChangesLost(name, self._position, StoreTokens(others).token())
+                oldest = StoreTokens(self._identity, others).token()
+                raise ChangesLost(name, self._position, oldest)
             yield self._event("drop", name)
 
     def _renamed(self) -> Iterator[dict[str, Any]]:
@@ -166,7 +173,7 @@ class _MergedFeeds:
             yield self._event("rename", old) | {"to": {"coll": new}}
 
     def _event(self, kind: str, name: str) -> dict[str, Any]:
-        token = StoreTokens(self._known).token()
+        token = StoreTokens(self._identity, self._known).token()
         return {"_id": token, "operationType": kind, "ns": {"coll": name}}
 
     def _number(self, key: str) -> int:
@@ -191,8 +198,9 @@ class _MergedFeeds:
 def _lost(session: Session, token: str, key: str, name: str, feed: FeedStatements) -> ChangesLost:
     """Return the error of deleted changes of a collection; its `oldest` skips these alone."""
     oldest = oldest_of(session, feed).number
-    positions: FeedPositions = {**read_store_token(token), key: (name, oldest)}
-    return ChangesLost(name, token, StoreTokens(positions).token())
+    identity, known = read_store_token(token)
+    positions: FeedPositions = {**known, key: (name, oldest)}
+    return ChangesLost(name, token, StoreTokens(identity, positions).token())
 
 
 def _feeds(session: Session) -> tuple[Feeds, set[str]]:

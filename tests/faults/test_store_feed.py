@@ -7,13 +7,15 @@ from collections import defaultdict
 from itertools import count
 from typing import Any
 
+import psycopg
 import pytest
 from backends import Backend
 from conftest import NewThreads
-from faults.test_change_feed import LONG, InThread, listens, no_polling
+from faults.test_change_feed import LONG, InThread, listens, no_polling, wait_for_a_lock
 from faults.test_processes import finish, start, stop_processes
 
 from collections_store import AsyncStore, Store, StoreClosed
+from collections_store.query.change import read_store_token
 
 __all__ = ["no_polling", "stop_processes"]
 NAMES = ("a", "b", "c")
@@ -120,6 +122,30 @@ def test_a_killed_writer_leaves_all_feeds_consistent(shared_backend: Backend) ->
                     bodies[id] = each["fullDocument"]
             for name in NAMES:
                 assert replayed[name] == {each.id: each.body for each in store[name].stream()}
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_two_transactions_give_a_database_its_identity(
+    postgres_backend: Backend, *, commits: bool
+) -> None:
+    schema = postgres_backend.options["schema"]
+    with (
+        Store(postgres_backend.url, **postgres_backend.options) as store,
+        psycopg.connect(postgres_backend.url) as raw,
+    ):
+        store["plain"].put("0", 0)
+        raw.execute(f"SET search_path = {schema}")
+        raw.commit()
+        raw.execute("CREATE TABLE cs_identity (identity TEXT PRIMARY KEY)")
+        raw.execute("INSERT INTO cs_identity VALUES ('0123456789abcdef')")
+        later = InThread(lambda: store.collection("a", changes=True).put("1", 1))
+        wait_for_a_lock(postgres_backend)
+        raw.commit() if commits else raw.rollback()
+        later.result()
+        identity, _ = read_store_token(store.watch().token)
+        assert (identity == "0123456789abcdef") is commits
+        [found] = raw.execute("SELECT identity FROM cs_identity").fetchall()
+        assert found == (identity,)
 
 
 def test_a_late_commit_is_not_skipped(postgres_backend: Backend) -> None:
