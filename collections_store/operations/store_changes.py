@@ -199,7 +199,8 @@ def _lost(session: Session, token: str, key: str, name: str, feed: FeedStatement
     """Return the error of deleted changes of a collection; its `oldest` skips these alone."""
     oldest = oldest_of(session, feed).number
     identity, known = read_store_token(token)
-    positions: FeedPositions = {**known, key: (name, oldest)}
+    before = known[key][0] if key in known else name  # a rename is not lost
+    positions: FeedPositions = {**known, key: (before, oldest)}
     return ChangesLost(name, token, StoreTokens(identity, positions).token())
 
 

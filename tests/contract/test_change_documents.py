@@ -320,6 +320,25 @@ def test_pruned_changes_are_lost(store: Any, feeds: tuple[Any, Any]) -> None:
     assert summaries(drain(store)) == found
 
 
+@pytest.mark.each_backend
+def test_a_rename_is_returned_although_changes_were_pruned(
+    store: Any, feeds: tuple[Any, Any]
+) -> None:
+    a = store.collection("a", changes_kept=1)
+    waiting = store.watch(timeout=0)
+    token = waiting.token
+    a.put_many({"1": 1, "2": 2})
+    store.rename("a", "c")
+    store["c"].purge_expired()
+    for again in (False, True):
+        with pytest.raises(ChangesLost) as lost:
+            next(store.watch(after=token) if again else waiting)
+        assert lost.value.collection == "c"
+        found = drain(store, after=lost.value.oldest)
+        assert summaries(found) == [("rename", "a", "c"), ("insert", "c", "2")]
+        assert drain(store, after=found[0]["_id"]) == found[1:]
+
+
 def test_tokens_of_collections_and_of_stores_differ(store: Any, feeds: tuple[Any, Any]) -> None:
     a, _ = feeds
     a.put("1", 1)
