@@ -9,6 +9,7 @@ and a snapshot with the later change has the earlier one.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
 from functools import lru_cache
@@ -37,6 +38,7 @@ from .changes import (
 from .collections import STAGED
 from .connection import Row
 from .operation import Operation
+from .read import BATCH_CHARACTERS
 from .schema import read_identity
 from .session import Session
 
@@ -44,6 +46,8 @@ FEEDS_CACHED: Final = 4096
 FOREIGN: Final = "it is of another database, which has a history of its own"
 FASTER: Final = 4
 """A feed is read row by row at first, since another may have all earlier changes, and then in batches that grow so."""
+FIRST_BODIES: Final = 10
+"""The bodies of a feed are read in batches that begin so, and grow as well."""
 Feeds: TypeAlias = dict[str, tuple[str, FeedStatements]]
 """For the key of each feed the collection's name, and the statements, in the order of the names."""
 
@@ -112,7 +116,11 @@ class ReadStoreChanges(Operation[Changes]):
 
 
 class _MergedFeeds:
-    """The change documents after a position: first collections that were dropped or renamed, then changes."""
+    """The change documents after a position: first collections that were dropped or renamed, then changes.
+
+    The feeds are merged without bodies, of which each feed would hold one. The bodies of merged changes are read when
+    the changes are yielded, until they have about `BATCH_CHARACTERS`.
+    """
 
     def __init__(self, session: Session, position: str, limit: int, codec: Codec) -> None:
         self._session, self._position, self._limit, self._codec = session, position, limit, codec
@@ -136,8 +144,15 @@ class _MergedFeeds:
         yield from self._renamed()
         start = {key: (name, self._number(key)) for key, (name, _) in self._feeds.items()}
         tokens = StoreTokens(self._identity, start)
-        for _, key, row in heapq.merge(*map(self._rows, self._feeds), key=itemgetter(0)):
-            name, token = self._feeds[key][0], tokens.after(key, row[0])
+        merged = heapq.merge(*map(self._heads, self._feeds), key=itemgetter(0))
+        chosen = [(key, head) for _, key, head in islice(merged, self._limit)]
+        left = Counter(key for key, _ in chosen)
+        bodies: dict[str, Iterator[Row]] = {key: self._rows(key, left[key]) for key in left}
+        for key, head in chosen:
+            if self.characters >= BATCH_CHARACTERS:
+                return
+            row = next(bodies[key])
+            name, token = self._feeds[key][0], tokens.after(key, head[0])
             self.characters += len(row[5] or "") + len(row[6] or "") + len(token)
             try:
                 change = change_of(row, self._codec, token)
@@ -180,19 +195,28 @@ class _MergedFeeds:
         """Return the position in a feed; a feed that the token does not have began later."""
         return self._known[key][1] if key in self._known else 0
 
-    def _rows(self, key: str) -> Iterator[tuple[int, str, Row]]:
-        """Yield the rows of a feed, each after the latest time so far."""
+    def _heads(self, key: str) -> Iterator[tuple[int, str, Row]]:
+        """Yield the rows of a feed without bodies, each after the latest time so far."""
         name, feed = self._feeds[key]
         number, size, latest = self._number(key), 1, 0
-        while rows := self._session.rows(feed.after, {"seq": number, "limit": size}):
-            if rows[0][1] == PRUNED:
+        while heads := self._session.rows(feed.heads, {"seq": number, "limit": size}):
+            if heads[0][1] == PRUNED:
                 raise _lost(self._session, self._position, key, name, feed)
-            for row in rows:
-                latest = max(latest, row[4])
-                yield latest, key, row
-            if len(rows) < size:
+            for head in heads:
+                latest = max(latest, head[4])
+                yield latest, key, head
+            if len(heads) < size:
                 return
-            number, size = rows[-1][0], min(FASTER * size, self._limit)
+            number, size = heads[-1][0], min(FASTER * size, self._limit)
+
+    def _rows(self, key: str, count: int) -> Iterator[Row]:
+        """Yield the first rows of a feed, `count` of them."""
+        _, feed = self._feeds[key]
+        number, size = self._number(key), FIRST_BODIES
+        while count > 0:
+            rows = self._session.rows(feed.after, {"seq": number, "limit": min(count, size)})
+            yield from rows
+            number, count, size = rows[-1][0], count - len(rows), FASTER * size
 
 
 def _lost(session: Session, token: str, key: str, name: str, feed: FeedStatements) -> ChangesLost:
