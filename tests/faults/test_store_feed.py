@@ -1,6 +1,7 @@
 """The changes of all collections of a store under concurrent writes: none is skipped or repeated, and order holds."""
 
 import asyncio
+import re
 import signal
 import threading
 from collections import defaultdict
@@ -9,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from backends import Backend
 from conftest import NewThreads
 from faults.test_change_feed import LONG, InThread, listens, no_polling, wait_for_a_lock
@@ -169,6 +171,30 @@ def test_a_late_commit_is_not_skipped(postgres_backend: Backend) -> None:
         seen += [next(stream)["documentKey"]["_id"] for _ in range(2)]
         assert seen == ["fast", "fast", "slow", "slow"]
         assert stream.try_next() is None
+
+
+def test_a_read_on_an_engine_sees_one_snapshot(shared_backend: Backend) -> None:
+    """Otherwise the feed of `b` is read after a write to `a`, and a later one to `b`."""
+    engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    with (
+        open_recorded(shared_backend) as writer,
+        Store(engine=engine, **shared_backend.options) as store,
+        store.watch(timeout=0) as stream,
+    ):
+        read: list[str] = []
+
+        def write_between(_: object, __: object, sql: str, *___: object) -> None:
+            read.extend(re.findall(r"FROM .*\$changes", sql))
+            if len(read) == 2:
+                writer["a"].put("first", 1)
+                writer["b"].put("second", 1)
+
+        sa.event.listen(engine, "before_cursor_execute", write_between)
+        assert list(stream) == []
+        assert len(set(read)) == len(NAMES)
+        found = list(stream)
+        assert [each["documentKey"]["_id"] for each in found] == ["first", "second"]
+    engine.dispose()
 
 
 def test_collections_are_renamed_while_a_stream_reads(shared_backend: Backend) -> None:
