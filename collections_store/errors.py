@@ -269,7 +269,9 @@ class InvalidCursor(CollectionsStoreError, ValueError):
 
 
 class InvalidToken(CollectionsStoreError, ValueError):
-    """The token of a change stream is damaged, or of another collection: read the documents, and watch from now."""
+    """The token of a change stream is damaged, or of another collection or database: read the documents, and watch from
+    now.
+    """
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"token: {problem}")

@@ -279,6 +279,8 @@ def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None)
         if operation.atomic and not operation.writes:  # nothing to commit
             connection.prepare(write=False)
             return execute(connection, operation)
+        if operation.snapshot and not operation.writes:
+            connection.take_snapshot()
         with pooled.sa.begin():
             connection.prepare(write=operation.writes)
             result = call(connection, operation)

@@ -21,6 +21,7 @@ from .catalogue import CollectionAbsent, jsonb_problem, read_options
 from .dated import has_dated
 from .operation import Operation
 from .recorder import PendingChange, last_surplus
+from .schema import identify
 from .session import Session
 
 STAGED: Final = "$"
@@ -266,6 +267,7 @@ def _with_feed(session: Session, table: str, options: CollectionOptions) -> Coll
     """Create the table of changes of a collection's table."""
     assert options.feed is not None
     store = session.store
+    identify(session)
     feed = replace(options.feed, physical=store.names.feed(table))
     for sql in store.create_feed(feed):
         session.changed(sql)

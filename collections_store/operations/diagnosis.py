@@ -164,7 +164,8 @@ def _of_tables(
     later: list[Check],
 ) -> Iterator[Finding]:
     names = session.store.names
-    known, is_damaged = {names.catalogue, names.revision, names.checksums}, False
+    known = {names.catalogue, names.revision, names.identity, names.checksums}
+    is_damaged = False
     for name, table, _, text in session.rows(session.store.listing):
         collections[table] = name
         known.add(table)

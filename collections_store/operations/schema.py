@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 import sqlalchemy as sa
 
 from ..errors import DatabaseError, InvalidOption, SchemaError
@@ -43,6 +45,32 @@ def create_or_find(session: Session) -> str | None:
             raise
         return found
     return None
+
+
+def identify(session: Session) -> None:
+    """Give the database a random identity, which copies of the database keep, unless the database has an identity.
+
+    On PostgreSQL another transaction may create the table at the same time: this one waits, and fails.
+    """
+    store = session.store
+    if has_table(session, store.identities):
+        return
+    try:
+        with session.savepoint():
+            for sql in (store.create_identity, *session.database.placement.place(store.identities)):
+                session.changed(sql)
+            session.changed(store.insert_identity, {"identity": secrets.token_hex(8)})
+    except session.database.errors.types():
+        if not has_table(session, store.identities):
+            raise
+
+
+def read_identity(session: Session) -> str:
+    """Return the identity of the database; "" if no collection has recorded changes since there are identities."""
+    if not has_table(session, session.store.identities):
+        return ""
+    [(identity,)] = session.rows(session.store.identity)
+    return str(identity)
 
 
 def has_table(session: Session, table: sa.Table) -> bool:

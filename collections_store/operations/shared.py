@@ -77,6 +77,12 @@ class SharedConnection(Connection):
     def driver(self) -> Any:
         return self.sa.connection.driver_connection
 
+    def take_snapshot(self) -> None:
+        """Let all statements of the next transaction see the same moment; the engine restores the isolation."""
+        options = self.database.transactions.isolation_options("repeatable read")
+        if options:
+            self.sa.execution_options(**options)
+
     def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
         self.sa.execution_options(**self.database.transactions.isolation_options(isolation))
         self.sa.begin()

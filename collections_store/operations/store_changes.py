@@ -9,6 +9,7 @@ and a snapshot with the later change has the earlier one.
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
 from functools import lru_cache
@@ -37,11 +38,16 @@ from .changes import (
 from .collections import STAGED
 from .connection import Row
 from .operation import Operation
+from .read import BATCH_CHARACTERS
+from .schema import read_identity
 from .session import Session
 
 FEEDS_CACHED: Final = 4096
+FOREIGN: Final = "it is of another database, which has a history of its own"
 FASTER: Final = 4
 """A feed is read row by row at first, since another may have all earlier changes, and then in batches that grow so."""
+FIRST_BODIES: Final = 10
+"""The bodies of a feed are read in batches that begin so, and grow as well."""
 Feeds: TypeAlias = dict[str, tuple[str, FeedStatements]]
 """For the key of each feed the collection's name, and the statements, in the order of the names."""
 
@@ -57,12 +63,15 @@ class FindStorePosition(Operation[str]):
     collections = ()
 
     def __call__(self, session: Session) -> str:
-        feeds, _ = _feeds(session)
+        (feeds, _), ours = _feeds(session), read_identity(session)
         if self.after is None or self.after == OLDEST:
             find = last_of if self.after is None else oldest_of
             found = {key: (name, find(session, feed).number) for key, (name, feed) in feeds.items()}
-            return StoreTokens(found).token()
-        for key, (_, number) in read_store_token(self.after).items():
+            return StoreTokens(ours, found).token()
+        identity, positions = read_store_token(self.after)
+        if identity not in {"", ours}:
+            raise InvalidToken(FOREIGN)
+        for key, (_, number) in positions.items():
             if key not in feeds:
                 continue
             name, feed = feeds[key]
@@ -70,7 +79,7 @@ class FindStorePosition(Operation[str]):
                 raise _lost(session, self.after, key, name, feed)
             if number > last_of(session, feed).number:
                 raise InvalidToken(LATER)
-        return self.after
+        return StoreTokens(ours, positions).token()
 
 
 @value_class
@@ -107,11 +116,16 @@ class ReadStoreChanges(Operation[Changes]):
 
 
 class _MergedFeeds:
-    """The change documents after a position: first collections that were dropped or renamed, then changes."""
+    """The change documents after a position: first collections that were dropped or renamed, then changes.
+
+    The feeds are merged without bodies, of which each feed would hold one. The bodies of merged changes are read when
+    the changes are yielded, until they have about `BATCH_CHARACTERS`.
+    """
 
     def __init__(self, session: Session, position: str, limit: int, codec: Codec) -> None:
         self._session, self._position, self._limit, self._codec = session, position, limit, codec
-        self._known = dict(read_store_token(position))
+        identity, positions = read_store_token(position)
+        self._identity, self._known = identity or read_identity(session), dict(positions)
         self._feeds, self._names = _feeds(session)
         self.tokens: list[str] = []
         """The token after each document."""
@@ -129,9 +143,16 @@ class _MergedFeeds:
         yield from self._dropped()
         yield from self._renamed()
         start = {key: (name, self._number(key)) for key, (name, _) in self._feeds.items()}
-        tokens = StoreTokens(start)
-        for _, key, row in heapq.merge(*map(self._rows, self._feeds), key=itemgetter(0)):
-            name, token = self._feeds[key][0], tokens.after(key, row[0])
+        tokens = StoreTokens(self._identity, start)
+        merged = heapq.merge(*map(self._heads, self._feeds), key=itemgetter(0))
+        chosen = [(key, head) for _, key, head in islice(merged, self._limit)]
+        left = Counter(key for key, _ in chosen)
+        bodies: dict[str, Iterator[Row]] = {key: self._rows(key, left[key]) for key in left}
+        for key, head in chosen:
+            if self.characters >= BATCH_CHARACTERS:
+                return
+            row = next(bodies[key])
+            name, token = self._feeds[key][0], tokens.after(key, head[0])
             self.characters += len(row[5] or "") + len(row[6] or "") + len(token)
             try:
                 change = change_of(row, self._codec, token)
@@ -152,7 +173,8 @@ class _MergedFeeds:
             del self._known[key]
             if name in self._names and keys.get(name) not in self._known:
                 others = {each: before[each] for each in before if each != key}
-                raise ChangesLost(name, self._position, StoreTokens(others).token())
+                oldest = StoreTokens(self._identity, others).token()
+                raise ChangesLost(name, self._position, oldest)
             yield self._event("drop", name)
 
     def _renamed(self) -> Iterator[dict[str, Any]]:
@@ -166,33 +188,44 @@ class _MergedFeeds:
             yield self._event("rename", old) | {"to": {"coll": new}}
 
     def _event(self, kind: str, name: str) -> dict[str, Any]:
-        token = StoreTokens(self._known).token()
+        token = StoreTokens(self._identity, self._known).token()
         return {"_id": token, "operationType": kind, "ns": {"coll": name}}
 
     def _number(self, key: str) -> int:
         """Return the position in a feed; a feed that the token does not have began later."""
         return self._known[key][1] if key in self._known else 0
 
-    def _rows(self, key: str) -> Iterator[tuple[int, str, Row]]:
-        """Yield the rows of a feed, each after the latest time so far."""
+    def _heads(self, key: str) -> Iterator[tuple[int, str, Row]]:
+        """Yield the rows of a feed without bodies, each after the latest time so far."""
         name, feed = self._feeds[key]
         number, size, latest = self._number(key), 1, 0
-        while rows := self._session.rows(feed.after, {"seq": number, "limit": size}):
-            if rows[0][1] == PRUNED:
+        while heads := self._session.rows(feed.heads, {"seq": number, "limit": size}):
+            if heads[0][1] == PRUNED:
                 raise _lost(self._session, self._position, key, name, feed)
-            for row in rows:
-                latest = max(latest, row[4])
-                yield latest, key, row
-            if len(rows) < size:
+            for head in heads:
+                latest = max(latest, head[4])
+                yield latest, key, head
+            if len(heads) < size:
                 return
-            number, size = rows[-1][0], min(FASTER * size, self._limit)
+            number, size = heads[-1][0], min(FASTER * size, self._limit)
+
+    def _rows(self, key: str, count: int) -> Iterator[Row]:
+        """Yield the first rows of a feed, `count` of them."""
+        _, feed = self._feeds[key]
+        number, size = self._number(key), FIRST_BODIES
+        while count > 0:
+            rows = self._session.rows(feed.after, {"seq": number, "limit": min(count, size)})
+            yield from rows
+            number, count, size = rows[-1][0], count - len(rows), FASTER * size
 
 
 def _lost(session: Session, token: str, key: str, name: str, feed: FeedStatements) -> ChangesLost:
     """Return the error of deleted changes of a collection; its `oldest` skips these alone."""
     oldest = oldest_of(session, feed).number
-    positions: FeedPositions = {**read_store_token(token), key: (name, oldest)}
-    return ChangesLost(name, token, StoreTokens(positions).token())
+    identity, known = read_store_token(token)
+    before = known[key][0] if key in known else name  # a rename is not lost
+    positions: FeedPositions = {**known, key: (before, oldest)}
+    return ChangesLost(name, token, StoreTokens(identity, positions).token())
 
 
 def _feeds(session: Session) -> tuple[Feeds, set[str]]:

@@ -44,6 +44,11 @@ class Names:
         return f"{self.prefix}collections"
 
     @property
+    def identity(self) -> str:
+        """The table of the database's identity; without recorded changes there is none."""
+        return f"{self.prefix}identity"
+
+    @property
     def checksums(self) -> str:
         """The table of the checksums, in a backup that is a database file."""
         return f"{self.prefix}checksums"
@@ -67,7 +72,7 @@ class Names:
 
     def owns(self, table: str) -> bool:
         """Return whether a store with this prefix may have a table of this name."""
-        known = f"{self.prefix}(revision|collections|checksums|\\$?[0-9]+[_$].*)"
+        known = f"{self.prefix}(revision|collections|identity|checksums|\\$?[0-9]+[_$].*)"
         return re.fullmatch(known, table) is not None
 
     def _stem(self, table: str) -> str:

@@ -2,9 +2,10 @@
 
 A token is an opaque string. Format 1, of a collection: base64 (URL-safe) of the byte 1, the 4 bytes of the feed's key,
 4 bytes of SHA-256 over the collection's name, the position in the feed as 8 bytes, and 4 bytes of SHA-256 over all
-these. Format 2, of a store: the byte 2; for each feed, in the order of the keys, the key, the position, the length of
-the collection's name in a byte, and the name; and 4 bytes of SHA-256 over all these. A token is neither secret nor
-signed: the holder may read every change.
+these. Format 3, of a store: the byte 3; the 8 bytes of the database's identity; for each feed, in the order of the
+keys, the key, the position, the length of the collection's name in a byte, and the name; and 4 bytes of SHA-256 over
+all these. Format 2 is format 3 with the byte 2, without an identity. A token is neither secret nor signed: the holder
+may read every change.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ KINDS: Final[frozenset[ChangeKind]] = frozenset(get_args(ChangeKind))
 REMOVALS: Final[frozenset[ChangeKind]] = frozenset({"remove", "expire"})
 """The kinds after which there is no document."""
 _FORMAT: Final = b"\x01"
-_STORE_FORMAT: Final = b"\x02"
+_STORE_FORMAT: Final = b"\x03"
+_ANONYMOUS: Final = b"\x02"
+"""The format of a store's tokens without the identity of the database."""
+_IDENTITY_SIZE: Final = 8
 _SIZE: Final = 17
 FeedPositions: TypeAlias = Mapping[str, tuple[str, int]]
 """For the key of each feed the collection's name, and the position in the feed."""
@@ -212,7 +216,7 @@ def tokens_of(key: str, collection: str) -> Callable[[int], str]:
 def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
     """Return the position of a token, and whether the token belongs to the collection; raise `InvalidToken`."""
     read = _opened(token)
-    if read[:1] == _STORE_FORMAT:
+    if read[:1] in {_STORE_FORMAT, _ANONYMOUS}:
         raise InvalidToken("it is of a store: give it to the store's watch")
     if read[:1] != _FORMAT or len(read) != _SIZE:
         raise _damaged(token)
@@ -221,10 +225,14 @@ def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
 
 
 class StoreTokens:
-    """Returns the tokens of positions in the feeds of a store, from `positions` on."""
+    """Returns the tokens of positions in the feeds of a store, from `positions` on. `identity`: of the database, or ""."""
 
-    def __init__(self, positions: FeedPositions) -> None:
-        self._text, self._at = bytearray(_STORE_FORMAT), dict[str, int]()
+    def __init__(self, identity: str, positions: FeedPositions) -> None:
+        self._text, self._at = (
+            bytearray(_STORE_FORMAT if identity else _ANONYMOUS),
+            dict[str, int](),
+        )
+        self._text += bytes.fromhex(identity)
         for key, (name, number) in sorted(positions.items()):
             self._text += bytes.fromhex(key)
             self._at[key] = len(self._text)
@@ -241,13 +249,15 @@ class StoreTokens:
         return urlsafe_b64encode(self._text + _digest(self._text)).decode()
 
 
-def read_store_token(token: object) -> FeedPositions:
-    """Return the positions of a token of a store; raise `InvalidToken`."""
-    read, positions, at = _opened(token), dict[str, tuple[str, int]](), 1
+def read_store_token(token: object) -> tuple[str, FeedPositions]:
+    """Return the identity of the database, "" if unknown, and the positions of a token of a store; raise `InvalidToken`."""
+    read, positions = _opened(token), dict[str, tuple[str, int]]()
     if read[:1] == _FORMAT:
         raise InvalidToken("it is of a collection: give it to the collection's watch")
-    if read[:1] != _STORE_FORMAT:
+    if read[:1] not in {_STORE_FORMAT, _ANONYMOUS}:
         raise _damaged(token)
+    at = 1 if read[:1] == _ANONYMOUS else 1 + _IDENTITY_SIZE
+    identity = read[1:at].hex()
     try:
         while at < len(read):
             end = at + 13 + read[at + 12]
@@ -256,7 +266,9 @@ def read_store_token(token: object) -> FeedPositions:
             at = end
     except (IndexError, UnicodeDecodeError):  # somebody made it
         raise _damaged(token) from None
-    return positions
+    if at != len(read):
+        raise _damaged(token)
+    return identity, positions
 
 
 def _opened(token: object) -> bytes:

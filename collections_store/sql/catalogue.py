@@ -25,6 +25,7 @@ from .schema import (
     catalogue_table,
     checksums_table,
     documents_table,
+    identity_table,
     integer,
     revision_table,
 )
@@ -42,7 +43,7 @@ class CatalogueStatements:
     def __init__(self, names: Names, database: Database) -> None:
         self.names, self.database = names, database
         self.catalogue, self.revisions = catalogue_table(names, database), revision_table(names)
-        self.checksums = checksums_table(names)
+        self.identities, self.checksums = identity_table(names), checksums_table(names)
         self.c = self.catalogue.c
         self.is_named = self.c.name == _text("name")
 
@@ -64,6 +65,14 @@ class CatalogueStatements:
         )
     )
     """Select name, table, time and options of every collection, by name."""
+    create_identity = Statement(lambda s: sa.schema.CreateTable(s.identities))
+    """Create the table of the identity."""
+    insert_identity = Statement(
+        lambda s: sa.insert(s.identities).values(identity=_text("identity"))
+    )
+    """Insert the identity."""
+    identity = Statement(lambda s: sa.select(s.identities))
+    """Select the identity."""
     create_checksums = Statement(lambda s: sa.schema.CreateTable(s.checksums, if_not_exists=True))
     """Create the table of checksums, unless it is there."""
     clear_checksums = Statement(lambda s: sa.delete(s.checksums))

@@ -75,6 +75,15 @@ class FeedStatements:
         return limited.limit(integer("limit")).offset(ZERO)
 
     @Statement
+    def heads(self) -> Any:
+        """Select the same rows as `after`, with whether there are bodies in place of the bodies."""
+        c = self.c
+        bodies = [each.is_not(None) for each in (c.before, c.after)]
+        chosen = sa.select(c.seq, c.kind, c.id, c.version, c.time, *bodies)
+        limited = chosen.where(c.seq > integer("seq")).order_by(c.seq)
+        return limited.limit(integer("limit")).offset(ZERO)
+
+    @Statement
     def lock_first(self) -> Any:
         """Lock the first row, unless a concurrent transaction has locked or just deleted the row."""
         first = sa.select(sa.func.min(self.c.seq)).scalar_subquery()

@@ -103,6 +103,12 @@ def catalogue_table(names: Names, database: Database) -> sa.Table:
     )
 
 
+def identity_table(names: Names) -> sa.Table:
+    """Return the table of the database's identity: a row, 16 hexadecimal digits."""
+    identity = sa.Column("identity", sa.Text, primary_key=True)
+    return sa.Table(names.identity, sa.MetaData(schema=names.schema), identity)
+
+
 def checksums_table(names: Names) -> sa.Table:
     """Return the table of a backup's checksums: of each collection and of the collection's documents."""
     return sa.Table(

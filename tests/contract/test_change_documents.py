@@ -2,6 +2,7 @@
 
 from base64 import urlsafe_b64encode
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from collections_store import (
     InvalidOption,
     InvalidPipeline,
     InvalidToken,
+    Store,
 )
 from collections_store.codec import decode
 from collections_store.query.change import StoreTokens, read_store_token, read_token
@@ -231,7 +233,7 @@ def test_each_read_continues_behind_the_last(store: Any, feeds: tuple[Any, Any])
     stream = store.watch(after="oldest", timeout=0)
     found = [int(each["documentKey"]["_id"]) for each in stream]
     assert found == list(range(520))
-    token = StoreTokens(read_store_token(stream.token)).token()
+    token = StoreTokens(*read_store_token(stream.token)).token()
     assert token == stream.token
 
 
@@ -318,6 +320,25 @@ def test_pruned_changes_are_lost(store: Any, feeds: tuple[Any, Any]) -> None:
     assert summaries(drain(store)) == found
 
 
+@pytest.mark.each_backend
+def test_a_rename_is_returned_although_changes_were_pruned(
+    store: Any, feeds: tuple[Any, Any]
+) -> None:
+    a = store.collection("a", changes_kept=1)
+    waiting = store.watch(timeout=0)
+    token = waiting.token
+    a.put_many({"1": 1, "2": 2})
+    store.rename("a", "c")
+    store["c"].purge_expired()
+    for again in (False, True):
+        with pytest.raises(ChangesLost) as lost:
+            next(store.watch(after=token) if again else waiting)
+        assert lost.value.collection == "c"
+        found = drain(store, after=lost.value.oldest)
+        assert summaries(found) == [("rename", "a", "c"), ("insert", "c", "2")]
+        assert drain(store, after=found[0]["_id"]) == found[1:]
+
+
 def test_tokens_of_collections_and_of_stores_differ(store: Any, feeds: tuple[Any, Any]) -> None:
     a, _ = feeds
     a.put("1", 1)
@@ -331,20 +352,81 @@ def test_tokens_of_collections_and_of_stores_differ(store: Any, feeds: tuple[Any
     for bad in (damaged, token[:-4], token + "AAAA", "", "AAAA", 7):
         with pytest.raises(InvalidToken):
             store.watch(after=bad)
-    for made in (b"", b"\x02\x01", b"\x03" + bytes(13), b"\x02" + bytes(12) + b"\x01\xff"):
+    for made in (
+        b"",
+        b"\x02\x01",
+        b"\x03" + bytes(13),
+        b"\x02" + bytes(12) + b"\x01\xff",
+        b"\x03\x01",
+    ):
         with pytest.raises(InvalidToken, match="unchanged"):
             store.watch(after=urlsafe_b64encode(made + sha256(made).digest()[:4]).decode())
-    known = read_store_token(token)
-    later = StoreTokens({key: (name, 99) for key, (name, _) in known.items()}).token()
+    identity, known = read_store_token(token)
+    later = StoreTokens(identity, {key: (name, 99) for key, (name, _) in known.items()}).token()
     with pytest.raises(InvalidToken, match="backup"):
         store.watch(after=later)
 
 
-def test_the_format_of_a_store_token_is_that_of_stored_tokens() -> None:
-    token = "Aqy_a8oAAAAAAAAAAwJhYeDBMPsAAAAAAAAAAQFjN8xlhQ=="
+@pytest.mark.parametrize(
+    ("token", "identity"),
+    [
+        ("Aqy_a8oAAAAAAAAAAwJhYeDBMPsAAAAAAAAAAQFjN8xlhQ==", ""),
+        ("AwEjRWeJq83vrL9rygAAAAAAAAADAmFh4MEw-wAAAAAAAAABAWOxRDkJ", "0123456789abcdef"),
+    ],
+)
+def test_the_format_of_a_store_token_is_that_of_stored_tokens(token: str, identity: str) -> None:
     positions = {"acbf6bca": ("aa", 3), "e0c130fb": ("c", 1)}
-    assert read_store_token(token) == positions
-    assert StoreTokens(positions).token() == token
+    assert read_store_token(token) == (identity, positions)
+    assert StoreTokens(identity, positions).token() == token
+
+
+@pytest.mark.each_backend
+def test_a_token_of_another_database_is_refused(
+    open_store: Opener, feeds: tuple[Any, Any], tmp_path: Path
+) -> None:
+    """Its collections are not dropped: they were never here."""
+    a, b = feeds
+    a.put("1", 1)
+    b.put("2", 2)
+    store = open_store()
+    store.backup(tmp_path / "backup.jsonl")
+    token = store.watch().token
+    for collection in (None, "a", "c"):
+        with Store("sqlite://") as other:
+            if collection == "a":
+                other.restore(tmp_path / "backup.jsonl")
+            elif collection:
+                other.collection(collection, changes=True).put("1", 1)
+            with pytest.raises(InvalidToken, match="it is of another database"):
+                other.watch(after=token)
+    store.drop("a")
+    store.drop("b")
+    assert summaries(drain(store, after=token)) == [("drop", "a"), ("drop", "b")]
+
+
+@pytest.mark.each_backend
+def test_tokens_without_an_identity_stay_readable(store: Any, feeds: tuple[Any, Any]) -> None:
+    """Versions up to 0.3 made them; a database of these versions has no identity until another collection records."""
+    a, b = feeds
+    a.put("1", 1)
+    stream = store.watch(timeout=0)
+    b.put("2", 2)
+    ours, positions = read_store_token(stream.token)
+    old = StoreTokens("", positions).token()
+    assert len(ours) == 16
+    [found] = drain(store, after=old)
+    assert found["documentKey"] == {"_id": "2"}
+    assert read_store_token(found["_id"])[0] == ours
+    assert read_store_token(store.watch(after=old).token) == (ours, positions)
+
+
+def test_a_stream_learns_the_identity_of_its_database(store: Any) -> None:
+    stream = store.watch(timeout=0)
+    assert read_store_token(stream.token) == ("", {})
+    store.collection("a", changes=True).put("1", 1)
+    [found] = stream
+    assert len(read_store_token(found["_id"])[0]) == 16
+    assert store.watch().token == found["_id"] == stream.token
 
 
 def test_a_damaged_record_is_passed_by_the_token_of_the_error(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from collections_store import changes
-from collections_store.operations import find, read
+from collections_store.operations import find, read, store_changes
 
 pytestmark = pytest.mark.each_backend
 SMALL, GROWN = 300, 3_000
@@ -42,3 +42,17 @@ def test_the_peak_of_a_stream_does_not_grow(store: Any, monkeypatch: pytest.Monk
         for name, call in CALLS.items():
             peaks[name].append(peak(call, things, count))
     assert {name: found for name, found in peaks.items() if found[1] > 2 * found[0]} == {}
+
+
+def test_the_peak_of_a_store_stream_does_not_grow_with_the_collections(
+    store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next change of each collection is known without its body."""
+    monkeypatch.setattr(store_changes, "BATCH_CHARACTERS", 2**16)
+    peaks: list[int] = []
+    for count in (3, 30):
+        for number in range(count):
+            store.collection(f"c{number}", changes="both").put("a", f"{count}{'x' * 100_000}")
+        recorded = 3 if count == 3 else 3 + 30
+        peaks.append(peak(lambda store: store.watch(after="oldest", timeout=0), store, recorded))
+    assert peaks[1] < 2 * peaks[0]

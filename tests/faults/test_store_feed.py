@@ -1,19 +1,23 @@
 """The changes of all collections of a store under concurrent writes: none is skipped or repeated, and order holds."""
 
 import asyncio
+import re
 import signal
 import threading
 from collections import defaultdict
 from itertools import count
 from typing import Any
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 from backends import Backend
 from conftest import NewThreads
-from faults.test_change_feed import LONG, InThread, listens, no_polling
+from faults.test_change_feed import LONG, InThread, listens, no_polling, wait_for_a_lock
 from faults.test_processes import finish, start, stop_processes
 
 from collections_store import AsyncStore, Store, StoreClosed
+from collections_store.query.change import read_store_token
 
 __all__ = ["no_polling", "stop_processes"]
 NAMES = ("a", "b", "c")
@@ -122,6 +126,30 @@ def test_a_killed_writer_leaves_all_feeds_consistent(shared_backend: Backend) ->
                 assert replayed[name] == {each.id: each.body for each in store[name].stream()}
 
 
+@pytest.mark.parametrize("commits", [True, False])
+def test_two_transactions_give_a_database_its_identity(
+    postgres_backend: Backend, *, commits: bool
+) -> None:
+    schema = postgres_backend.options["schema"]
+    with (
+        Store(postgres_backend.url, **postgres_backend.options) as store,
+        psycopg.connect(postgres_backend.url) as raw,
+    ):
+        store["plain"].put("0", 0)
+        raw.execute(f"SET search_path = {schema}")
+        raw.commit()
+        raw.execute("CREATE TABLE cs_identity (identity TEXT PRIMARY KEY)")
+        raw.execute("INSERT INTO cs_identity VALUES ('0123456789abcdef')")
+        later = InThread(lambda: store.collection("a", changes=True).put("1", 1))
+        wait_for_a_lock(postgres_backend)
+        raw.commit() if commits else raw.rollback()
+        later.result()
+        identity, _ = read_store_token(store.watch().token)
+        assert (identity == "0123456789abcdef") is commits
+        [found] = raw.execute("SELECT identity FROM cs_identity").fetchall()
+        assert found == (identity,)
+
+
 def test_a_late_commit_is_not_skipped(postgres_backend: Backend) -> None:
     with open_recorded(postgres_backend) as store, store.watch(timeout=LONG) as stream:
         written, committed = threading.Event(), threading.Event()
@@ -143,6 +171,30 @@ def test_a_late_commit_is_not_skipped(postgres_backend: Backend) -> None:
         seen += [next(stream)["documentKey"]["_id"] for _ in range(2)]
         assert seen == ["fast", "fast", "slow", "slow"]
         assert stream.try_next() is None
+
+
+def test_a_read_on_an_engine_sees_one_snapshot(shared_backend: Backend) -> None:
+    """Otherwise the feed of `b` is read after a write to `a`, and a later one to `b`."""
+    engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    with (
+        open_recorded(shared_backend) as writer,
+        Store(engine=engine, **shared_backend.options) as store,
+        store.watch(timeout=0) as stream,
+    ):
+        read: list[str] = []
+
+        def write_between(_: object, __: object, sql: str, *___: object) -> None:
+            read.extend(re.findall(r"FROM .*\$changes", sql))
+            if len(read) == 2:
+                writer["a"].put("first", 1)
+                writer["b"].put("second", 1)
+
+        sa.event.listen(engine, "before_cursor_execute", write_between)
+        assert list(stream) == []
+        assert len(set(read)) == len(NAMES)
+        found = list(stream)
+        assert [each["documentKey"]["_id"] for each in found] == ["first", "second"]
+    engine.dispose()
 
 
 def test_collections_are_renamed_while_a_stream_reads(shared_backend: Backend) -> None:
