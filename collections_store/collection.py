@@ -426,9 +426,10 @@ class Collection(OperationBuilder, Generic[Body]):
 
         Each batch of up to 500 requests is a transaction. `ordered` stops at the first refused request; otherwise
         all further requests run. Then raise `BulkWriteError`, whose `result` has the counts and the refused
-        requests by position. `atomic` reads all requests into memory, then runs them in a single transaction: the
-        first refusal is raised, and nothing is written. Further exceptions end the call as in `put_many`. `options`
-        are `comment`, `let` and `collation` of `CallOptions`; a request takes `hint=`.
+        requests by position. `atomic` first reads all requests (many inserts into a temporary file, others into memory),
+        then runs them in a single transaction: the first refusal is raised, and nothing is written. Further exceptions
+        end the call as in `put_many`. `options` are `comment`, `let` and `collation` of `CallOptions`; a request takes
+        `hint=`.
 
         >>> requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
         >>> result = store["things"].bulk_write(requests)

@@ -256,15 +256,23 @@ class BulkWriteResult:
         return len(self.upserted_ids)
 
     def __add__(self, other: Any) -> BulkWriteResult:
-        return BulkWriteResult(
-            self.inserted_count + other.inserted_count,
-            self.matched_count + other.matched_count,
-            self.modified_count + other.modified_count,
-            self.deleted_count + other.deleted_count,
-            {**self.upserted_ids, **other.upserted_ids},
-            {**self.inserted_ids, **other.inserted_ids},
-            self.refused + other.refused,
-        )
+        upserted, inserted = self.upserted_ids.copy(), self.inserted_ids.copy()
+        return extended(replace(self, upserted_ids=upserted, inserted_ids=inserted), other)
+
+
+def extended(result: BulkWriteResult, other: BulkWriteResult) -> BulkWriteResult:
+    """Return the sum of two results, with the dictionaries of `result`: a sum of many copies no ids."""
+    result.upserted_ids.update(other.upserted_ids)
+    result.inserted_ids.update(other.inserted_ids)
+    return BulkWriteResult(
+        result.inserted_count + other.inserted_count,
+        result.matched_count + other.matched_count,
+        result.modified_count + other.modified_count,
+        result.deleted_count + other.deleted_count,
+        result.upserted_ids,
+        result.inserted_ids,
+        result.refused + other.refused,
+    )
 
 
 R = TypeVar("R", PutManyResult, BulkWriteResult)

@@ -59,7 +59,7 @@ class Shape:
         stored, or if a written body has a new field. `what` is the name of the argument.
         """
         match parsed:
-            case Filter(condition):
+            case Filter(condition=condition):
                 self._check_condition(condition, (), "", what)
             case Index(sort=sort, where=where):
                 self.check(sort, what)

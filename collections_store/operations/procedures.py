@@ -51,6 +51,7 @@ from ..results import (
     Invalid,
     PutManyResult,
     R,
+    extended,
     in_order,
 )
 from .bulk import MAX_ROWS, BulkBatch, Given, Mode, PutBatch, Together, batches
@@ -200,6 +201,28 @@ class Spool(Generic[T]):
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+
+class RequestSpool:
+    """Chunks of write requests in the order of reading. Inserts are in a `Spool`; other operations, which hold values of
+    the caller's, stay in memory.
+    """
+
+    def __init__(self) -> None:
+        self._inserts: Spool[list[ReadRequest | None]] = Spool()
+        self._others: list[list[ReadRequest]] = []
+
+    def append(self, chunk: list[ReadRequest]) -> None:
+        self._inserts.append([each if type(each[1]) is Insert else None for each in chunk])
+        self._others.append([each for each in chunk if type(each[1]) is not Insert])
+
+    def __iter__(self) -> Iterator[list[ReadRequest]]:
+        for chunk, others in zip(self._inserts, self._others, strict=True):
+            rest = iter(others)
+            yield [next(rest) if each is None else each for each in chunk]
+
+    def close(self) -> None:
+        self._inserts.close()
 
 
 @value_class
@@ -378,11 +401,11 @@ def bulk_write(
 
     chunks = Chunks(requests, BULK_BATCH, parsed, _size_of)
     if atomic:
-        read: list[list[ReadRequest]] = []  # all, before anything is locked
-        while chunks.has_more():
-            read.append((yield from chunks.next()))
-        steps = partial(_bulk_write, collection, read, ordered=ordered)
-        result: BulkWriteResult = yield called(Together(collection, steps, "bulk_write"), call)
+        with closing(RequestSpool()) as read:  # all, before anything is locked
+            while chunks.has_more():
+                read.append((yield from chunks.next()))
+            steps = partial(_bulk_write, collection, read, ordered=ordered)
+            result: BulkWriteResult = yield called(Together(collection, steps, "bulk_write"), call)
     else:
         result = yield from _bulk_chunks(collection, chunks, call, ordered=ordered)
     if result.refused:
@@ -396,7 +419,8 @@ def _bulk_write(
     """Execute batches in one transaction: the first refusal is raised."""
     result = BulkWriteResult()
     for batch in read:
-        result += yield from _bulk_batch(collection, batch, PLAIN, ordered=ordered, strict=True)
+        done = yield from _bulk_batch(collection, batch, PLAIN, ordered=ordered, strict=True)
+        result = extended(result, done)
     return result
 
 
@@ -408,7 +432,8 @@ def _bulk_chunks(
     try:
         while chunks.has_more() and not (ordered and result.refused):
             batch = yield from chunks.next()
-            result += yield from _bulk_batch(collection, batch, call, ordered=ordered, strict=False)
+            done = yield from _bulk_batch(collection, batch, call, ordered=ordered, strict=False)
+            result = extended(result, done)
     except BaseException as error:
         _note_part(error, collection, result, ended=not chunks.has_more())
         raise

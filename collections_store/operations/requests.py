@@ -283,6 +283,8 @@ class OperationBuilder:
             parsed = Filter.parse(filter, equals, self._codec)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed)
+        if parsed.plain is not None and call.collation is None:
+            return parsed  # without expressions
         return parsed.at(call.time if time is None else time, call.let).collated(call.collation)
 
     def _sort(self, sort: Any, *, scored: bool = False, collation: Collation | None = None) -> Sort:
@@ -371,12 +373,12 @@ class OperationBuilder:
         parts = None
         if projection is not None:
             parts = read_projection(projection, parsed, self._codec, call, scored=True)
-        by_score = order is not None and order.by_score
+        by_score = order is not None and order is not NATURAL and order.by_score
         if by_score or (parts is not None and parts.has_score):
             given = order or NATURAL, *window, parts, self._codec.decode_body, method
             return called(find_scored(self.name, parsed, *given), call)
         find = Find(self.name, parsed, order, *window, parts, self._codec.decode_body, method)
-        return called(find, call)
+        return find if call is PLAIN else called(find, call)
 
     def _page(  # noqa: PLR0917 - as the method has them
         self,
@@ -447,7 +449,8 @@ class OperationBuilder:
 
     def _count(self, filter: Any, equals: Any, options: CallOptions) -> Operation[int]:
         call = self._call(options) if options else PLAIN
-        return called(Count(self.name, self._filter(filter, equals, call=call)), call)
+        count = Count(self.name, self._filter(filter, equals, call=call))
+        return count if call is PLAIN else called(count, call)
 
     def _distinct(self, field: Any, filter: Any, options: CallOptions) -> Operation[list[Any]]:
         call = self._call(options) if options else PLAIN

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from ..codec import Codec, decode, spell
 from ..document import now
-from ..errors import InvalidBody, InvalidFilter, shortened
+from ..errors import InvalidFilter, shortened
 from ..expressions.collation import Collation
 from ..expressions.evaluation import NO_VARIABLES
 from ..expressions.nodes import at_time
@@ -45,6 +45,7 @@ from .conditions import (
     OneOf,
     Or,
     Passes,
+    PlainShape,
     Test,
     Text,
     Value,
@@ -52,6 +53,7 @@ from .conditions import (
     expressions_last,
     holds_text,
     plain_condition,
+    read_plain,
     scalars_of,
     shape_of,
     uncollated,
@@ -67,7 +69,7 @@ _CODEC = Codec()
 class _Unfrozen:
     """The slots of a `Filter`, without the freezing."""
 
-    __slots__ = ("_levels", "_shape", "condition")
+    __slots__ = ("_condition", "_levels", "_shape", "plain", "values")
 
 
 _allocate = object.__new__
@@ -105,7 +107,7 @@ def _at_time(condition: Condition, time: int, variables: Mapping[str, Any]) -> C
     return with_operands(condition, change)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Filter:
     """A filter. Without a condition it matches every document.
 
@@ -115,15 +117,35 @@ class Filter:
     {'tags': 'new', 'age': {'$gte': 30, '$lt': 40}}
     """
 
-    condition: Condition = EVERYTHING
-    _shape: Condition | None = field(default=None, init=False, compare=False, repr=False)
-    _levels: int = field(default=0, init=False, compare=False, repr=False)
+    _condition: Condition | None = EVERYTHING
+    """None until the first use, if the filter is plain."""
+    plain: PlainShape | None = field(default=None, init=False)
+    """The shape of a filter that `read_plain` read; None: see `shape`."""
+    values: list[Any] | None = field(default=None, init=False)
+    """The values of a plain filter, in the order of `values_of`."""
+    _shape: Condition | None = field(default=None, init=False)
+    _levels: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.condition, Condition):
+        if not isinstance(self._condition, Condition):
             raise InvalidFilter(
-                "", f"must be a condition, got {shortened(self.condition)}: use Filter.parse"
+                "", f"must be a condition, got {shortened(self._condition)}: use Filter.parse"
             )
+
+    @property
+    def condition(self) -> Condition:
+        """The condition that documents match."""
+        found = self._condition
+        if found is None:
+            found = plain_condition(self.plain or (), self.values or ())
+            object.__setattr__(self, "_condition", found)
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return self.condition == other.condition if isinstance(other, Filter) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.condition)
 
     @property
     def shape(self) -> Condition:
@@ -148,13 +170,11 @@ class Filter:
         """
         given = {what: equals} if type(what) is str and type(equals) in SCALARS else what
         if type(given) is dict and (given is not what or equals is ...):
-            try:
-                condition = plain_condition(given, codec)
-            except InvalidBody:
-                condition = None  # the parser names the position
-            if condition is not None:
+            read = read_plain(given, codec)
+            if read is not None:
                 made: Any = _allocate(_Unfrozen)  # as `new_document`
-                made.condition, made._shape, made._levels = condition, None, 0
+                made.plain, made.values = read
+                made._condition, made._shape, made._levels = None, None, 0
                 made.__class__ = cls
                 return made  # type: ignore[no-any-return]
         if equals is ... and (type(what) is dict or isinstance(what, Mapping)):

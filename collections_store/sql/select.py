@@ -24,7 +24,16 @@ from ..expressions.classes import value_class
 from ..expressions.path import Path, path_prefixes
 from ..options import CollectionOptions, Feed, Names
 from ..options.calls import Hint
-from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
+from ..query.conditions import (
+    And,
+    Condition,
+    Field,
+    Metadata,
+    PlainShape,
+    Target,
+    condition_of,
+    values_of,
+)
 from ..query.filter import EVERYTHING, Filter, conjuncts
 from ..query.index import (
     Index,
@@ -95,23 +104,30 @@ class Query:
     arrays: Query | None = None
     _as_they_are: tuple[tuple[str, int], ...] = field(init=False, compare=False, repr=False)
     """The parameters that are values of the filter, with the positions of the values."""
+    _converted: tuple[Any, ...] = field(init=False, compare=False, repr=False)
+    """The other bindings, each once."""
 
     def __post_init__(self) -> None:
         pairs = (zip(*each[:2], strict=True) for each in self.bindings if each.convert is None)
         object.__setattr__(self, "_as_they_are", tuple(dict(chain.from_iterable(pairs)).items()))
+        converted = {each.names: each for each in self.bindings if each.convert is not None}
+        object.__setattr__(self, "_converted", tuple(converted.values()))
 
     def parameters(self, filter: Filter, others: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the statement's parameters: `others`, with the values of `filter` added."""
         parameters = {} if others is None else others
         parameters.setdefault("now", now())
         if self.bindings:
+            if filter.values is not None and not self._converted:  # sooner
+                for name, position in self._as_they_are:
+                    parameters[name] = filter.values[position]
+                return parameters
             values = values_of(filter.condition)
             for name, position in self._as_they_are:
                 parameters[name] = values[position].value
-            for names, positions, convert in self.bindings:
-                if convert is not None:
-                    found = convert([values[position] for position in positions])
-                    parameters.update(zip(names, found, strict=True))
+            for names, positions, convert in self._converted:
+                found = convert([values[position] for position in positions])
+                parameters.update(zip(names, found, strict=True))
         return parameters
 
     def rest(self, filter: Filter) -> Filter:
@@ -136,7 +152,7 @@ class PerShape(Generic[P, R]):
 
         def compiled_for(filter: Filter, /, *args: P.args, **kwargs: P.kwargs) -> R:
             implied = statements.implied(filter, *args) if statements.reads_values else ()
-            query: R = cached(filter.shape, implied, *args, **kwargs)
+            query: R = cached(filter.plain or filter.shape, implied, *args, **kwargs)
             return query
 
         statements.__dict__[self._name] = update_wrapper(compiled_for, cached)  # found from now on
@@ -145,7 +161,8 @@ class PerShape(Generic[P, R]):
     def _of(self, statements: Statements) -> Callable[..., R]:
         """Return the compiling function; results over a template are shared."""
         if statements.shared is None:
-            return partial(self._compile, statements)
+            compile: Any = partial(self._compile, statements)
+            return lambda shape, *args, **kwargs: compile(condition_of(shape), *args, **kwargs)
         shared: Any = getattr(statements.shared, self._name)
         on_table: Any = statements.on_table
         return lambda *args, **kwargs: on_table(shared.__wrapped__(*args, **kwargs))
@@ -482,9 +499,11 @@ class Statements:
         """Return the order of the index that serves a filter, or without such an index natural order, and the query
         that is `exact` in this order.
         """
-        return self._planned(filter.shape, self.implied(filter) if self.reads_values else ())
+        shape = filter.plain or filter.shape
+        return self._planned(shape, self.implied(filter) if self.reads_values else ())
 
-    def _plan(self, shape: Condition, implied: Implied) -> tuple[Sort, Query | None]:
+    def _plan(self, given: Condition | PlainShape, implied: Implied) -> tuple[Sort, Query | None]:
+        shape = condition_of(given)
         match self._hint:
             case Index(sort=sort, arrays=False):
                 order = Sort(free_fields(sort.fields, set(equal_targets(shape))))

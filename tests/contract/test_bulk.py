@@ -30,6 +30,7 @@ from collections_store import (
     partial_result,
     was_committed,
 )
+from collections_store.operations import procedures
 from collections_store.operations import write as writing
 
 
@@ -324,6 +325,46 @@ def test_memory_stays_constant(tmp_path: Any) -> None:
         return highest
 
     assert peak(20_000) < 1.5 * peak(4_000)
+
+
+def test_an_atomic_bulk_write_holds_no_bodies(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(procedures, "SPOOL_MEMORY", 2**20)
+    with Store(f"sqlite:///{tmp_path / 'store.db'}", durability="normal") as store:
+        store["things"].put("warm", {})
+        tracemalloc.start()
+        requests = (InsertOne({"n": n, "text": "x" * 4000}) for n in range(5000))
+        assert store["things"].bulk_write(requests, atomic=True).inserted_count == 5000
+        _, highest = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert highest < 5000 * 4000 / 2
+
+
+def test_an_atomic_bulk_write_runs_spooled_requests_in_order(
+    things: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(procedures, "SPOOL_MEMORY", 1)
+
+    def requests() -> Iterator[Any]:
+        for n in range(1200):
+            yield InsertOne({"n": n}, id=str(n))
+            yield UpdateOne({"$id": str(n)}, {"$inc": {"n": 10}})
+            yield UpdateOne({"$id": f"new {n}"}, {"$set": {"n": n}}, upsert=True)
+
+    result = things.bulk_write(requests(), atomic=True)
+    assert (result.inserted_count, result.modified_count) == (1200, 1200)
+    assert result.inserted_ids == {3 * n: str(n) for n in range(1200)}
+    assert result.upserted_ids == {3 * n + 2: f"new {n}" for n in range(1200)}
+    assert [things.get(str(n))["n"] for n in (0, 170, 1199)] == [10, 180, 1209]
+
+
+def test_a_sum_of_results_leaves_its_parts_alone() -> None:
+    first = BulkWriteResult(1, upserted_ids={1: "u"}, inserted_ids={0: "a"})
+    second = BulkWriteResult(2, 1, inserted_ids={2: "b"})
+    assert first + second == BulkWriteResult(3, 1, 0, 0, {1: "u"}, {0: "a", 2: "b"})
+    assert first == BulkWriteResult(1, upserted_ids={1: "u"}, inserted_ids={0: "a"})
+    assert second == BulkWriteResult(2, 1, inserted_ids={2: "b"})
 
 
 def test_bulk_write(things: Any) -> None:

@@ -7,17 +7,23 @@ from hypothesis import strategies as st
 
 from collections_store import InvalidBody, InvalidFilter
 from collections_store.codec import Codec
-from collections_store.query.conditions import plain_condition
+from collections_store.query.conditions import (
+    condition_of,
+    plain_condition,
+    read_plain,
+    shape_of,
+    values_of,
+)
 from collections_store.query.filter import Filter
 from collections_store.query.parser import FilterParser
 
-CODEC = Codec(max_bytes=100)
+CODEC = Codec()
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-(2**64), 2**64),
     st.floats(),
-    st.sampled_from(["", "a", "é", "\0", "\ud800", "x" * 90, "x" * 200]),
+    st.sampled_from(["", "a", '"', "é", "\0", "\ud800", "x" * 90, "x" * 200, "x" * 201]),
 )
 COMPARED = st.dictionaries(
     st.sampled_from(["$gt", "$gte", "$lt", "$lte", "$eq", "$in", "x"]), SCALARS, max_size=2
@@ -36,20 +42,28 @@ def outcome(read: Any, document: Any) -> Any:
         return type(error)
 
 
-@given(document=DOCUMENTS)
-def test_a_plain_document_has_the_condition_of_the_parser(document: dict[Any, Any]) -> None:
-    found = outcome(lambda given: plain_condition(given, CODEC), document)
-    parsed = outcome(FilterParser(CODEC).document, document)
-    if found is InvalidBody:
+@given(document=DOCUMENTS, codec=st.sampled_from([CODEC, Codec(max_bytes=100)]))
+def test_a_plain_document_has_the_condition_of_the_parser(
+    document: dict[Any, Any], codec: Codec
+) -> None:
+    found = outcome(lambda given: read_plain(given, codec), document)
+    parsed = outcome(FilterParser(codec).document, document)
+    if found is InvalidFilter:
         assert parsed is InvalidFilter
     elif found is not None:
-        assert found == parsed
-    expected = outcome(lambda given: Filter.parse(given, codec=CODEC).condition, document)
-    assert expected == parsed
+        shape, values = found
+        condition = plain_condition(shape, values)
+        assert condition == parsed
+        assert condition_of(shape) == shape_of(condition)
+        assert [each.value for each in values_of(condition)] == values
+    filter = outcome(lambda given: Filter.parse(given, codec=codec), document)
+    assert (filter.condition if isinstance(filter, Filter) else filter) == parsed
 
 
 def test_most_documents_are_plain() -> None:
     document = {"a": 1, "b.c": "x", "d": {"$gte": 1.5}, "e": None}
-    assert plain_condition(document, CODEC) == FilterParser(CODEC).document(document)
-    assert plain_condition({"a": {"$gte": None}}, CODEC) is None
-    assert plain_condition({"a": [1]}, CODEC) is None
+    shape = ("a", "number", "b.c", "string", "d", "$gte", "number", "e", "null")
+    assert read_plain(document, CODEC) == (shape, [1, "x", 1.5, None])
+    for other in ({"a": {"$gte": None}}, {"a": [1]}, {"a": "x" * 201}, {"a": float("inf")}):
+        assert read_plain(other, CODEC) is None
+    assert read_plain(document, Codec(max_bytes=100)) is None
