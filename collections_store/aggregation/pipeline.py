@@ -28,7 +28,7 @@ from .buckets import in_buckets, sampled
 from .combined import documents_in, faceted, united
 from .densify import densified
 from .graph import connected
-from .group import NO_TOTALS, CountedRow, GroupedFields, fields_of, grouped
+from .group import NO_TOTALS, GroupedFields, fields_of, grouped
 from .lookup import joined
 from .parser import PipelineParser
 from .redact import redacted
@@ -46,6 +46,7 @@ from .rows import (
 )
 from .spill import ExternalSort
 from .stages import Group, PlacedStage
+from .totals import CombinedRows
 from .windows import windowed
 
 _PART = 64
@@ -130,12 +131,12 @@ class Pipeline:
                 return fields_of(group, path)
         return None
 
-    def run_counted(self, rows: Iterable[CountedRow], context: Context) -> Iterator[Any]:
+    def run_combined(self, rows: CombinedRows, context: Context) -> Iterator[Any]:
         """Run a pipeline from its first `$group` on."""
         number = next(n for n, step in enumerate(self.steps) if isinstance(step.stage, Group))
         first, others = self.steps[number], self.steps[number + 1 :]
         assert isinstance(first.stage, Group)
-        groups = grouped(first.stage, rows, context, first.place)
+        groups = rows.grouped(first.stage, context, first.place)
         return (row.body for row in run(others, groups, context))
 
     def output(self) -> tuple[Pipeline, PlacedStage | None]:
