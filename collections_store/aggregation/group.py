@@ -18,8 +18,8 @@ from ..document import Anonymous, Document
 from ..errors import InvalidOperand
 from ..expressions.evaluation import OperandError, Scope, integer, key_of, sort_key
 from ..expressions.fields import Keys
-from ..expressions.nodes import Constant, Meta, OperatorCall, Reference, evaluate, nodes_of
-from ..expressions.values import MISSING
+from ..expressions.nodes import Bucket, Constant, Meta, OperatorCall, Reference, evaluate, nodes_of
+from ..expressions.values import MISSING, is_number
 from .accumulators import ACCUMULATORS, Integers, Setting, State, maker_of
 from .rows import ROW, Context, Row, StageMemory, placed, with_value
 from .spill import ExternalSort
@@ -31,6 +31,7 @@ CountedRow: TypeAlias = tuple[Row, int, Totals]
 """A row, the number of its occurrences, and integers of other rows of its group."""
 NO_TOTALS: Final[Totals] = {}
 _GROUPS: Final = 256
+_MAX_LIMITS: Final = 50
 _OVERHEAD: Final = 200
 """Bytes that a group, or a field of it, takes besides its values."""
 
@@ -173,11 +174,14 @@ class GroupedFields(NamedTuple):
     numbers: tuple[Keys, ...]
     extremes: tuple[Keys, ...] = ()
     unwound: Keys | None = None
+    limits: tuple[float, ...] = ()
+    """The boundaries of a `$bucket` by the first of `values`: for a number between two of them, the lower one comes."""
 
     def without_extremes(self) -> GroupedFields:
         """Return the fields with the extremes read for their values."""
         numbers = tuple(each for each in self.numbers if each not in self.extremes)
-        return GroupedFields((*self.values, *self.extremes), numbers, (), self.unwound)
+        values = (*self.values, *self.extremes)
+        return GroupedFields(values, numbers, (), self.unwound, self.limits)
 
 
 @lru_cache(maxsize=_GROUPS)
@@ -210,7 +214,24 @@ def fields_of(stage: Group, unwound: Keys | None = None) -> GroupedFields | None
     inner = {keys for keys in read if any(keys[:n] in found for n in range(len(keys)))}
     numbers -= found | inner
     values, extremes = tuple(sorted(found - inner)), extremes & numbers
-    return GroupedFields(values, tuple(sorted(numbers)), tuple(sorted(extremes)), unwound)
+    limits = _limits(stage) if len(values) == 1 else ()
+    return GroupedFields(values, tuple(sorted(numbers)), tuple(sorted(extremes)), unwound, limits)
+
+
+def _limits(stage: Group) -> tuple[float, ...]:
+    """Return the boundaries of a `$bucket`, if they are numbers, and nothing else reads its field."""
+    match stage.key:
+        case Bucket(Reference(_, keys), boundaries) if len(boundaries) <= _MAX_LIMITS:
+            limits = tuple([each.value for each in boundaries])
+            nodes = nodes_of(tuple([each.operand for _, each in stage.fields]))
+            others = (each.keys for each in nodes if isinstance(each, Reference))
+            if all(map(_is_limit, limits)) and not any(e[: len(keys)] == keys for e in others):
+                return limits
+    return ()
+
+
+def _is_limit(value: Any) -> bool:
+    return is_number(value) and abs(value) < 10**15
 
 
 @lru_cache(maxsize=_GROUPS)

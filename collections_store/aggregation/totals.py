@@ -59,7 +59,7 @@ class CombinedRows(NamedTuple):
 
     def counted(self) -> Iterator[CountedRow]:
         """Yield the rows as documents with a number of occurrences."""
-        values, numbers, _, _ = self.fields
+        values, numbers = self.fields[:2]
         paths, totals = values + numbers, NO_TOTALS
         columns = [(keys, _columns(self.fields, keys)) for keys in numbers]
         for row in self.rows:
@@ -104,7 +104,7 @@ def _reader(accumulator: Accumulator, fields: GroupedFields) -> _Reader | None:
 
 def _columns(fields: GroupedFields, keys: Keys) -> tuple[int, int, int | None]:
     """Return the columns of a number's text, of its sum and number, and of its extremes."""
-    values, numbers, extremes, _ = fields
+    values, numbers, extremes = fields[:3]
     position, end = numbers.index(keys), 2 + len(values)
     ends = end + 3 * len(numbers) + 2 * extremes.index(keys) if keys in extremes else None
     return end + position, end + len(numbers) + 2 * position, ends

@@ -67,7 +67,12 @@ def group_queries(
         return
     for read in (fields, fields.without_extremes()) if fields.extremes else (fields,):
         query = statements.group(
-            filter, read.values, numbers=read.numbers, extremes=read.extremes, unwound=unwound
+            filter,
+            read.values,
+            numbers=read.numbers,
+            extremes=read.extremes,
+            unwound=unwound,
+            limits=read.limits,
         )
         if not query.residual:
             yield query, read
