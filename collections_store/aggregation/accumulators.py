@@ -10,6 +10,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Hashable
 from fractions import Fraction
+from functools import partial
 from operator import itemgetter
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
@@ -25,8 +26,10 @@ from ..expressions.evaluation import (
     key_of,
     mapping,
     order,
+    result,
     sort_key,
 )
+from ..expressions.nodes import Constant
 from ..expressions.numbers import Total
 from ..expressions.values import MISSING, is_number
 from ..query.sort import NATURAL
@@ -80,6 +83,21 @@ class State:
     def result(self) -> Any:
         """Return the accumulated value; raises `OperandError`."""
         return self._total.total()
+
+
+class _Multiple(State):
+    """`$sum` of an integer."""
+
+    __slots__ = ("_integer", "_times")
+
+    def __init__(self, integer: int) -> None:
+        self._integer, self._times = integer, 0
+
+    def add(self, value: Any, times: int) -> None:  # noqa: ARG002
+        self._times += times
+
+    def result(self) -> Any:
+        return result(self._integer * self._times)
 
 
 class _Average(State):
@@ -392,3 +410,11 @@ ACCUMULATORS: Final[dict[str, Declared]] = {
     "$percentile": Declared(_Percentiles, "percentile"),
 }
 """The accumulators. `{"$count": {}}` is parsed as `{"$sum": 1}`."""
+
+
+def maker_of(accumulator: Accumulator, setting: Setting) -> Callable[[], State]:
+    """Return the function that makes the state of an accumulator for each group."""
+    match accumulator:
+        case Accumulator("$sum", Constant(value=int() as value)) if not isinstance(value, bool):
+            return partial(_Multiple, value)
+    return partial(ACCUMULATORS[accumulator.operator].state, setting)

@@ -18,9 +18,9 @@ from ..document import Anonymous, Document
 from ..errors import InvalidOperand
 from ..expressions.evaluation import OperandError, Scope, integer, key_of, sort_key
 from ..expressions.fields import Keys
-from ..expressions.nodes import Constant, Meta, OperatorCall, Reference, evaluate, nodes_of
-from ..expressions.values import MISSING
-from .accumulators import ACCUMULATORS, Integers, Setting, State
+from ..expressions.nodes import Bucket, Constant, Meta, OperatorCall, Reference, evaluate, nodes_of
+from ..expressions.values import MISSING, is_number
+from .accumulators import ACCUMULATORS, Integers, Setting, State, maker_of
 from .rows import ROW, Context, Row, StageMemory, placed, with_value
 from .spill import ExternalSort
 from .stages import Accumulator, Group
@@ -31,6 +31,7 @@ CountedRow: TypeAlias = tuple[Row, int, Totals]
 """A row, the number of its occurrences, and integers of other rows of its group."""
 NO_TOTALS: Final[Totals] = {}
 _GROUPS: Final = 256
+_MAX_LIMITS: Final = 50
 _OVERHEAD: Final = 200
 """Bytes that a group, or a field of it, takes besides its values."""
 
@@ -42,27 +43,53 @@ def grouped(
     if place in context.spilled:
         yield from _sorted_groups(stage, rows, context, place)
         return
-    memory = StageMemory(place, context.memory_limit)
-    groups = dict[Hashable, tuple[Any, list[State]]]()
-    fields = [(each, _combined(each)) for _, each in stage.fields]
+    groups = Groups(stage, context, place)
+    fields = [(each, combined_field(each)) for _, each in stage.fields]
     with placed(place):
         for row, times, totals in rows:
             scope = context.scope(row)
-            key = evaluate(stage.key, scope)
-            key = None if key is MISSING else key
-            size = memory.measure(key)
-            hashed = key_of(key, ordered=context.ordered)
-            if hashed not in groups:
-                memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * size)
-                states = [state_of(each, key, context, memory) for _, each in stage.fields]
-                groups[hashed] = key, states
-            for (each, keys), state in zip(fields, groups[hashed][1], strict=True):
+            states = groups.states(evaluate(stage.key, scope))
+            for (each, keys), state in zip(fields, states, strict=True):
                 accumulate(each, state, row, scope, times)
                 if keys in totals:
                     state.add_integers(totals[keys])
-        for key, states in groups.values():
+        yield from groups.bodies()
+
+
+class Groups:
+    """The groups of a stage, in the order of their first rows."""
+
+    def __init__(self, stage: Group, context: Context, place: str) -> None:
+        self._fields, self._context = stage.fields, context
+        self._memory = memory = StageMemory(place, context.memory_limit)
+        self._size = _OVERHEAD * (1 + len(stage.fields))
+        self._found = dict[Hashable, tuple[Any, list[State]]]()
+        self._makers = [
+            maker_of(each, Setting(memory, context.ordered, each, 1)) for _, each in stage.fields
+        ]
+        self._counts = any(each.count is not None for _, each in stage.fields)
+
+    def states(self, key: Any) -> list[State]:
+        """Return the states of the accumulators in the group of a key."""
+        key = None if key is MISSING else key
+        size = self._memory.measure(key)
+        hashed = key_of(key, ordered=self._context.ordered)
+        found = self._found.get(hashed)
+        if found is None:
+            self._memory.hold(self._size + 2 * size)
+            found = self._found[hashed] = key, self._states(key)
+        return found[1]
+
+    def _states(self, key: Any) -> list[State]:
+        if not self._counts:
+            return [make() for make in self._makers]
+        return [state_of(each, key, self._context, self._memory) for _, each in self._fields]
+
+    def bodies(self) -> Iterator[Row]:
+        """Yield the body of each group."""
+        for key, states in self._found.values():
             body = {"_id": key}
-            for (name, each), state in zip(stage.fields, states, strict=True):
+            for (name, each), state in zip(self._fields, states, strict=True):
                 try:
                     body[name] = state.result()
                 except OperandError as error:
@@ -147,11 +174,14 @@ class GroupedFields(NamedTuple):
     numbers: tuple[Keys, ...]
     extremes: tuple[Keys, ...] = ()
     unwound: Keys | None = None
+    limits: tuple[float, ...] = ()
+    """The boundaries of a `$bucket` by the first of `values`: for a number between two of them, the lower one comes."""
 
     def without_extremes(self) -> GroupedFields:
         """Return the fields with the extremes read for their values."""
         numbers = tuple(each for each in self.numbers if each not in self.extremes)
-        return GroupedFields((*self.values, *self.extremes), numbers, (), self.unwound)
+        values = (*self.values, *self.extremes)
+        return GroupedFields(values, numbers, (), self.unwound, self.limits)
 
 
 @lru_cache(maxsize=_GROUPS)
@@ -163,9 +193,9 @@ def fields_of(stage: Group, unwound: Keys | None = None) -> GroupedFields | None
     """
     if any(ACCUMULATORS[each.operator].in_order for _, each in stage.fields):
         return None
-    numbers = {keys for _, each in stage.fields if (keys := _combined(each))}
+    numbers = {keys for _, each in stage.fields if (keys := combined_field(each))}
     found = set()
-    operands = (each.operand for _, each in stage.fields if not _combined(each))
+    operands = (each.operand for _, each in stage.fields if not combined_field(each))
     for expression in (stage.key, *operands):
         for node in nodes_of(expression):
             match node:
@@ -176,13 +206,32 @@ def fields_of(stage: Group, unwound: Keys | None = None) -> GroupedFields | None
     read = found | numbers
     if unwound and any(keys == unwound[: len(keys)] != unwound for keys in read):
         return None
-    extremes = {_combined(e) for _, e in stage.fields if e.operator in {"$min", "$max"}} & numbers
+    extremes = {
+        combined_field(e) for _, e in stage.fields if e.operator in {"$min", "$max"}
+    } & numbers
     outer = {keys for keys in extremes if any(keys == e[: len(keys)] != e for e in read)}
     found |= outer  # the value of such a field has the others in it
     inner = {keys for keys in read if any(keys[:n] in found for n in range(len(keys)))}
     numbers -= found | inner
     values, extremes = tuple(sorted(found - inner)), extremes & numbers
-    return GroupedFields(values, tuple(sorted(numbers)), tuple(sorted(extremes)), unwound)
+    limits = _limits(stage) if len(values) == 1 else ()
+    return GroupedFields(values, tuple(sorted(numbers)), tuple(sorted(extremes)), unwound, limits)
+
+
+def _limits(stage: Group) -> tuple[float, ...]:
+    """Return the boundaries of a `$bucket`, if they are numbers, and nothing else reads its field."""
+    match stage.key:
+        case Bucket(Reference(_, keys), boundaries) if len(boundaries) <= _MAX_LIMITS:
+            limits = tuple([each.value for each in boundaries])
+            nodes = nodes_of(tuple([each.operand for _, each in stage.fields]))
+            others = (each.keys for each in nodes if isinstance(each, Reference))
+            if all(map(_is_limit, limits)) and not any(e[: len(keys)] == keys for e in others):
+                return limits
+    return ()
+
+
+def _is_limit(value: Any) -> bool:
+    return is_number(value) and abs(value) < 10**15
 
 
 @lru_cache(maxsize=_GROUPS)
@@ -197,7 +246,7 @@ def counted_field(stage: Group) -> Keys | None:
     return None
 
 
-def _combined(accumulator: Accumulator) -> Keys:
+def combined_field(accumulator: Accumulator) -> Keys:
     """Return the field whose integers a database combines; no keys for any other accumulator."""
     match accumulator:
         case Accumulator("$sum" | "$avg" | "$min" | "$max", Reference("CURRENT" | "ROOT", keys)):

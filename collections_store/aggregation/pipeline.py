@@ -26,7 +26,7 @@ from .changed import changed
 from .combined import documents_in, faceted, united
 from .densify import densified
 from .graph import connected
-from .group import NO_TOTALS, CountedRow, GroupedFields, fields_of, grouped
+from .group import NO_TOTALS, GroupedFields, fields_of, grouped
 from .lookup import joined
 from .order import in_order, needed
 from .parser import PipelineParser
@@ -40,6 +40,7 @@ from .rows import (
 )
 from .stages import Group, PlacedStage
 from .table import STAGES
+from .totals import CombinedRows
 from .unwind import unwound
 from .windows import windowed
 
@@ -121,12 +122,12 @@ class Pipeline:
                 return fields_of(group, path)
         return None
 
-    def run_counted(self, rows: Iterable[CountedRow], context: Context) -> Iterator[Any]:
+    def run_combined(self, rows: CombinedRows, context: Context) -> Iterator[Any]:
         """Run a pipeline from its first `$group` on."""
         number = next(n for n, step in enumerate(self.steps) if isinstance(step.stage, Group))
         first, others = self.steps[number], self.steps[number + 1 :]
         assert isinstance(first.stage, Group)
-        groups = grouped(first.stage, rows, context, first.place)
+        groups = rows.grouped(first.stage, context, first.place)
         return (row.body for row in run(others, groups, context))
 
     def output(self) -> tuple[Pipeline, PlacedStage | None]:

@@ -137,6 +137,8 @@ def key_of(value: Any, *, ordered: Ordered = True) -> Hashable:
     """Return a hashable, the same for equal values only: for 1 and 1.0, but not for true."""
     if ordered is not True and type(ordered) is Collator:
         return key_of(ordered.keyed(value), ordered=ordered.ordered)
+    if type(value) is str:  # sooner
+        return value
     match value:
         case bool():
             return (bool, value)

@@ -204,7 +204,7 @@ class Aggregate(Operation[list[Any]]):
         if fields is None:
             return None
         rows = grouped_rows(session, self.collection, filter, rest, fields)
-        return None if rows is None else rest.run_counted(rows, self.context(session))
+        return None if rows is None else rest.run_combined(rows, self.context(session))
 
     def grouped_fields(self, rest: Pipeline) -> GroupedFields | None:
         """Return the fields by which the database groups for the stages after the `$match`, or None."""

@@ -6,17 +6,11 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, Final
 
-from ..aggregation.accumulators import Integers
-from ..aggregation.group import (
-    NO_TOTALS,
-    CountedRow,
-    GroupedFields,
-    counted_field,
-    row_of,
-)
+from ..aggregation.group import GroupedFields, counted_field
 from ..aggregation.pipeline import Pipeline
 from ..aggregation.rows import Row
 from ..aggregation.stages import Group
+from ..aggregation.totals import CombinedRows
 from ..codec import decode
 from ..document import Anonymous
 from ..expressions.fields import Keys
@@ -36,7 +30,7 @@ _BEGIN_NUMBERS: Final = frozenset("-0123456789")
 
 def grouped_rows(
     session: Session, collection: str, filter: Filter, rest: Pipeline, fields: GroupedFields
-) -> Iterator[CountedRow] | None:
+) -> CombinedRows | None:
     """Return the distinct values of a collection for a pipeline that begins with `$group`, or with `$unwind` and `$group`, in
     the order of their first documents; None if the database cannot return them.
     """
@@ -50,8 +44,7 @@ def grouped_rows(
         if len(rows) == MAX_VALUES or _any_inexact(rows, read):
             return None
         rows.sort(key=itemgetter(0))
-        paths = read.values + read.numbers
-        return (_counted(row, read, paths) for row in rows if row[1])
+        return CombinedRows([row for row in rows if row[1]], read)
     return None
 
 
@@ -74,7 +67,12 @@ def group_queries(
         return
     for read in (fields, fields.without_extremes()) if fields.extremes else (fields,):
         query = statements.group(
-            filter, read.values, numbers=read.numbers, extremes=read.extremes, unwound=unwound
+            filter,
+            read.values,
+            numbers=read.numbers,
+            extremes=read.extremes,
+            unwound=unwound,
+            limits=read.limits,
         )
         if not query.residual:
             yield query, read
@@ -97,27 +95,10 @@ def _any_inexact(rows: list[Any], fields: GroupedFields) -> bool:
     """Return whether a row has a truncated value, or a wrong position or value of an unwound element."""
     values = 2 + len(fields.values)
     checks = values + 3 * len(fields.numbers) + 2 * len(fields.extremes)
-    for row in rows:
-        for text in row[2:values]:
-            if text is not None and len(text) > MAX_VALUE:
-                return True
-        if any(row[checks:]):
+    for column in range(2, values):
+        if any(len(row[column] or "") > MAX_VALUE for row in rows):
             return True
-    return False
-
-
-def _counted(row: Any, fields: GroupedFields, paths: tuple[Keys, ...]) -> CountedRow:
-    """Return a row of `Statements.group`."""
-    end = 2 + len(paths)
-    totals = dict(NO_TOTALS)
-    extreme = end + 2 * len(fields.numbers)
-    for keys in fields.numbers:
-        total, count = row[end : end + 2]
-        ends = row[extreme : extreme + 2] if keys in fields.extremes else ()
-        if count:
-            totals[keys] = Integers(int(total), count, *ends)
-        end, extreme = end + 2, extreme + len(ends)
-    return row_of(paths, row[2 : 2 + len(paths)]), row[1], totals
+    return fields.unwound is not None and any(any(row[checks:]) for row in rows)
 
 
 def parts(

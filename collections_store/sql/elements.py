@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy.sql.functions import FunctionElement
 
+from ..codec import spell
 from ..query.conditions import Condition, Field, Kind, Test, with_sql
 
 Clause: TypeAlias = sa.ColumnElement[Any]
@@ -147,6 +148,29 @@ class NumberText(_Element):
 
 class OtherText(_Element):
     """The `ValueText` of a `TypeAt` and a `ValueText`, if the value is no `Addend`; null for an `Addend`."""
+
+
+class WithinLimits(_Element):
+    """The `ValueText` of a `TypeAt` and a `ValueText`; for a number clearly between two of the ascending `limits`, the lower one."""
+
+    def __init__(self, kind: Clause, text: Clause, limits: Sequence[float]) -> None:
+        super().__init__(kind, text)
+        self.limits = limits
+
+    def chosen(self, number: str, text: str) -> str:
+        """Return the SQL, of the SQL of the number and of the text."""
+        branches = [f"WHEN {number} < {_beside(self.limits[0], 1)} THEN {text}"]
+        for low, high in pairwise(self.limits):
+            branches += [
+                f"WHEN {number} < {_beside(high, -1)} THEN '{spell(low)}'",
+                f"WHEN {number} < {_beside(high, 1)} THEN {text}",
+            ]
+        return f"CASE {' '.join(branches)} ELSE {text} END"
+
+
+def _beside(limit: float, sign: int) -> str:
+    """Return a number further beside a limit than SQL rounds numbers."""
+    return repr(limit + sign * (abs(limit) + 1) / 10**9)
 
 
 class HasInteger(_AtPath, _Predicate):

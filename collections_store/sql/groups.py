@@ -25,6 +25,7 @@ from .elements import (
     TypeAt,
     Unwound,
     ValueText,
+    WithinLimits,
 )
 from .schema import integer
 from .statement import ONE, ZERO
@@ -49,11 +50,14 @@ class GroupedColumns:
     numbers: tuple[Keys, ...] = ()
     extremes: tuple[Keys, ...] = ()
     unwound: Keys | None = None
+    limits: tuple[float, ...] = ()
 
     def select(self, table: sa.Table, database: Database, clauses: list[Clause]) -> sa.Select[Any]:
         """Return the SELECT of the distinct combinations, as of `Statements.group`."""
         rows, rest = self._computed(table, database, clauses)
         position, values, types, inexact = self._split(rows)
+        if self.limits:
+            values[0] = WithinLimits(types.pop(), values[0], self.limits)
         numbers = list(zip(types, values[len(self.paths) :], strict=True))
         is_extreme = [each in self.extremes for each in self.numbers]
         values[len(self.paths) :] = [
@@ -76,6 +80,11 @@ class GroupedColumns:
         outside = (keys for keys in (*self.paths, *self.numbers) if not self._is_inside(keys))
         return frozenset(prefix for keys in outside for prefix in path_prefixes(keys)[:-1])
 
+    @property
+    def _typed(self) -> tuple[Keys, ...]:
+        """The paths whose types are columns."""
+        return (*self.numbers, *self.paths) if self.limits else self.numbers
+
     def _computed(
         self, table: sa.Table, database: Database, clauses: list[Clause]
     ) -> tuple[list[Any], list[Clause]]:
@@ -92,7 +101,7 @@ class GroupedColumns:
         seq, *outside, array = found.c
         table_of, element, number = database.compiler.elements_of(array)
         inside, beyond = iter(self._values(element, inside=True)), iter(outside)
-        keys = (*self.paths, *self.numbers, *self.numbers)
+        keys = (*self.paths, *self.numbers, *self._typed)
         values = [next(inside if self._is_inside(each) else beyond) for each in keys]
         position = seq.op("<<")(_ELEMENTS).op("|")(number)
         too_far = seq.op(">>")(_ROWS).op("|")(number.op(">>")(_ELEMENTS))
@@ -107,7 +116,7 @@ class GroupedColumns:
         for kind, paths in (
             (ValueText, self.paths),
             (ValueText, self.numbers),
-            (TypeAt, self.numbers),
+            (TypeAt, self._typed),
         ):
             yield from (kind(body, e[start:]) for e in paths if self._is_inside(e) == inside)
 
@@ -128,7 +137,7 @@ class GroupedColumns:
     def _split(self, columns: list[Any]) -> tuple[Any, list[Any], list[Any], list[Any]]:
         """Return the parts of the columns of `_computed`."""
         texts = 1 + len(self.paths) + len(self.numbers)
-        types = texts + len(self.numbers)
+        types = texts + len(self._typed)
         return columns[0], columns[1:texts], columns[texts:types], columns[types:]
 
 

@@ -449,6 +449,7 @@ class Statements:
         numbers: tuple[Keys, ...] = (),
         extremes: tuple[Keys, ...] = (),
         unwound: Keys | None = None,
+        limits: tuple[float, ...] = (),
     ) -> Query:
         """Select the distinct combinations of the values at `paths`, `:limit` at most, in no order. A row has the
         position of the combination's first row, the number of rows, and the values as JSON text, null for a missing
@@ -457,9 +458,9 @@ class Statements:
 
         The values at `numbers` are columns, too: each `NumberText`, or `OtherText` for those of `extremes`, is part of the
         combination. Then come the sum and the number of the `Addend`s, and the least and the greatest for `extremes`. `unwound`: each element of the array there is a row, its position counts the element
-        too, and further columns are not zero if a position or a value is wrong.
+        too, and further columns are not zero if a position or a value is wrong. `limits`: the only value at `paths` is a `WithinLimits`.
         """
-        columns = GroupedColumns(paths, numbers, extremes, unwound)
+        columns = GroupedColumns(paths, numbers, extremes, unwound, limits)
         where = self._where(shape, implied, True)
         statement = columns.select(self.table, self.database, list(where.clauses))
         return self._guarded(shape, where, statement, columns.prefixes())

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from collections_store import MemoryLimitExceeded
+from collections_store.aggregation import totals
 from collections_store.aggregation.pipeline import Pipeline
+from collections_store.aggregation.totals import _readers
 
 pytestmark = pytest.mark.each_backend
 
@@ -132,3 +135,42 @@ def test_an_array_with_more_elements_than_a_position_counts(things: Any, monkeyp
     things.put_many((str(n), {"far": [5, n, 3, 5, 2, 4]}) for n in range(3))
     pipeline = [{"$unwind": "$far"}, {"$sortByCount": "$far"}]
     assert things.aggregate(pipeline) == list(Pipeline.parse(pipeline).run(things.list()))
+
+
+TOTALS: list[dict[str, Any]] = [
+    {"_id": "$k", "n": COUNT, "two": {"$sum": 2}, "half": {"$sum": 0.5}, "none": {"$sum": "x"}},
+    {"_id": "$k", "sum": {"$sum": "$n"}, "mean": {"$avg": "$f"}, "far": {"$sum": {"$literal": 2**62}}},
+    {"_id": "$o.a", "least": {"$min": "$i"}, "most": {"$max": "$i"}, "sum": {"$sum": "$f"}},
+    {"_id": None, "sum": {"$sum": "$f"}, "least": {"$min": "$n"}, "n": COUNT},
+    {"_id": "all", "mean": {"$avg": "$k"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("limit", [500, 5_000, 10**6])
+@pytest.mark.parametrize("group", TOTALS)
+def test_columns_give_the_groups_of_documents(
+    things: Any, monkeypatch: Any, group: dict[str, Any], limit: int
+) -> None:
+    """The columns of combined rows are read as they are, or like documents: with the same results and errors."""
+    numbers = [0.1, 1, -0.0, 1e300, None, "x", 5, 0.2]
+    for n, value in enumerate(each for each in VALUES if each != "x" * 1500):
+        things.put(f"{n:02d}", {"k": value, "n": n, "f": numbers[n % 8], "i": n % 3, "o": {"a": 1}})
+    things.put_many({"97": {"n": 97}, "98": 5, "99": [{"k": 1}]})
+    pipeline, ways = [{"$group": group}, {"$sort": {"n": 1}}], []
+
+    def outcome() -> str:
+        try:
+            return repr(things.aggregate(pipeline, memory_limit=limit))
+        except MemoryLimitExceeded as error:
+            return str(error)
+
+    def noted(*given: Any) -> Any:
+        ways.append(_readers(*given))
+        return ways[-1]
+
+    monkeypatch.setattr(totals, "_readers", noted)
+    by_columns = outcome()
+    assert ways
+    assert None not in ways
+    monkeypatch.setattr(totals, "_readers", lambda *_: None)
+    assert outcome() == by_columns

@@ -33,6 +33,7 @@ from ...elements import (
     TextFits,
     Unwound,
     ValueText,
+    WithinLimits,
 )
 from ..protocols import DDL, Placement, StatementCompiler
 from .entries import declarations, entries, entry_columns, scalar_tests
@@ -90,6 +91,11 @@ def _unwound(element: Unwound, body: str) -> str:
     return f"CASE WHEN jsonb_typeof({value}) = 'array' THEN {value} {other} END"
 
 
+def _within_limits(element: WithinLimits, kind: str, text: str) -> str:
+    chosen = element.chosen(f"CAST({text} AS NUMERIC)", text)
+    return f"CASE WHEN {kind} = 'number' THEN {chosen} ELSE {text} END"
+
+
 def _increased(element: Increased, body: str, by: str) -> str:
     path = f"ARRAY[{', '.join(map(literal, element.keys))}]"
     number = f"CAST(CAST({value_at(body, element.keys)} AS TEXT) AS BIGINT)"
@@ -128,6 +134,7 @@ class PostgresCompiler(StatementCompiler):
         OtherText: lambda _, kind, text: (
             f"CASE WHEN {kind} = 'number' AND {_is_short(text)} THEN NULL ELSE {text} END"
         ),
+        WithinLimits: _within_limits,
         HasInteger: _has_integer,
         Increased: _increased,
         PositionIn: lambda _, text, part: f"strpos({text}, {part})",

@@ -42,6 +42,7 @@ from ...elements import (
     TextFits,
     Unwound,
     ValueText,
+    WithinLimits,
 )
 from ...entries import column_names
 from ..protocols import DDL, Placement, StatementCompiler
@@ -103,6 +104,11 @@ def _unwound(element: Unwound, body: str) -> str:
     return f"CASE json_type({body}, {path}) WHEN 'array' THEN {value} {other} END"
 
 
+def _within_limits(element: WithinLimits, kind: str, text: str) -> str:
+    chosen = element.chosen(f"CAST({text} AS REAL)", text)
+    return f"CASE WHEN {kind} IN ('integer', 'real') THEN {chosen} ELSE {text} END"
+
+
 def _increased(element: Increased, body: str, by: str) -> str:
     path = path_literal(element.keys)
     return f"json_set({body}, {path}, json_extract({body}, {path}) + {by})"
@@ -138,6 +144,7 @@ class SqliteCompiler(StatementCompiler):
         OtherText: lambda _, kind, text: (
             f"CASE WHEN {kind} = 'integer' AND length({text}) <= {_SHORT} THEN NULL ELSE {text} END"
         ),
+        WithinLimits: _within_limits,
         HasInteger: _has_integer,
         Increased: _increased,
         PositionIn: lambda _, text, part: f"instr({text}, {part})",
