@@ -428,7 +428,8 @@ class Collection(OperationBuilder, Generic[Body]):
         all further requests run. Then raise `BulkWriteError`, whose `result` has the counts and the refused
         requests by position. `atomic` reads all requests into memory, then runs them in a single transaction: the
         first refusal is raised, and nothing is written. Further exceptions end the call as in `put_many`. `options`
-        are `comment`, `let` and `collation` of `CallOptions`; a request takes `hint=`.
+        are `comment`, `let` and `collation` of `CallOptions`; a request takes `hint=`, and `collation=` in place of the
+        call's.
 
         >>> requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
         >>> result = store["things"].bulk_write(requests)
