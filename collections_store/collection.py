@@ -429,7 +429,7 @@ class Collection(OperationBuilder, Generic[Body]):
         requests by position. `atomic` first reads all requests (many inserts into a temporary file, others into memory),
         then runs them in a single transaction: the first refusal is raised, and nothing is written. Further exceptions
         end the call as in `put_many`. `options` are `comment`, `let` and `collation` of `CallOptions`; a request takes
-        `hint=`.
+        `hint=`, and `collation=` in place of the call's.
 
         >>> requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
         >>> result = store["things"].bulk_write(requests)

@@ -365,6 +365,7 @@ class UpdateOne(Request):
     array_filters: Any = field(default=None, kw_only=True)
     sort: Any = field(default=None, kw_only=True)
     hint: Any = field(default=None, kw_only=True)
+    collation: Any = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +377,7 @@ class UpdateMany(Request):
     upsert: bool = False
     array_filters: Any = field(default=None, kw_only=True)
     hint: Any = field(default=None, kw_only=True)
+    collation: Any = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +389,7 @@ class ReplaceOne(Request):
     upsert: bool = False
     sort: Any = field(default=None, kw_only=True)
     hint: Any = field(default=None, kw_only=True)
+    collation: Any = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,6 +398,7 @@ class DeleteOne(Request):
 
     filter: Mapping[str, Any] | Any
     hint: Any = field(default=None, kw_only=True)
+    collation: Any = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,3 +407,4 @@ class DeleteMany(Request):
 
     filter: Mapping[str, Any] | Any
     hint: Any = field(default=None, kw_only=True)
+    collation: Any = field(default=None, kw_only=True)

@@ -18,7 +18,7 @@ PACKAGE = PROJECT / "collections_store"
 
 LAYERS = (
     "errors engine.forks",
-    "expressions.classes expressions.collation expressions.values expressions.path expressions.budget expressions.patterns",
+    "expressions.classes expressions.folding expressions.collation expressions.values expressions.path expressions.budget expressions.patterns",
     "document codec results",
     "expressions",
     "search",

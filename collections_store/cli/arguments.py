@@ -226,6 +226,19 @@ sort_option = click.option(
     help="Sort by FIELD, or FIELD:desc (FIELD:-1) for descending; repeat the option for further fields. "
     'In JSON a field may be any string: {"age": -1, "name": 1} or [[["a.b", "c"], -1]].',
 )
+
+
+def _json(_ctx: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+    return None if value is None else read_json(value, parameter.opts[0])
+
+
+collation_option = click.option(
+    "--collation",
+    metavar="JSON",
+    callback=_json,
+    help='Compare strings by these rules: {"locale": "de", "strength": 2}, or without ICU {"locale": "simple", '
+    '"strength": 2}.',
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 skip_errors_option = click.option(

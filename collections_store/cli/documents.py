@@ -16,6 +16,7 @@ from ..expressions.patterns import options_of
 from .arguments import (
     Pairs,
     Target,
+    collation_option,
     collection_argument,
     field_as_word,
     filter_argument,
@@ -121,6 +122,7 @@ def _no_document(target: Target, store: Store, collection: str, id: str) -> Fail
     help='Print only these parts: {"name": 1, "tags": {"$slice": 3}}',
 )
 @click.option("--count", is_flag=True, hidden=True, help="Print only the number of documents.")
+@collation_option
 @window_options
 @output_option("jsonl", "json", "table", "csv")
 @on_database
@@ -133,6 +135,7 @@ def find(
     fields: str | None,
     projection: str | None,
     count: bool,
+    collation: Any,
     skip: int,
     limit: int | None,
     output: Format,
@@ -156,10 +159,11 @@ def find(
     with target.to_read() as store:
         found = target.collection(store, collection)
         if count:
-            left = max(0, found.count(query) - skip)
+            left = max(0, found.count(query, collation=collation) - skip)
             emit(str(left if limit is None else min(left, limit)))
             return
-        documents = _documents(found, query, sort=order, skip=skip, limit=limit, projection=parts)
+        window: Any = {"sort": order, "skip": skip, "limit": limit}
+        documents = _documents(found, query, projection=parts, collation=collation, **window)
         columns = None if fields is None else fields.split(",")
         if output == "csv":
             write_lines(sheet_of_documents(documents, columns), sys.stdout.buffer, array=False)
@@ -174,12 +178,12 @@ def _documents(
     sort: Pairs | None = None,
     skip: int,
     limit: int | None,
-    projection: Any = None,
+    **options: Any,
 ) -> Iterable[Document]:
     """Return the documents: in natural order and without a limit, in constant memory."""
     if sort or limit is not None or skip > sys.maxsize:
-        return collection.find(filter, projection=projection, sort=sort, skip=skip, limit=limit)
-    return islice(collection.stream(filter, projection=projection), skip, None)
+        return collection.find(filter, sort=sort, skip=skip, limit=limit, **options)
+    return islice(collection.stream(filter, **options), skip, None)
 
 
 @click.command("list")
@@ -219,6 +223,7 @@ def purge(target: Target, collection: str | None) -> None:
 @collection_argument
 @filter_argument
 @sort_option
+@collation_option
 @window_options
 @click.option("--plan", is_flag=True, help="Print the plan of the database, too.")
 @json_option
@@ -229,6 +234,7 @@ def explain(
     filter: str,
     *,
     sort: tuple[str, ...],
+    collation: Any,
     skip: int,
     limit: int | None,
     plan: bool,
@@ -245,7 +251,7 @@ def explain(
     query, order = read_json(filter, "FILTER"), read_order(sort)
     with target.to_read() as store:
         explanation = target.collection(store, collection).explain(
-            query, sort=order, skip=skip, limit=limit
+            query, sort=order, skip=skip, limit=limit, collation=collation
         )
     explanation = with_command(target, collection, explanation)
     if not as_json:

@@ -9,6 +9,7 @@ import click
 
 from .arguments import (
     Target,
+    collation_option,
     collection_argument,
     consent,
     on_database,
@@ -60,6 +61,7 @@ def insert(
 @click.option(
     "--array-filters", metavar="JSON", help='The elements of $[name]: [{"name.stars": 1}]'
 )
+@collation_option
 @dry_run_option
 @yes_option
 @on_database
@@ -71,6 +73,7 @@ def update(
     *,
     upsert: bool,
     array_filters: str | None,
+    collation: Any,
     dry_run: bool,
     yes: bool,
 ) -> None:
@@ -85,7 +88,7 @@ def update(
     """
     query, operators = _read_filter(filter), read_json(change, "CHANGE")
     elements = None if array_filters is None else read_json(array_filters, "--array-filters")
-    options: dict[str, Any] = {"upsert": upsert, "array_filters": elements}
+    options: dict[str, Any] = {"upsert": upsert, "array_filters": elements, "collation": collation}
     with target.to_read() as store:
         found = target.collection(store, collection)
         if dry_run:
@@ -93,17 +96,20 @@ def update(
                 _rolled_back(store, collection, query, operators, options), collection, "would "
             )
             return
-        _ask("Update", found, query, yes=yes)
+        _ask("Update", found, query, collation, yes=yes)
         _report(found.update_many(query, operators, **options), collection)
 
 
 @click.command()
 @collection_argument
 @click.argument("filter")
+@collation_option
 @dry_run_option
 @yes_option
 @on_database
-def delete(target: Target, collection: str, filter: str, *, dry_run: bool, yes: bool) -> None:
+def delete(
+    target: Target, collection: str, filter: str, *, collation: Any, dry_run: bool, yes: bool
+) -> None:
     """Delete the documents that match FILTER, all or none; {} matches all.
 
     The command asks for confirmation. Without a terminal, pass --yes:
@@ -115,10 +121,11 @@ def delete(target: Target, collection: str, filter: str, *, dry_run: bool, yes: 
     with target.to_read() as store:
         found = target.collection(store, collection)
         if dry_run:
-            deleted, did = found.count(query), "would delete"
+            deleted, did = found.count(query, collation=collation), "would delete"
         else:
-            _ask("Delete", found, query, yes=yes)
-            deleted, did = found.delete_many(query).deleted_count, "deleted"
+            _ask("Delete", found, query, collation, yes=yes)
+            result = found.delete_many(query, collation=collation)
+            deleted, did = result.deleted_count, "deleted"
     click.echo(f"{did} {counted(deleted, 'document')} of {collection}", err=True)
 
 
@@ -129,9 +136,10 @@ def _read_filter(text: str) -> Any:
     return query
 
 
-def _ask(verb: str, collection: Collection, query: Any, *, yes: bool) -> None:
+def _ask(verb: str, collection: Collection, query: Any, collation: Any, *, yes: bool) -> None:
     if not yes:
-        consent(f"{verb} {counted(collection.count(query), 'document')} of {collection.name}?")
+        number = collection.count(query, collation=collation)
+        consent(f"{verb} {counted(number, 'document')} of {collection.name}?")
 
 
 def _rolled_back(

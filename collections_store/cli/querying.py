@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
 from .arguments import (
     Target,
+    collation_option,
     collection_argument,
     field_argument,
     filter_argument,
@@ -24,8 +26,9 @@ from .spreadsheet import sheet_of_bodies
 @click.command()
 @collection_argument
 @filter_argument
+@collation_option
 @on_database
-def count(target: Target, collection: str, filter: str) -> None:
+def count(target: Target, collection: str, filter: str, *, collation: Any) -> None:
     """Print the number of documents that match FILTER.
 
     \b
@@ -33,16 +36,19 @@ def count(target: Target, collection: str, filter: str) -> None:
     """
     query = read_json(filter, "FILTER")
     with target.to_read() as store:
-        emit(str(target.collection(store, collection).count(query)))
+        emit(str(target.collection(store, collection).count(query, collation=collation)))
 
 
 @click.command()
 @collection_argument
 @field_argument
 @filter_argument
+@collation_option
 @output_option("jsonl", "json")
 @on_database
-def distinct(target: Target, collection: str, field: str, filter: str, *, output: Format) -> None:
+def distinct(
+    target: Target, collection: str, field: str, filter: str, *, collation: Any, output: Format
+) -> None:
     """Print the distinct values of FIELD in the documents that match FILTER.
 
     The values are in MongoDB's order. An array counts as its elements; a missing field has no value. FIELD is a
@@ -54,20 +60,27 @@ def distinct(target: Target, collection: str, field: str, filter: str, *, output
     """
     path, query = read_field(field), read_json(filter, "FILTER")
     with target.to_read() as store:
-        values = target.collection(store, collection).distinct(path, query)
+        values = target.collection(store, collection).distinct(path, query, collation=collation)
     write_values(values, output)
 
 
 @click.command()
 @collection_argument
 @click.argument("pipeline", required=False)
+@collation_option
 @output_option("jsonl", "json", "table", "csv")
 @click.option(
     "--explain", is_flag=True, help="Print how the pipeline would run, and do not run it."
 )
 @on_database
 def aggregate(
-    target: Target, collection: str, pipeline: str | None, *, output: Format, explain: bool
+    target: Target,
+    collection: str,
+    pipeline: str | None,
+    *,
+    collation: Any,
+    output: Format,
+    explain: bool,
 ) -> None:
     """Run PIPELINE, a JSON array of MongoDB's stages, and print the results.
 
@@ -79,11 +92,12 @@ def aggregate(
     """
     stages = read_json(pipeline, "PIPELINE")
     with target.to_read() as store:
+        found = target.collection(store, collection)
         if explain:
-            explanation = target.collection(store, collection).explain_aggregate(stages)
+            explanation = found.explain_aggregate(stages, collation=collation)
             emit(str(with_command(target, collection, explanation)))
             return
-        results = target.collection(store, collection).aggregate(stages)
+        results = found.aggregate(stages, collation=collation)
     if output == "csv":
         write_lines(sheet_of_bodies(results), sys.stdout.buffer, array=False)
     else:

@@ -6,8 +6,8 @@ operators) and `nodes` (the parts of an expression, and their evaluation), then 
 common checks, and the limits. `language`
 names all operators of MongoDB, also those of filters, updates and pipelines.
 
-`values`, `collation`, `path`, `patterns` and `budget` know no expression: documents, filters and updates use them too. `classes`
-has the decorator of value classes.
+`values`, `collation`, `folding`, `path`, `patterns` and `budget` know no expression: documents, filters and updates use them
+too. `classes` has the decorator of value classes.
 """
 
 from __future__ import annotations

@@ -5,13 +5,15 @@ strings. So values are compared under a collation by comparing `keyed` values, w
 A function that compares values takes an `Ordered`: either whether the order of an object's keys counts, or a
 `Collator`, which also has a collation.
 
-ICU comes with the package PyICU, in the extra `collation`. Python alone decides under a collation, whatever ICU the
-database has: both databases then give the same results.
+ICU comes with the package PyICU, in the extra `collation`. The locale "simple" with a strength folds case and accents
+without ICU. Python alone decides under a collation, whatever ICU the database has: both databases then give the same
+results.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,9 +21,10 @@ from types import ModuleType
 from typing import Any, Final, TypeAlias
 
 from ..errors import InvalidOption, MissingExtra, shortened
+from .folding import folded_case, folded_marks
 
 SIMPLE: Final = "simple"
-"""The locale of no collation: strings compare by code point."""
+"""The locale without a language: strings compare by code point, with a strength by the code points of a folded form."""
 CACHED: Final = 64
 _STRENGTHS: Final = ("primary", "secondary", "tertiary", "quaternary", "identical")
 _FLAGS: Final = {False: "no", True: "yes"}
@@ -36,6 +39,9 @@ _VALUES: Final[dict[str, tuple[str, dict[Any, str]]]] = {
     "backwards": ("colBackwards", _FLAGS),
 }
 """MongoDB's options of a collation. For each: ICU's keyword, and the keyword's value for each value of the option."""
+_FOLDINGS: Final[Mapping[int, Callable[[str], str]]] = {1: folded_marks, 2: folded_case}
+"""The folded form for each strength of the locale "simple"."""
+_WITHOUT: Final = 'for simple folding without PyICU use {"locale": "simple", "strength": 1 or 2}'
 _LOCALE: Final = re.compile(r"([A-Za-z0-9_]+)(?:@collation=([a-z]+))?")
 
 
@@ -54,12 +60,14 @@ class Collation:
     """Return the key of a string."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "key", _key_function(self.icu_locale))
+        is_simple = self.locale == SIMPLE
+        key = _FOLDINGS[dict(self.options)["strength"]] if is_simple else None
+        object.__setattr__(self, "key", key or _key_function(self.icu_locale))
 
     @classmethod
     def parse(cls, given: Any) -> Collation | None:
-        """Read the collation of a call; None for no collation and the locale "simple". Raises `InvalidOption`, and
-        `MissingExtra` without PyICU.
+        """Read the collation of a call; None for no collation and the locale "simple" alone. Raises `InvalidOption`, and
+        `MissingExtra` without PyICU, which the locale "simple" does not need.
         """
         if given is None:
             return None
@@ -70,13 +78,18 @@ class Collation:
         for name, value in options.items():
             _check(name, value)
         if given["locale"] == SIMPLE:
-            if options:
-                problem = f'must be alone with the locale "simple", got {shortened(given)}'
-                raise InvalidOption("collation", problem)
-            return None
+            return _simple(options)
         _check_together(options)
         _check_locale(given["locale"])
         return cls(given["locale"], tuple(sorted(options.items())))
+
+    @property
+    def version(self) -> str:
+        """The version of the tables that make the keys: keys of different versions do not compare."""
+        if self.locale == SIMPLE:
+            return f"unicode {unicodedata.unidata_version}"
+        version: str = _icu().ICU_VERSION
+        return version
 
     @property
     def icu_locale(self) -> str:
@@ -127,17 +140,11 @@ def under(collation: Collation | None, ordered: Ordered) -> Ordered:
     return ordered if collation is None else Collator(collation, bool(ordered))
 
 
-def icu_version() -> str:
-    """Return the version of ICU: keys of different versions do not compare."""
-    version: str = _icu().ICU_VERSION
-    return version
-
-
 def _icu() -> ModuleType:
     try:
         import icu
     except ImportError:
-        raise MissingExtra("PyICU", "collation") from None
+        raise MissingExtra("PyICU", "collation", _WITHOUT) from None
     found: ModuleType = icu
     return found
 
@@ -151,6 +158,16 @@ def _key_function(locale: str) -> Callable[[str], str]:
         return sort_key(string)[:-1].decode("latin-1")  # ICU ends a key with a NUL
 
     return key
+
+
+def _simple(options: Mapping[str, Any]) -> Collation | None:
+    """Return the collation of the locale "simple"; None without a strength."""
+    if not options:
+        return None
+    if list(options) != ["strength"] or options["strength"] not in _FOLDINGS:
+        must = 'must be alone or with a strength of 1 or 2 with the locale "simple"'
+        raise InvalidOption("collation", f"{must}, got {shortened(options)}")
+    return Collation(SIMPLE, tuple(options.items()))
 
 
 def _check(name: Any, value: Any) -> None:

@@ -155,9 +155,11 @@ class OperationBuilder:
 
     def _request(self, request: Request, call: CallContext) -> Operation[Any]:
         """Return the operation of a write request of a call."""
-        hint = getattr(request, "hint", None)
+        hint, collation = (getattr(request, each, None) for each in ("hint", "collation"))
         if hint is not None:
             call = replace(call, hint=read_hint(hint))
+        if collation is not None:
+            call = replace(call, collation=Collation.parse(collation))
         match request:
             case InsertOne(body, id=id, ttl=ttl):
                 return self._insert_one(body, id, ttl)

@@ -21,7 +21,6 @@ from typing import Any, Final
 
 from .. import codec
 from ..errors import InvalidCursor, shortened
-from ..expressions.collation import icu_version
 from ..expressions.path import Path
 from ..expressions.patterns import Pattern
 from . import conditions
@@ -85,7 +84,7 @@ def _query(filter: Filter, sort: Sort) -> str:
     order = [[_as_json(each.target), each.descending] for each in sort.fields]
     query = [_as_json(filter.to_json()), order]
     if sort.collation is not None:  # the position has keys of the collation
-        query.append([sort.collation.to_json(), icu_version()])
+        query.append([sort.collation.to_json(), sort.collation.version])
     return json.dumps(query, separators=(",", ":"))
 
 

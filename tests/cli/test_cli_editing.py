@@ -81,3 +81,17 @@ def test_update_asks_and_needs_all_arguments(cli: Cli) -> None:
     assert "{} matches all" in cli.fails(3, "update", "people", "null", "{}", "--yes")
     assert "CHANGE is not JSON" in cli.fails(3, "update", "people", "{}", "{", "--yes")
     assert "no collection 'nobody'" in cli.fails(1, "update", "nobody", "{}", "{}", "--yes")
+
+
+def test_writes_under_a_collation(cli: Cli) -> None:
+    cli.done("put", "people", "zoe", '{"name": "Zoe", "tags": ["a", "B"]}')
+    case = ("--collation", '{"locale": "simple", "strength": 2}')
+    pull = ("people", '{"name": "ZOE"}', '{"$pull": {"tags": "b"}}')
+    assert "update 0 of 0" in cli("update", *pull, "--dry-run").stderr
+    assert "update 1 of 1" in cli("update", *pull, "--dry-run", *case).stderr
+    cli.done("update", *pull, "--yes", *case)
+    assert cli.documents("people")["zoe"] == {"name": "Zoe", "tags": ["a"]}
+    delete = ("delete", "people", '{"name": "zoe"}')
+    assert cli(*delete, "--dry-run", *case).stderr == "would delete 1 document of people\n"
+    assert cli(*delete, "--yes").stderr == "deleted 0 documents of people\n"
+    assert cli(*delete, "--yes", *case).stderr == "deleted 1 document of people\n"

@@ -50,6 +50,30 @@ def test_aggregate(cli: Cli) -> None:
     assert "$nosuch" in cli.fails(3, "aggregate", "people", '[{"$nosuch": 1}]')
 
 
+CASE, LETTERS = '{"locale": "simple", "strength": 2}', '{"locale": "simple", "strength": 1}'
+
+
+def test_reads_under_a_collation(cli: Cli) -> None:
+    cli.done("put", "people", "zoe", '{"name": "ad\u00e1"}')
+    ada, case, letters = '{"name": "ADA"}', ("--collation", CASE), ("--collation", LETTERS)
+    assert cli.done("count", "people", ada) == "0\n"
+    assert cli.done("count", "people", ada, *case) == "1\n"
+    assert cli.done("count", "people", ada, *letters) == "2\n"
+    assert cli.done("find", "people", ada, *letters, "--count") == "2\n"
+    for more in ((), ("--sort", "name"), ("--limit", "5")):
+        lines = cli.done("find", "people", ada, *letters, *more).splitlines()
+        assert [json.loads(each)["id"] for each in lines] == ["ada", "zoe"]
+    assert json.loads(cli.done("distinct", "people", "name", ada, *letters)) == "Ada"
+    pipeline = '[{"$match": {"name": "ADA"}}, {"$count": "n"}]'
+    assert cli.done("aggregate", "people", pipeline, *letters) == '{"n":2}\n'
+    explained = cli.done("aggregate", "people", pipeline, "--explain", *letters)
+    assert "filter in Python: {'name': 'ADA'}" in explained
+    assert "filter in Python: {'name': 'ADA'}" in cli.done("explain", "people", ada, *case)
+    assert "filter in Python" not in cli.done("explain", "people", ada)
+    assert "--collation is not JSON" in cli.fails(3, "count", "people", "--collation", "{")
+    assert "option collation" in cli.fails(2, "count", "people", "--collation", "5")
+
+
 def test_aggregate_explained(cli: Cli) -> None:
     pipeline = '[{"$sort": {"age": 1}}, {"$limit": 2}, {"$unset": "name"}]'
     lines = cli.done("aggregate", "people", pipeline, "--explain").splitlines()

@@ -76,8 +76,8 @@ each operator.
 all matching documents: a partial index whose condition the filter lacks is refused, where MongoDB leaves documents out. `{"$natural": -1}` is refused. `comment`
 is a string, where MongoDB takes any value.
 
-A [collation](../how-to/collation.md) has all of MongoDB's options. It is an option of a call: collections, indexes and single write requests of a `bulk_write` have none. `$merge`
-does not go with a collation. The locales and the order are those of the installed ICU.
+A [collation](../how-to/collation.md) has all of MongoDB's options. It is an option of a call or of a write request of a `bulk_write`: collections and indexes have none. `$merge`
+does not go with a collation. The locales and the order are those of the installed ICU. The locale `"simple"` also takes a strength of 1 or 2, which MongoDB refuses.
 """
 _CASES = """\
 ## Differences and reasons

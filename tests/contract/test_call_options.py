@@ -587,6 +587,10 @@ def test_hints_of_a_missing_collection(store: Any) -> None:
 def test_icu_is_an_extra(things: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "icu", None)
     collation._key_function.cache_clear()
-    with pytest.raises(MissingExtra, match=r"collections-store\[collation\]"):
+    with pytest.raises(MissingExtra, match=r"collections-store\[collation\]'; for simple folding"):
         things.find({}, collation={"locale": "en"})
     assert things.find({}, collation={"locale": "simple"}) == []
+    things.put_many({"1": {"w": "\u00c9t\u00e9"}, "2": {"w": "ete"}})
+    for strength, found in ((1, ["1", "2"]), (2, ["2"])):
+        folding = {"locale": "simple", "strength": strength}
+        assert [each.id for each in things.find({"w": "ETE"}, collation=folding)] == found

@@ -491,6 +491,7 @@ class Box:
     def _request(self, position: int, request: Any) -> BulkWriteResult:
         options = {each.name: getattr(request, each.name) for each in fields(request)}
         options.pop("hint", None)  # it changes no result
+        options.pop("collation", None)  # the model has none
         match request:
             case InsertOne():
                 id = self.insert_one(**options).inserted_id

@@ -109,6 +109,7 @@ ERRORS = [
     InvalidBackup("a.jsonl", "line 2", "it is no JSON object"),
     StoreClosed("the store is closed"),
     MissingExtra("psycopg", "postgresql"),
+    MissingExtra("PyICU", "collation", "or use less"),
     SchemaError("something", found="1", expected="2"),
     SchemaOutdated("upgrade", found="0001", expected="0002"),
     SchemaTooNew("newer", found="0003", expected="0002"),
