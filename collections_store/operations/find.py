@@ -534,7 +534,7 @@ class Explain(Operation[Explanation]):
         statements = session.collection(self.collection)
         database, limit = session.database, NO_LIMIT if self.limit is None else self.limit
         parameters = query.parameters(self.filter, {"skip": self.skip, "limit": limit})
-        rows = session.rows(database.compiler.explain + query.sql, parameters)
+        rows = session.rows(statements.explaining(query), parameters)
         plan: Plan = database.compiler.plan(rows, statements.table)
         walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}
         stops = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
@@ -573,7 +573,7 @@ class Explain(Operation[Explanation]):
             statements = session.collection(self.collection)
         query = statements.select(everything, NATURAL)
         parameters = query.parameters(everything, {"skip": 0, "limit": NO_LIMIT})
-        rows = session.rows(session.database.compiler.explain + query.sql, parameters)
+        rows = session.rows(statements.explaining(query), parameters)
         return session.database.compiler.plan(rows, statements.table).rows or 0
 
     def _missing_index(
