@@ -74,7 +74,7 @@ def test_indexes_are_hidden(cli: Cli) -> None:
         assert cli.fails(1, "index", command, "a", "y_1") == (
             "there is no index 'y_1' on a: did you mean 'x_1'?"
         )
-        assert "which cannot be hidden" in cli.fails(1, "index", command, "a", "_id_")
+        assert "which cannot be hidden" in cli.fails(3, "index", command, "a", "_id_")
     assert "--hidden does not go with --text" in cli.fails(
         2, "index", "create", "a", "x", "--text", "--hidden"
     )
