@@ -359,10 +359,11 @@ def read_projection(
     filter: Filter,
     codec: Codec,
     call: CallContext,
+    time: int | None,
     *,
     scored: bool = False,
 ) -> Projection | None:
-    """Return a parsed projection that goes with the filter; raises `InvalidProjection`."""
+    """Return a parsed projection that goes with the filter, as of the time of the call; raises `InvalidProjection`."""
     if projection is None:
         return None
     if codec.has_model:
@@ -370,7 +371,7 @@ def read_projection(
         raise InvalidProjection("", problem)
     parsed = Projection.parse(projection, codec, frozenset(call.let))
     parsed.check(filter, scored=scored)
-    return parsed.at(call.time, call.let).collated(call.collation)
+    return parsed.at(time, call.let).collated(call.collation)
 
 
 _BY_ID: Final = Sort.parse("$id")
