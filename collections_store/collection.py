@@ -661,7 +661,8 @@ class Collection(OperationBuilder, Generic[Body]):
         ids. Scores depend on all documents of the collection.
 
         `match="any"` takes a text, such as a question, in which no character has a meaning: a document must have any of
-        its words (the first 100), and comes before others if it has more of them, and rarer ones (on PostgreSQL: more).
+        its words (the first 100). The score is higher for more of the words, for repetitions, and for a shorter text; on
+        SQLite also for rarer words, on PostgreSQL it does not depend on how rare a word is.
 
         `meaning` is a text or a vector, as of `nearest`, with or without a query. The results of both searches are
         fused by their ranks: a result's score is the sum of 1 / (10 + rank). `place` is the field that is near. `index`
