@@ -6,16 +6,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from ..document import METADATA, NO_TEXT, TEXT_SCORE
-from ..errors import shortened
+from ..document import METADATA, NO_TEXT, TEXT_SCORE, Anonymous
+from ..errors import InvalidOperand, shortened
 from . import nodes
-from .evaluation import OperandError
+from .evaluation import OperandError, Scope
 from .language import ABSENT
-from .nodes import Constant, Node, OperatorCall, Reference, nodes_of
+from .nodes import Constant, Meta, Node, Now, OperatorCall, Reference, evaluate, nodes_of
 from .operators import OPERATORS, Operator
 from .path import MAX_KEYS
 from .strings import regex, type_named
-from .values import is_number
+from .values import MISSING, is_number
 
 MAX_NESTING: Final = 100
 """How deep an expression's JSON may be nested; evaluating takes a few calls for each level."""
@@ -48,10 +48,19 @@ class ExpressionParser:
         return Constant.of(what)
 
     def constant(self, what: Any, place: str) -> Constant:
-        node = self.parse(what, place)
-        if not isinstance(node, Constant):
+        """Return the value of an expression of constants: without fields, metadata, `$rand`, and variables from outside
+        of the expression. A missing value is null.
+        """
+        node = ExpressionParser(self._error).parse(what, place)
+        if isinstance(node, Constant):
+            return node
+        if any(map(_varies, nodes_of(node))):
             self._refuse(place, f"must be a constant, got {shortened(what)}")
-        return node
+        try:
+            value = evaluate(node, Scope(Anonymous(None)))
+        except InvalidOperand as error:
+            self._refuse(place, f"must be a constant, and has no value: {error}")
+        return Constant.of(None if value is MISSING else value)
 
     def check_nesting(self, what: Any, place: str) -> None:
         """Raise the error of JSON that is nested too deep."""
@@ -363,6 +372,14 @@ def check_keys(keys: Sequence[str], place: str, error: ErrorMaker) -> None:
             raise error(place, f"{problem}, got {shortened('.'.join(keys))}")
     if len(keys) > MAX_KEYS:
         raise error(place, f"a path has at most {MAX_KEYS} keys")
+
+
+def _varies(node: Any) -> bool:
+    """Return whether a node has another value for another document or at another time."""
+    match node:
+        case Meta() | Now() | Reference("ROOT" | "CURRENT") | OperatorCall("$rand"):
+            return True
+    return False
 
 
 def _constant(expressions: Sequence[Node]) -> Constant | None:
