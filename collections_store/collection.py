@@ -30,7 +30,7 @@ from .operations import by_id
 from .operations.bulk import Mode
 from .operations.editing import EDIT_ATTEMPTS, Editing
 from .operations.embedding import CallEmbedder, store_backlog
-from .operations.indexes import DropIndex, ListIndexes
+from .operations.indexes import DropIndex, HideIndex, ListIndexes, UnhideIndex
 from .operations.operation import Operation, Steps, follow
 from .operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from .operations.requests import OperationBuilder, ReturnDocument
@@ -40,7 +40,7 @@ from .options import CallOptions, Consistency, Ttl, check_choice, check_integer,
 from .options.calls import PLAIN
 from .query.change import ChangeKind
 from .query.filter import FilterLike
-from .query.index import Explanation, Index, read_index_name
+from .query.index import Explanation, Index, read_hidden_name, read_index_name
 from .query.sort import SortLike
 from .query.text_index import TextFields, TextIndex
 from .query.vector_index import VectorFields, VectorIndex
@@ -662,7 +662,8 @@ class Collection(OperationBuilder, Generic[Body]):
         ids. Scores depend on all documents of the collection.
 
         `match="any"` takes a text, such as a question, in which no character has a meaning: a document must have any of
-        its words (the first 100), and comes before others if it has more of them, and rarer ones (on PostgreSQL: more).
+        its words (the first 100). The score is higher for more of the words, for repetitions, and for a shorter text; on
+        SQLite also for rarer words, on PostgreSQL it does not depend on how rare a word is.
 
         `meaning` is a text or a vector, as of `nearest`, with or without a query. The results of both searches are
         fused by their ranks: a result's score is the sum of 1 / (10 + rank). `place` is the field that is near. `index`
@@ -750,6 +751,7 @@ class Collection(OperationBuilder, Generic[Body]):
         arrays: bool = False,
         sparse: bool = False,
         expire_after_seconds: int | None = None,
+        hidden: bool = False,
         name: str | None = None,
     ) -> str:
         """Create an index on fields of the body, unless the index exists; return the name.
@@ -776,6 +778,8 @@ class Collection(OperationBuilder, Generic[Body]):
         such as "2026-11-22T10:00:00.000000Z", or the earliest such string in an array. `purge_expired` and the sweeper
         delete such documents; until then every method finds them.
 
+        `hidden`: no query uses the index, see `hide_index`.
+
         Writers wait while the index is created, readers do not. Raise `InvalidIndex`, for a unique or compound index of
         `arrays` on PostgreSQL also in a transaction that has read before, `IndexExists`, and `DuplicateKey` if existing
         documents are duplicates.
@@ -789,6 +793,7 @@ class Collection(OperationBuilder, Generic[Body]):
             "arrays": arrays,
             "sparse": sparse,
             "expire_after_seconds": expire_after_seconds,
+            "hidden": hidden,
             "name": name,
         }
         return self._run(self._create_index(keys, options))
@@ -963,6 +968,31 @@ class Collection(OperationBuilder, Generic[Body]):
         False
         """
         return self._run(DropIndex(self.name, read_index_name(name)))
+
+    def hide_index(self, name: str) -> bool:
+        """Hide an index of fields from queries: show what they cost without the index before it is dropped. Return False
+        for an unknown name.
+
+        A hidden index is maintained, refuses duplicates, and lets documents expire. A `hint` of the index raises
+        `InvalidOption`. The database creates the index again, except one of arrays: readers and writers wait. Raise
+        `InvalidIndex` for the index of the ids, and for one of words, substrings or vectors.
+
+        >>> name = store["cities"].create_index("people")
+        >>> store["cities"].hide_index(name)
+        True
+        >>> store["cities"].explain({"people": 5}).advice
+        "unhide_index('people_1')"
+        """
+        return self._run(HideIndex(self.name, read_hidden_name(name)))
+
+    def unhide_index(self, name: str) -> bool:
+        """Let queries use a hidden index again, as `hide_index` hides it; return False for an unknown name.
+
+        >>> name = store["cities"].create_index("people", hidden=True)
+        >>> store["cities"].unhide_index(name)
+        True
+        """
+        return self._run(UnhideIndex(self.name, read_hidden_name(name)))
 
     def indexes(self) -> Indexes:
         """Return the indexes in the order of their creation.

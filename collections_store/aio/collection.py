@@ -156,6 +156,8 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     store_vectors: Final = _counterpart(Collection[Body].store_vectors)
     search_backlog: Final = _counterpart(Collection[Body].search_backlog)
     drop_index: Final = _counterpart(Collection[Body].drop_index)
+    hide_index: Final = _counterpart(Collection[Body].hide_index)
+    unhide_index: Final = _counterpart(Collection[Body].unhide_index)
     indexes: Final = _counterpart(Collection[Body].indexes)
     explain: Final = _counterpart(Collection[Body].explain, prepares=True)
     aggregate: Final = _counterpart(Collection[Body].aggregate, prepares=True)

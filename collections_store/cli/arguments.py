@@ -93,6 +93,13 @@ class Target:
     url: str = DEFAULT_URL
     prefix: str = "cs_"
     schema: str | None = None
+    option: str = f"--url or {URL_VARIABLE}"
+    """What names the URL."""
+
+    def use(self, url: str | None) -> None:
+        """Use the URL of an argument, if there is one."""
+        if url is not None:
+            self.url, self.option = url, "the argument URL"
 
     def to_write(self, **options: Any) -> Store:
         """Return a store. The first use creates a missing SQLite file."""
@@ -106,8 +113,7 @@ class Target:
         file = self._file()
         if file is not None and not file.exists():
             raise DatabaseUnavailable(
-                f"there is no SQLite file {str(file)!r}: name another database with --url or "
-                f"{URL_VARIABLE}"
+                f"there is no SQLite file {str(file)!r}: name another database with {self.option}"
             )
         return store
 

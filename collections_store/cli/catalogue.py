@@ -51,10 +51,12 @@ from .search import read_text_index, read_weights, text_index_as_json
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from .. import Index
+    from .. import Collection, Index
 
 _VECTOR_KEYS = ("name", "fields", "dimensions", "metric", "model", "method")
-_INDEX_KEYS = ("name", "fields", "unique", "where", "arrays", "sparse", "expire_after_seconds")
+_INDEX_KEYS = (
+    "name", "fields", "unique", "where", "arrays", "sparse", "expire_after_seconds", "hidden",
+)  # fmt: skip
 
 
 @click.command()
@@ -200,7 +202,7 @@ def _database_version(url: sa.URL) -> str:
 # -- indexes -----------------------------------------------------------------------------------
 
 
-index = Group("index", help="List, create and drop the indexes of a collection.")
+index = Group("index", help="List, create, hide and drop the indexes of a collection.")
 
 
 @index.command("list")
@@ -240,6 +242,7 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 @count_option(
     "--expire-after-seconds", 0, "Expire documents N seconds after the time in the FIELD."
 )
+@click.option("--hidden", is_flag=True, help="Maintain the index, but use it for no query.")
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
 @click.option("--substring", is_flag=True, help="With --text: index substrings, for find.")
@@ -292,7 +295,7 @@ def create_index(
 _OWN: Final = {
     "text": ("language", "substring"),
     "vector": ("dimensions", "metric"),
-    "": ("unique", "arrays", "sparse", "expire_after_seconds"),
+    "": ("unique", "arrays", "sparse", "expire_after_seconds", "hidden"),
 }
 """The options of each kind of index."""
 
@@ -329,9 +332,43 @@ def drop_index(target: Target, collection: str, name: str) -> None:
     """
     with target.to_read() as store:
         found = target.collection(store, collection)
-        if not found.drop_index(name):
-            hint = did_you_mean(name, [each.name for each in found.indexes()])
-            raise Failure(f"there is no index {name!r} on {collection}{hint}", Exit.NO)
+        _check_index(found, name, exists=found.drop_index(name))
+
+
+@index.command("hide")
+@collection_argument
+@click.argument("name")
+@on_database
+def hide_index(target: Target, collection: str, name: str) -> None:
+    """Hide the index NAME of COLLECTION: no query uses it, but it is maintained.
+
+    \b
+      collections-store index hide people login_1
+    """
+    with target.to_read() as store:
+        found = target.collection(store, collection)
+        _check_index(found, name, exists=found.hide_index(name))
+
+
+@index.command("unhide")
+@collection_argument
+@click.argument("name")
+@on_database
+def unhide_index(target: Target, collection: str, name: str) -> None:
+    """Let queries use the hidden index NAME of COLLECTION again.
+
+    \b
+      collections-store index unhide people login_1
+    """
+    with target.to_read() as store:
+        found = target.collection(store, collection)
+        _check_index(found, name, exists=found.unhide_index(name))
+
+
+def _check_index(collection: Collection[Any], name: str, *, exists: bool) -> None:
+    if not exists:
+        hint = did_you_mean(name, [each.name for each in collection.indexes()])
+        raise Failure(f"there is no index {name!r} on {collection.name}{hint}", Exit.NO)
 
 
 def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
@@ -341,7 +378,8 @@ def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
         return ["vector", index.metric, index.method, *filter(None, [index.model])]
     seconds = index.expire_after_seconds
     expiry = [] if seconds is None else [f"expires after {seconds} s"]
-    return [*(word for word in ("unique", "arrays", "sparse") if getattr(index, word)), *expiry]
+    words = ("unique", "arrays", "sparse", "hidden")
+    return [*(word for word in words if getattr(index, word)), *expiry]
 
 
 def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def copy(
     """
     other = Target(to, to_prefix, to_schema)
     if source is not None:
-        target = replace(target, url=source)
+        target = replace(target, url=source, option="--from")
     with target.to_read() as store, other.to_write() as copied, _reporting() as report:
         if names:
             target.check(store, names)

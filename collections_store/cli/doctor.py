@@ -31,7 +31,7 @@ def doctor(target: Target, database: str | None, *, as_json: bool) -> None:
     from ..engine.health import diagnose
     from ..options import Options
 
-    target.url = database or target.url
+    target.use(database)
     target.to_read().close()
     found = diagnose(target.driver_url(), Options(**target.names()))
     found.sort(key=lambda each: _RANKS.index(each.severity))

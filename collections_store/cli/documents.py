@@ -275,10 +275,13 @@ def explain(
 
 
 def with_command(target: Target, collection: str, explanation: Explanation) -> Explanation:
-    """Return an explanation whose advice is the command that creates the index, quoted for a shell."""
+    """Return an explanation whose advice is the command that creates or unhides the index, quoted for a shell."""
     index = explanation.missing_index
     if index is None:
         return explanation
+    if index.hidden:
+        unhide = target.command("index", "unhide", collection, index.name)
+        return replace(explanation, advice=unhide)
     directions = (direction for _, direction in index.fields)
     fields = map(field_as_word, index.paths, directions)
     name = () if index.own_name is None else ("--name", index.own_name)

@@ -78,6 +78,8 @@ def search(
     """
     if not words and like is None:
         raise click.UsageError("needs WORDS, or --like")
+    if any_word and not words:
+        raise click.UsageError("--any goes with WORDS")
     if index is not None and like is None:
         raise click.UsageError("--index goes with --like")
     chosen = {} if filter is None else read_json(filter, "--filter")

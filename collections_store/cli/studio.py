@@ -90,14 +90,14 @@ def studio(
         if not no_browser:
             webbrowser.open(link)
 
-    target.url = database or target.url
+    target.use(database)
     declared = None if using is None else imported(using)
     address = ListenAddress(host, port, token)
     with ExitStack() as stores:
         store = stores.enter_context(target.to_read(**({} if write else target.read_only())))
         other = None
         if compared is not None:
-            second = Target(compared, compare_prefix, compare_schema)
+            second = Target(compared, compare_prefix, compare_schema, "--compare")
             other = stores.enter_context(second.to_read(**second.read_only()))
         try:
             serve(store, address, ready, write=write, using=declared, other=other)

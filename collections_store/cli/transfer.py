@@ -135,7 +135,7 @@ class Import:
             self.collection.create_vector_index(index.paths, **options)
         else:
             options |= {"where": index.where, "arrays": index.arrays, "unique": index.unique}
-            options |= {"sparse": index.sparse}
+            options |= {"sparse": index.sparse, "hidden": index.hidden}
             options |= {"expire_after_seconds": index.expire_after_seconds}
             self.collection.create_index(index.sort, **options)
 

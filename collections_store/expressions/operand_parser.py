@@ -7,13 +7,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn, Self
 
-from ..errors import shortened
+from ..document import Anonymous
+from ..errors import InvalidOperand, shortened
 from . import nodes
 from .declared import Operator
-from .evaluation import OperandError
-from .nodes import Constant, Node, OperatorCall
+from .evaluation import OperandError, Scope
+from .nodes import Constant, Meta, Node, Now, OperatorCall, Reference, evaluate, nodes_of
 from .path import MAX_KEYS
 from .strings import regex
+from .values import MISSING
 
 MAX_NESTING: Final = 100
 """How deep an expression's JSON may be nested; evaluating takes a few calls for each level."""
@@ -35,11 +37,19 @@ class OperandParser(ABC):
         """Parse an expression."""
 
     def constant(self, what: Any, place: str) -> Constant:
-        """Parse an expression that is a constant."""
-        node = self.parse(what, place)
-        if not isinstance(node, Constant):
+        """Return the value of an expression of constants: without fields, metadata, `$rand`, and variables from outside
+        of the expression. A missing value is null.
+        """
+        node = type(self)(self.error).parse(what, place)
+        if isinstance(node, Constant):
+            return node
+        if any(map(_varies, nodes_of(node))):
             self.refuse(place, f"must be a constant, got {shortened(what)}")
-        return node
+        try:
+            value = evaluate(node, Scope(Anonymous(None)))
+        except InvalidOperand as error:
+            self.refuse(place, f"must be a constant, and has no value: {error}")
+        return Constant.of(None if value is MISSING else value)
 
     def check_nesting(self, what: Any, place: str) -> None:
         """Raise the error of JSON that is nested too deep."""
@@ -157,6 +167,14 @@ def check_keys(keys: Sequence[str], place: str, error: ErrorMaker) -> None:
             raise error(place, f"{problem}, got {shortened('.'.join(keys))}")
     if len(keys) > MAX_KEYS:
         raise error(place, f"a path has at most {MAX_KEYS} keys")
+
+
+def _varies(node: Any) -> bool:
+    """Return whether a node has another value for another document or at another time."""
+    match node:
+        case Meta() | Now() | Reference("ROOT" | "CURRENT") | OperatorCall("$rand"):
+            return True
+    return False
 
 
 def _number(least: int, most: int | None) -> str:

@@ -359,10 +359,11 @@ def read_projection(
     filter: Filter,
     codec: Codec,
     call: CallContext,
+    time: int | None,
     *,
     scored: bool = False,
 ) -> Projection | None:
-    """Return a parsed projection that goes with the filter; raises `InvalidProjection`."""
+    """Return a parsed projection that goes with the filter, as of the time of the call; raises `InvalidProjection`."""
     if projection is None:
         return None
     if codec.has_model:
@@ -370,7 +371,7 @@ def read_projection(
         raise InvalidProjection("", problem)
     parsed = Projection.parse(projection, codec, frozenset(call.let))
     parsed.check(filter, scored=scored)
-    return parsed.at(call.time, call.let).collated(call.collation)
+    return parsed.at(time, call.let).collated(call.collation)
 
 
 _BY_ID: Final = Sort.parse("$id")
@@ -534,7 +535,7 @@ class Explain(Operation[Explanation]):
         statements = session.collection(self.collection)
         database, limit = session.database, NO_LIMIT if self.limit is None else self.limit
         parameters = query.parameters(self.filter, {"skip": self.skip, "limit": limit})
-        rows = session.rows(database.compiler.explain + query.sql, parameters)
+        rows = session.rows(statements.explaining(query), parameters)
         plan: Plan = database.compiler.plan(rows, statements.table)
         walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}
         stops = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
@@ -573,7 +574,7 @@ class Explain(Operation[Explanation]):
             statements = session.collection(self.collection)
         query = statements.select(everything, NATURAL)
         parameters = query.parameters(everything, {"skip": 0, "limit": NO_LIMIT})
-        rows = session.rows(session.database.compiler.explain + query.sql, parameters)
+        rows = session.rows(statements.explaining(query), parameters)
         return session.database.compiler.plan(rows, statements.table).rows or 0
 
     def _missing_index(

@@ -121,6 +121,44 @@ class DropIndex(Operation[bool]):
 
 
 @value_class
+class HideIndex(Operation[bool]):
+    """Hide an index of fields from queries; returns whether the index exists."""
+
+    collection: str
+    name: str
+    hidden = True
+    writes = True
+    snapshot = False  # as `CreateIndex`
+    empty = bool
+
+    def __call__(self, session: Session) -> bool:
+        found = self._found(_read(session, self.collection)[1])
+        if found is None or found.hidden == self.hidden:
+            return found is not None  # without waiting for a lock
+        table, options = _lock(session, self.collection, readers=True)
+        found = self._found(options)
+        if found is not None and found.hidden != self.hidden:
+            indexes = _Indexes(session, self.collection, table, options)
+            indexes.change(found, replace(found, hidden=self.hidden))
+        return found is not None
+
+    def _found(self, options: CollectionOptions) -> Index | None:
+        found = options.find(self.name)
+        if found is None or isinstance(found, Index):
+            return found
+        raise InvalidIndex(
+            "name", f"must be that of an index of fields, got {self.name!r}: {found}"
+        )
+
+
+@value_class
+class UnhideIndex(HideIndex):
+    """Let queries use a hidden index again; returns whether the index exists."""
+
+    hidden = False
+
+
+@value_class
 class ListIndexes(Operation[list[Index | TextIndex | VectorIndex]]):
     """List the indexes, in the order of creation, then the text index, then those of vectors."""
 
@@ -368,6 +406,15 @@ class _Indexes:
                 self._connection.changed(self._statements.drop_index(physical))
         guards = tuple(each for each in self._options.array_guards if each[0] in needed)
         self._set_options(indexes=remaining, array_guards=guards)
+
+    def change(self, old: Index, new: Index) -> None:
+        """Create an index again with other options; a table of entries stays."""
+        if not old.arrays:
+            new = replace(new, physical=self._next())
+            for statement in (*self._statements.drop(old), *self._statements.create(new)):
+                self._connection.changed(statement)
+        changed = (new if each.name == old.name else each for each in self._options.indexes)
+        self._set_options(indexes=tuple(changed))
 
     def set_version(self, version: int, *, only: bool) -> None:
         """Create the index of the documents with different schema versions; `only`: drop the indexes of all different

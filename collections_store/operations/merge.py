@@ -95,7 +95,10 @@ class Merge(Operation[list[Any]]):
             ):
                 return
         if wanted:
-            problem = "requires a unique index of these fields: create_index(..., unique=True)"
+            problem = (
+                "requires a unique index of these fields that is neither sparse nor partial: "
+                "create_index(..., unique=True)"
+            )
             raise InvalidPipeline(f"{self.place}.on", problem)
 
     def _write(self, session: Session, writer: Writer | _NewCollection, row: Any) -> None:
@@ -148,6 +151,9 @@ class Merge(Operation[list[Any]]):
             raise id_taken(self.output.collection, id)
 
     def _new_body(self, session: Session, found: Document, body: Any, row: Any) -> Any:
+        if self.output.matched in {"merge", "replace"} and row.get("_id", found.id) != found.id:
+            problem = f"must not change _id from {named(found.id)} to {named(row['_id'])}"
+            raise InvalidOperand(name_at(self.place), f"{problem}: unset _id before", row["_id"])
         match self.output.matched:
             case "merge" if isinstance(found.body, dict) and isinstance(body, dict):
                 return {**found.body, **body}

@@ -195,7 +195,7 @@ class OperationBuilder:
             return called(many, call)
         parts = None
         if projection is not None:
-            parts = read_projection(projection, filter, self._codec, call)
+            parts = read_projection(projection, filter, self._codec, call, time)
         modification = self._modification(request, time, call)
         sort = self._order(request.sort, collation=call.collation)
         given: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
@@ -230,8 +230,9 @@ class OperationBuilder:
         self, filter: Any, sort: Any, projection: Any, options: CallOptions
     ) -> Operation[Document | None]:
         call = self._call(options) if options else PLAIN
-        parsed = self._filter(filter, required=True, call=call)
-        parts = read_projection(projection, parsed, self._codec, call)
+        time = _time(call, projection)
+        parsed = self._filter(filter, required=True, call=call, time=time)
+        parts = read_projection(projection, parsed, self._codec, call, time)
         order = self._order(sort, collation=call.collation)
         delete = FindAndDelete(self.name, parsed, order, parts, self._codec.decode_body)
         return called(delete, call)
@@ -371,10 +372,10 @@ class OperationBuilder:
             if not order and window == (0, None) and (some := read_ids(filter["$id"])):
                 listed = FindByIds(self.name, some, self._codec.decode_body, method)
                 return called(listed, call)
-        parsed = self._filter(filter, equals, call=call)
-        parts = None
+        time, parts = _time(call, projection), None
+        parsed = self._filter(filter, equals, call=call, time=time)
         if projection is not None:
-            parts = read_projection(projection, parsed, self._codec, call, scored=True)
+            parts = read_projection(projection, parsed, self._codec, call, time, scored=True)
         by_score = order is not None and order is not NATURAL and order.by_score
         if by_score or (parts is not None and parts.has_score):
             given = order or NATURAL, *window, parts, self._codec.decode_body, method
@@ -393,8 +394,9 @@ class OperationBuilder:
         options: CallOptions,
     ) -> Operation[Page]:
         call = self._call(options) if options else PLAIN
-        parsed = self._filter(filter, equals, call=call)
-        parts = read_projection(projection, parsed, self._codec, call)
+        time = _time(call, projection)
+        parsed = self._filter(filter, equals, call=call, time=time)
+        parts = read_projection(projection, parsed, self._codec, call, time)
         window = check_page(limit), after
         order = self._sort(sort, collation=call.collation)
         page = FindPage(self.name, parsed, order, *window, parts, self._codec.decode_body)
@@ -522,8 +524,9 @@ class OperationBuilder:
         self, filter: Any, equals: Any, sort: Any, projection: Any, options: CallOptions
     ) -> Batches:
         call = self._call(options) if options else PLAIN
-        parsed = self._filter(filter, equals, call=call)
-        parts = read_projection(projection, parsed, self._codec, call)
+        time = _time(call, projection)
+        parsed = self._filter(filter, equals, call=call, time=time)
+        parts = read_projection(projection, parsed, self._codec, call, time)
         order = self._sort(sort, collation=call.collation)
         batches = batches_of(self.name, parsed, order, parts, self._codec)
         return called_batches(batches, call)
@@ -578,6 +581,11 @@ class OperationBuilder:
         index = Index.parse(keys, **options)
         self._codec.check_fields(index, "index")
         return CreateIndex(self.name, index)
+
+
+def _time(call: CallContext, projection: Any) -> int | None:
+    """Return the time of `$$NOW` in a filter and a projection; None: only the filter can have it."""
+    return now() if call.time is None and projection is not None else call.time
 
 
 def put_of(  # noqa: PLR0917 - as the method has them

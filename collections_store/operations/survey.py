@@ -151,7 +151,7 @@ class Scans(Operation[bool]):
         query = statements.select(self.filter, self.sort)
         parameters = query.parameters(self.filter, {"skip": 0, "limit": 1})
         plan = compiler.plan(
-            session.rows(compiler.explain + query.sql, parameters), statements.table
+            session.rows(statements.explaining(query), parameters), statements.table
         )
         walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}
         stops = self.filter == Filter() and not plan.sorts

@@ -63,6 +63,8 @@ MAX_LISTED: Final = 100
 """Values of an `$in` in the `where` of an index."""
 MAX_EXPIRY: Final = 2**31 - 1
 """MongoDB's limit of `expire_after_seconds`."""
+ID_INDEX: Final = "_id_"
+"""MongoDB's name of the index of the ids."""
 MAX_INDEXES: Final = 64
 """MongoDB's limit."""
 Fields: TypeAlias = tuple[SortField, ...]
@@ -76,6 +78,7 @@ _KEYS: Final = (
     "arrays",
     "sparse",
     "expire_after_seconds",
+    "hidden",
     "physical",
 )
 
@@ -97,6 +100,8 @@ class Index:
     arrays: bool = False
     sparse: bool = False
     expire_after_seconds: int | None = None
+    hidden: bool = field(default=False, compare=False)
+    """Whether no query uses the index. Two indexes that differ in this alone are the same index."""
     physical: str = field(default="", compare=False, repr=False)
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What a newer version of the library stores besides."""
@@ -117,6 +122,7 @@ class Index:
         arrays: bool = False,
         sparse: bool = False,
         expire_after_seconds: int | None = None,
+        hidden: bool = False,
         name: Any = None,
     ) -> Self:
         """Read the arguments of a caller; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
@@ -125,7 +131,8 @@ class Index:
             sort = read_keys(keys)
         except InvalidSort as error:
             raise InvalidIndex(error.field, error.problem) from None
-        for option, value in (("unique", unique), ("arrays", arrays), ("sparse", sparse)):
+        flags = {"unique": unique, "arrays": arrays, "sparse": sparse, "hidden": hidden}
+        for option, value in flags.items():
             if not isinstance(value, bool):
                 raise InvalidIndex(option, f"must be True or False, got {shortened(value)}")
         if any(isinstance(each.target, Wildcard) for each in sort.fields):
@@ -144,7 +151,7 @@ class Index:
         partial = None if where is None else _partial(Filter.parse(where))
         if expire_after_seconds is not None:
             _check_expiry(expire_after_seconds, sort, arrays=arrays)
-        options = unique, partial, arrays, sparse, expire_after_seconds
+        options = unique, partial, arrays, sparse, expire_after_seconds, hidden
         index = cls(_name(name, sort, arrays=arrays), sort, *options)
         if (positions := len(prefixes_of(index))) > MAX_POSITIONS:
             problem = f"must have at most {MAX_POSITIONS} keys in all, with those of where, got {positions}"
@@ -155,6 +162,7 @@ class Index:
         """Raise `InvalidIndex` or `InvalidFilter` for an index that only `from_json` returns, never `parse`."""
         options: Any = {"unique": self.unique, "where": self.where, "arrays": self.arrays}
         options |= {"sparse": self.sparse, "expire_after_seconds": self.expire_after_seconds}
+        options |= {"hidden": self.hidden}
         parsed = Index.parse(self.sort, **options, name=self.name)
         if parsed.arrays != self.arrays:
             raise InvalidIndex("arrays", "must be true in a wildcard index")
@@ -204,6 +212,8 @@ class Index:
             more.append(f"expires after {self.expire_after_seconds} s")
         if self.where is not None:
             more.append(f"where {self.where}")
+        if self.hidden:
+            more.append("hidden")
         return f"{self.name}: {', '.join([str(dict(self.fields)), *more])}"
 
     def to_json(self) -> dict[str, Any]:
@@ -225,6 +235,7 @@ class Index:
             "arrays": self.arrays,
             **({"sparse": True} if self.sparse else {}),
             **({"expire_after_seconds": expiry} if expiry is not None else {}),
+            **({"hidden": True} if self.hidden else {}),
             "physical": self.physical,
             **self.unknown,
         }
@@ -239,7 +250,8 @@ class Index:
         sort = read_keys(pairs)
         where = None if entry["where"] is None else _stored_filter(entry["where"])
         parts = entry["name"], sort, entry["unique"], where, entry["arrays"]
-        newer = entry.get("sparse", False), entry.get("expire_after_seconds")
+        expiry = entry.get("expire_after_seconds")
+        newer = entry.get("sparse", False), expiry, entry.get("hidden", False)
         return cls(*parts, *newer, entry["physical"], unknown_keys(entry, _KEYS))
 
 
@@ -442,6 +454,13 @@ def read_index_name(name: Any) -> str:
     return name
 
 
+def read_hidden_name(name: Any) -> str:
+    """Return the name of an index to hide; raises `InvalidIndex`."""
+    if name in {ID_INDEX, "$id"}:
+        raise InvalidIndex("name", "must not be the index of the ids, which cannot be hidden")
+    return read_index_name(name)
+
+
 def _partial(where: Filter) -> Filter | None:
     if where == Filter():
         return None
@@ -600,7 +619,7 @@ def _stages(names: tuple[str, ...]) -> str:
 def missing_index(
     filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: bool
 ) -> Index | None:
-    """Return an index that would help a query; None: such an index exists, or none would help.
+    """Return an index that would help a query, new or hidden; None: such an index exists, or none would help.
 
     The order: fields of equalities, fields of the sort, ranges. `arrays`: the field needs an index of arrays.
     """
@@ -614,14 +633,15 @@ def missing_index(
     unique = {each.target: each for each in reversed(wanted)}  # the first of each field
     chosen = tuple(dict.fromkeys(unique[each.target] for each in wanted))[:MAX_FIELDS]
     backwards = tuple(replace(each, descending=not each.descending) for each in chosen)
-    serving = (
-        not each.is_partial
+    serving = [
+        each
+        for each in existing
+        if not each.is_partial
         and each.arrays == arrays
         and each.sort.fields[: len(chosen)] in {chosen, backwards}
-        for each in existing
-    )
-    if not chosen or any(serving):
-        return None
+    ]
+    if not chosen or serving:
+        return next(iter(serving), None) if all(each.hidden for each in serving) else None
     advised = Sort(chosen)
     name = _name(None, advised, arrays=arrays)
     taken = {each.name for each in existing}  # a partial or sparse index may have the default name
@@ -630,7 +650,9 @@ def missing_index(
 
 
 def creation(index: Index) -> str:
-    """Return the call that creates an index over fields of the body."""
+    """Return the call that creates an index over fields of the body, or uses a hidden one again."""
+    if index.hidden:
+        return f"unhide_index({index.name!r})"
     directions = [direction for _, direction in index.fields]
     keys = list(zip(map(path_or_text, index.paths), directions, strict=True))
     fields = repr(keys[0][0]) if directions == [1] else repr(keys)

@@ -492,6 +492,9 @@ def _regex(operand: Any, position: str, options: Any = None) -> Value:
     if not isinstance(pattern, str):
         problem = f"must be a regular expression of text, got {shortened(operand)}"
         raise InvalidFilter(position, problem)
+    if "\0" in pattern:
+        problem = f"must be a regular expression without NUL characters, got {shortened(operand)}"
+        raise InvalidFilter(position, problem)
     options = "" if options is None else options
     if not isinstance(options, str) or not set(options) <= set(OPTIONS):
         known = ", ".join(OPTIONS)

@@ -30,7 +30,7 @@ from .schema import (
     revision_table,
 )
 from .select import Statements
-from .statement import TEMPLATE, Statement, compiled, on_table
+from .statement import TEMPLATE, ZERO, Statement, compiled, on_table
 from .vectors import VectorStatements
 from .versions import has_other_version
 
@@ -262,6 +262,9 @@ class IndexStatements:
         if not index.unique and not self._database.index_ends_in_seq:
             columns.append(self._table.c.seq)
         only = None if not index.is_partial else partial_condition(self._table, index)
+        if index.hidden:
+            always = sa.func.abs(self._table.c.seq) >= ZERO  # no query has this condition
+            only = always if only is None else sa.and_(only, always)
         return [self._create(index.physical, *columns, only=only, unique=index.unique)]
 
     def create_prefix_index(self, prefix: Keys, physical: str) -> str:

@@ -189,18 +189,19 @@ class Statements:
         self.hinted = lru_cache(maxsize=HINTS_CACHED)(self._hinted)
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
+        self._indexes = [each for each in options.indexes if not each.hidden]
         has_own_sql = bool(options.text_indexes) or any(
-            e.arrays or e.is_partial for e in options.indexes
+            e.arrays or e.is_partial for e in self._indexes
         )
         if table.name != TEMPLATE and not has_own_sql and hint is None:
             self.shared = _template(_sql_options(options), database)
         template = None if self.shared is None else self.shared.by_id
         self.by_id: IdStatements = IdStatements(table, options, database, template)
-        arrays = {each.paths[0]: each.physical for each in options.indexes if each.arrays}
+        arrays = {each.paths[0]: each.physical for each in self._indexes if each.arrays}
         indexes = options.text, options.substrings
-        compound = [e for e in options.indexes if e.arrays and len(e.paths) > 1]
+        compound = [e for e in self._indexes if e.arrays and len(e.paths) > 1]
         self._conditions = Conditions(table, database, arrays, *indexes, compound=compound)
-        self.partial = [index for index in options.indexes if index.is_partial]
+        self.partial = [index for index in self._indexes if index.is_partial]
         self.reads_values = bool(self.partial) or options.substrings is not None
         """Statements depend on values of filters, see `implied`."""
         self.can_refuse = any(index.refuses for index in options.indexes)
@@ -221,8 +222,11 @@ class Statements:
         found: list[Index | Sort] = [NATURAL] if hint == NATURAL else []
         whole_first = sorted(self.options.indexes, key=lambda each: each.is_partial)
         found += [each for each in whole_first if hint in {each.name, each.sort}]
+        if found and isinstance(found[0], Index) and found[0].hidden:
+            problem = f"{found[0].name} is hidden: use unhide_index, or another index"
+            raise InvalidOption("hint", problem)
         if not found:
-            known = ", ".join(each.name for each in self.options.indexes) or "none"
+            known = ", ".join(each.name for each in self._indexes) or "none"
             given = repr(hint) if isinstance(hint, str) else str(hint)
             problem = f"must be an index of fields of {collection!r} ({known}), got {given}"
             raise InvalidOption("hint", problem)
@@ -546,7 +550,7 @@ class Statements:
 
     def _usable(self, implied: Implied) -> list[Index]:
         """Return the indexes that hold all matches of a filter."""
-        usable = [e for e in self.options.indexes if not e.is_partial or e.name in implied]
+        usable = [e for e in self._indexes if not e.is_partial or e.name in implied]
         if self._hint is None:
             return usable
         if isinstance(self._hint, Index) and self._hint not in usable:
@@ -555,6 +559,12 @@ class Statements:
             problem = f"{self._hint.name} is a partial index: the filter must have its condition"
             raise InvalidOption("hint", f"{problem}, {condition}")
         return [each for each in usable if each == self._hint]
+
+    def explaining(self, query: Query) -> str:
+        """Return the statement that explains a query. The text changes with the indexes: drivers cache compiled statements,
+        and SQLite never compiles a cached explanation again.
+        """
+        return f"{self.database.compiler.explain}/* {self.options.counter} */ {query.sql}"
 
     def on_table(self, query: Query | None) -> Query | None:
         """Return a query of the template over this table."""
@@ -711,11 +721,11 @@ def _is_implied(limit: Iterable[Field], conditions: Iterable[Condition]) -> bool
 
 
 def _sql_options(options: CollectionOptions) -> CollectionOptions:
-    """Return the options that affect compilation."""
+    """Return the options that affect compilation: equal indexes may differ in `hidden`."""
     feed = options.feed and Feed(key="", bodies=options.feed.bodies)
     return CollectionOptions(
         cursor_key="",
-        indexes=options.indexes,
+        indexes=tuple(each for each in options.indexes if not each.hidden),
         sliding=options.sliding,
         feed=feed,
         jsonb=options.jsonb,

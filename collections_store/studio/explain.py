@@ -88,14 +88,17 @@ def steps_of(explanation: Explanation) -> list[PlanStep]:
 
 
 def create_index(call: Call) -> Response:
-    """Create the index that helps a query, as its explanation advises; other indexes are made elsewhere."""
+    """Create the index that helps a query, or stop hiding it, as its explanation advises; other indexes are made elsewhere."""
     filter, sort = call.form.get("filter", ""), call.form.get("sort", "")
     try:
         advised: Index | None = _explanation(call, filter, sort).missing_index
     except BadEntry as error:
         return call.fail(HTTPStatus.BAD_REQUEST, error.problem)
     name = None
-    if advised is not None:
+    if advised is not None and advised.hidden:
+        name = advised.name
+        call.collection.unhide_index(name)
+    elif advised is not None:
         name = call.collection.create_index(advised.sort, arrays=advised.arrays, name=advised.name)
     return call.go("/c/{name}/plan", filter=filter, sort=sort, created=name)
 

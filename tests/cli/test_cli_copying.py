@@ -82,7 +82,9 @@ def test_bad_arguments(cli: Cli, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'copy.db'}"
     assert "--to" in cli.fails(2, "copy")
     assert "there is no collection 'nobody'" in cli.fails(1, "copy", "nobody", "--to", url)
-    assert "no SQLite file" in Cli().fails(4, "copy", "--from", f"{url}.missing", "--to", url)
+    message = Cli().fails(4, "copy", "--from", f"{url}.missing", "--to", url)
+    assert "there is no SQLite file" in message
+    assert message.endswith("name another database with --from")
     assert "no database" in cli.fails(2, "copy", "--to", "mysql://host/name")
 
 

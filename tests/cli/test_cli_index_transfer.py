@@ -54,7 +54,7 @@ def test_indexes_are_exported_and_imported(
     first = text.removeprefix(b"[\n").splitlines()[0].removesuffix(b",")
     assert json.loads(first) == {"indexes": made}
     result = cli("import", str(file), "-c", "b")
-    assert result.stderr == "imported 2 documents and 6 indexes into b\n"
+    assert result.stderr == "imported 2 documents and 7 indexes into b\n"
     assert indexes(cli, "b") == made
     assert cli.documents("b") == BODIES
     assert cli.done("export", "b") == cli.done("export", "a")
@@ -70,7 +70,7 @@ def test_export_and_import_through_a_pipe(cli: Cli, tmp_path: Path) -> None:
     words = shlex.join(cli.command("export", "a")), shlex.join(other.command("import", "c"))
     done = spawn(["sh", "-c", " | ".join(words)], cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr == b"imported 2 documents and 6 indexes into c\n"
+    assert done.stderr == b"imported 2 documents and 7 indexes into c\n"
     assert indexes(other, "c") == made
     assert other.documents("c") == BODIES
 
@@ -125,12 +125,12 @@ def test_a_document_is_never_read_as_an_index(cli: Cli) -> None:
 
 BAD: dict[str, Any] = {
     "must be a list, got 5": 5,
-    "index 2 must have fields, and no other keys than arrays, expire_after_seconds, fields, name, sparse, unique, where, got 'x'": [
+    "index 2 must have fields, and no other keys than arrays, expire_after_seconds, fields, hidden, name, sparse, unique, where, got 'x'": [
         {"fields": ["x"]},
         "x",
     ],
     "index 1 must have fields, and": [{"name": "x"}],
-    "no other keys than arrays, expire_after_seconds, fields, name, sparse, unique, where": [
+    "no other keys than arrays, expire_after_seconds, fields, hidden, name, sparse, unique, where": [
         {"fields": ["x"], "new": 1}
     ],
     "index 1: index: must have at least one field": [{"fields": []}],

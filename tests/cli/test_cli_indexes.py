@@ -27,6 +27,10 @@ INDEXES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
         {"name": "state_1_$created_at_-1", "fields": [[["state"], 1], ["$created_at", -1]]},
     ),
     (("tags", "--arrays"), {"name": "tags_arrays", "fields": [[["tags"], 1]], "arrays": True}),
+    (
+        ("h", "--hidden", "--sparse"),
+        {"name": "h_1", "fields": [[["h"], 1]], "sparse": True, "hidden": True},
+    ),
     (("at.$**",), {"name": "at.$**_1", "fields": [["at.$**", 1]], "arrays": True}),
 ]
 
@@ -55,6 +59,25 @@ def test_indexes_are_created_listed_and_dropped(cli: Cli) -> None:
         assert cli.done("index", "drop", "a", name) == ""
     assert cli.done("index", "list", "a") == ""
     assert cli.done("index", "list", "a", "--output", "json") == "[]\n"
+
+
+def test_indexes_are_hidden(cli: Cli) -> None:
+    cli.done("index", "create", "a", "x")
+    [shown] = indexes(cli, "a")
+    assert cli.done("index", "hide", "a", "x_1") == ""
+    assert indexes(cli, "a") == [{**shown, "hidden": True}]
+    assert "hidden" in cli.done("index", "list", "a", "--output", "table")
+    assert "index unhide a x_1" in cli.done("explain", "a", '{"x": {"$gt": 1}}')
+    assert cli.done("index", "unhide", "a", "x_1") == ""
+    assert indexes(cli, "a") == [shown]
+    for command in ("hide", "unhide"):
+        assert cli.fails(1, "index", command, "a", "y_1") == (
+            "there is no index 'y_1' on a: did you mean 'x_1'?"
+        )
+        assert "which cannot be hidden" in cli.fails(3, "index", command, "a", "_id_")
+    assert "--hidden does not go with --text" in cli.fails(
+        2, "index", "create", "a", "x", "--text", "--hidden"
+    )
 
 
 def test_missing_collections_and_indexes(cli: Cli) -> None:

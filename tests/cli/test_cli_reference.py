@@ -46,6 +46,8 @@ EXPECTED = {
         "index list",
         "index create",
         "index drop",
+        "index hide",
+        "index unhide",
     ),
     *("documents", "documents upgrade"),
     *("demo", "doctor", "db", "db upgrade", "db current", "db check", "db sql"),

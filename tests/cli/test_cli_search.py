@@ -97,6 +97,7 @@ def test_an_index_of_substrings_is_listed_exported_imported_and_dropped(cli: Cli
             "--where does not go with --text",
         ),
         (("search", "notes"), "needs WORDS, or --like"),
+        (("search", "notes", "--like", "1", "--any"), "--any goes with WORDS"),
         (("search", "notes", "tea", "--index", "i"), "--index goes with --like"),
         (("search", "notes", "--like", "cup"), "has no such vector index; there is none"),
     ],

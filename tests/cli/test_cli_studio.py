@@ -91,8 +91,14 @@ def test_a_token_of_ones_own_is_part_of_the_link(tmp_path: Path) -> None:
 def test_what_cannot_be_served_is_refused(tmp_path: Path) -> None:
     cli = Cli()
     missing = f"sqlite:///{tmp_path / 'none.db'}"
-    assert "there is no SQLite file" in cli.fails(Exit.UNAVAILABLE, "studio", missing)
+    message = cli.fails(Exit.UNAVAILABLE, "studio", missing)
+    assert "there is no SQLite file" in message
+    assert message.endswith("name another database with the argument URL")
     assert not (tmp_path / "none.db").exists()
+    there = f"sqlite:///{tmp_path / 'there.db'}"
+    Cli((f"--url={there}",)).done("put", "things", "x", "1")
+    message = cli.fails(Exit.UNAVAILABLE, "studio", there, "--compare", missing, "--no-browser")
+    assert message.endswith("name another database with --compare")
     with Store(missing) as store:
         store["things"].put("x", 1)
     message = cli.fails(Exit.USAGE, "studio", missing, "--host", "0.0.0.0", "--no-browser")

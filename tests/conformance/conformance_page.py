@@ -65,9 +65,8 @@ These operators are absent. Their error is "not supported"; that of a name which
 """
 _NEVER = """\
 JavaScript will never be there, nor encrypted fields, and types that JSON lacks: ObjectId, Decimal128, binary data, timestamps. Geometry is
-not there until someone needs it. There are no capped collections, time series and views, and no hidden
-indexes: a database's planner uses every index that it has. A [wildcard index](indexes.md#wildcards) has no projection and no
-further fields. The pages of [filters](filters.md), [updates](updates.md) and [aggregation](aggregation.md) describe
+not there until someone needs it. There are no capped collections, time series and views. A [wildcard index](indexes.md#wildcards) has no projection and no
+further fields. [Hiding an index](indexes.md#hidden) creates the database's index again. The pages of [filters](filters.md), [updates](updates.md) and [aggregation](aggregation.md) describe
 each operator.
 
 ## Options of a call

@@ -333,8 +333,8 @@ SMALL = {
     "AsyncStore": "aclose attach bind collection collections create_collection drop get_collection health "
     "get_sync_collection memory model rename run skill_memory stats",
     "AsyncTransaction": "collection collections create_collection drop get_collection memory rename skill_memory",
-    "AsyncCollection": "create_index create_text_index create_vector_index drop_index exists increment indexes purge_expired "
-    "reindex remove search_backlog store_vectors touch with_options",
+    "AsyncCollection": "create_index create_text_index create_vector_index drop_index exists hide_index increment indexes "
+    "purge_expired reindex remove search_backlog store_vectors touch unhide_index with_options",
     "AsyncChangeStream": "aclose",
     "AsyncChangeDocumentStream": "aclose",
     "AsyncMemory": "clear configure count end expire increment keys namespace request session touch ttl",

@@ -150,13 +150,42 @@ def test_merge_on_fields(store: Any, orders: Any) -> None:
     on_by = {"$merge": {"into": "totals", "on": "by"}}
     with pytest.raises(InvalidPipeline, match="'2.\\$merge.on': requires a unique index"):
         orders.aggregate([TOTALS, renamed, on_by])
-    totals.create_index("by", unique=True)
+    for options in ({"sparse": True}, {"where": {"at": 1}}):
+        name = totals.create_index("by", unique=True, **options)
+        with pytest.raises(InvalidPipeline, match="is neither sparse nor partial"):
+            orders.aggregate([TOTALS, renamed, on_by])
+        totals.drop_index(name)
+    totals.create_index("by", unique=True, hidden=True)
     orders.aggregate([TOTALS, renamed, on_by])
     found = bodies(totals)
     assert found.pop("x") == ({"by": "a", "at": 1, "total": 6}, 2)
     assert [body for body, _ in found.values()] == [{"by": "b", "total": 9}]
     with pytest.raises(InvalidOperand, match="requires a value at by"):
         orders.aggregate([{"$project": {"n": 1}}, on_by])
+
+
+@pytest.mark.parametrize("matched", ["merge", "replace", "keepExisting", "fail", "pipeline"])
+def test_merge_on_fields_does_not_change_the_id(store: Any, orders: Any, matched: str) -> None:
+    totals = store["totals"]
+    totals.put("x", {"by": "a", "at": 1})
+    totals.create_index("by", unique=True)
+    how = [{"$set": {"at": 2}}] if matched == "pipeline" else matched
+    output = {"$merge": {"into": "totals", "on": "by", "whenMatched": how}}
+    named = {"$set": {"_id": "other", "by": "a"}}
+    if matched in {"merge", "replace"}:
+        with pytest.raises(InvalidOperand, match="must not change _id from 'x' to 'other': unset"):
+            orders.aggregate([named, {"$limit": 1}, output])
+    elif matched == "fail":
+        with pytest.raises(DuplicateKey):
+            orders.aggregate([named, {"$limit": 1}, output])
+    else:
+        orders.aggregate([named, {"$limit": 1}, output])
+    at = 2 if matched == "pipeline" else 1
+    assert {id: body for id, (body, _) in bodies(totals).items()} == {"x": {"by": "a", "at": at}}
+    named["$set"]["_id"] = "x"
+    output["$merge"]["whenMatched"] = "merge"
+    orders.aggregate([named, {"$limit": 1}, output])
+    assert totals.get("x")["by"] == "a"
 
 
 def test_all_or_nothing(store: Any, orders: Any) -> None:

@@ -1,13 +1,14 @@
 """Regular expressions: the same results on every backend, in bounded time."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from backends import Backend
 
-from collections_store import AsyncStore, PatternLimitExceeded, Store
+from collections_store import AsyncStore, InvalidFilter, PatternLimitExceeded, Store
 from collections_store.expressions.patterns import matchers
 
 pytestmark = pytest.mark.each_backend
@@ -176,3 +177,16 @@ def test_a_search_can_be_cancelled(backend: Backend, monkeypatch: pytest.MonkeyP
             assert await things.count() == 1
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("pattern", ["a\0", re.compile("a\0")])
+def test_a_pattern_with_a_nul_character_is_refused(things: Any, pattern: Any) -> None:
+    for condition in ({"$regex": pattern}, {"$not": {"$regex": pattern}}, {"$in": [pattern]}):
+        if isinstance(pattern, str) and "$in" in condition:
+            continue
+        with pytest.raises(InvalidFilter, match="without NUL characters"):
+            things.find({"s": condition})
+    with pytest.raises(InvalidFilter, match=r"\$options must be of"):
+        things.find({"s": {"$regex": "a", "$options": "i\0"}})
+    things.put("1", {"s": "a\\0"})
+    assert [each.id for each in things.find({"s": {"$regex": r"^a\\0$"}})] == ["1"]

@@ -158,3 +158,22 @@ def test_a_kept_filter_has_the_time_of_each_call(things: Any) -> None:
     assert once == kept
     assert once.at(0) == once
     assert things.count(once) == 1
+
+
+def test_nested_pipelines_have_the_instant_of_the_call(store: Any) -> None:
+    store["things"].put_many((str(n), {"n": n % 3}) for n in range(300))
+    store["others"].put_many((str(n), {"n": n}) for n in range(3))
+    stamp: Any = {"$set": {"at": "$$NOW"}}
+    same: Any = {"$match": {"$expr": {"$eq": ["$$NOW", "$$outer"]}}}
+    joined = {"from": "others", "let": {"outer": "$at"}, "pipeline": [same, stamp], "as": "found"}
+    union = {"coll": "others", "pipeline": [stamp]}
+    stages = [stamp, {"$lookup": joined}, {"$facet": {"a": [stamp], "b": [{"$unionWith": union}]}}]
+    [found] = store["things"].aggregate(stages)
+    assert [len(each["found"]) for each in found["a"]] == [3] * 300
+    rows = [row for each in (*found["a"], *found["b"]) for row in (each, *each.get("found", []))]
+    assert len({row["at"] for row in rows}) == 1
+    output = {"into": "copies", "whenMatched": [{"$set": {"at": "$$NOW", "given": "$$new.at"}}]}
+    for _ in range(2):
+        store["things"].aggregate([stamp, {"$merge": output}])
+    bodies = [each.body for each in store["copies"].find()]
+    assert len({time for body in bodies for time in (body["at"], body["given"])}) == 1

@@ -86,6 +86,8 @@ HARMLESS = {
         "delete_many",
         "delete_one",
         "drop_index",
+        "hide_index",
+        "unhide_index",
         "find_one_and_delete",
         "purge_expired",
     ),

@@ -51,6 +51,7 @@ PATIENT = "?options=-cdeadlock_timeout%3D60s"
 CHANGES: dict[str, Callable[[Store], Any]] = {
     "create_index": lambda store: store["things"].create_index("m"),
     "drop_index": lambda store: store["things"].drop_index("by_n"),
+    "hide_index": lambda store: store["things"].hide_index("by_n"),
     "configure": lambda store: store.get_sync_collection("things", ttl=1000),
     "rename": lambda store: store.rename("things", "others"),
     "drop": lambda store: store.drop("things"),

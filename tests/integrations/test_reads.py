@@ -271,7 +271,7 @@ def write_searched(things: Any) -> None:
     things.put("a", {"n": 1, "text": "green tea", "v": [0.5, 0.5]})
 
 
-_COLLECTION = "bulk_write change create_index create_text_index create_vector_index delete_many delete_one drop_index edit find_one_and_delete find_one_and_replace find_one_and_update increment insert_many insert_one purge_expired put put_many reindex remove remove_many replace_one store_vectors touch update update_many update_one upgrade_documents with_options"
+_COLLECTION = "bulk_write change create_index create_text_index create_vector_index delete_many delete_one drop_index edit find_one_and_delete find_one_and_replace find_one_and_update hide_index increment insert_many insert_one purge_expired put put_many reindex remove remove_many replace_one store_vectors touch unhide_index update update_many update_one upgrade_documents with_options"
 _MEMORY = "change clear collection configure delete delete_many end expire increment namespace pop put put_many request search session touch transaction"
 _DIALOGUES = "message_collection purge remove restore_quarantined save search"
 _WRITES_OF_SAVERS = "put aput put_writes aput_writes delete_thread adelete_thread delete_for_runs adelete_for_runs copy_thread acopy_thread prune aprune delete_idle_threads adelete_idle_threads get_next_version run_imported close aclose setup from_conn_string"

@@ -63,6 +63,20 @@ def test_a_plan_without_and_with_an_index(store: Any, people: Any) -> None:
     assert people.indexes() == []
 
 
+def test_a_hidden_index_is_advised_and_used_again() -> None:
+    with Store("sqlite://") as store:
+        store["people"].put_many(PEOPLE)
+        store["people"].create_index("age", hidden=True)
+        client = browser(store, write=True)
+        page = client.get(at("/c/people/plan", filter={"age": 3}))
+        assert "unhide_index('age_1')" in text_of(page.text)
+        assert "{'age': 1}, hidden" in text_of(page.text)
+        form = {"form_token": form_token(client, at("/c/people/plan", filter={"age": 3}))}
+        made = client.post("/c/people/indexes", data={**form, "filter": '{"age": 3}', "sort": ""})
+        assert "Index age_1" in text_of(made.text)
+        assert "hidden" not in str(store["people"].indexes()[0])
+
+
 def test_a_scan_beside_an_index_says_so() -> None:
     with Store("sqlite://") as store:
         store["people"].put_many(PEOPLE)

@@ -59,7 +59,7 @@ Renderer: TypeAlias = Callable[..., str]
 
 
 class TableVanished(CollectionsStoreError):
-    """A table of the catalogue does not exist: another process dropped or renamed its collection."""
+    """A table or an index of the catalogue does not exist: another process dropped, renamed or hid it."""
 
 
 class UniqueViolated(DatabaseError):

@@ -68,6 +68,15 @@ def test_bucket() -> None:
     ]
 
 
+def test_the_limits_of_buckets_are_constant_expressions() -> None:
+    limits = [{"$subtract": [3, 3]}, {"$let": {"vars": {"x": 2}, "in": {"$add": ["$$x", 5]}}}]
+    stage = {"groupBy": "$n", "boundaries": limits, "default": {"$concat": ["oth", "er"]}}
+    assert give([{"n": 5}, {"n": 7}], {"$bucket": stage}) == [
+        {"_id": 0, "count": 1},
+        {"_id": "other", "count": 1},
+    ]
+
+
 def test_a_value_in_no_bucket_needs_a_default() -> None:
     with pytest.raises(InvalidOperand, match="at '0.\\$bucket': .* no default"):
         give([{"n": 7}], {"$bucket": {"groupBy": "$n", "boundaries": [0, 7]}})
@@ -385,6 +394,12 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$bucket": {"groupBy": "$a", "boundaries": [1, "a"]}}, "boundaries.1': must be of the type"),
     ({"$bucket": {"groupBy": "$a", "boundaries": [1, 1]}}, "and greater"),
     ({"$bucket": {"groupBy": "$a", "boundaries": ["$a", 1]}}, "must be a constant"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [0, {"$add": [1, "$a"]}]}}, "must be a constant"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [0, {"$rand": {}}]}}, "must be a constant"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": ["$$NOW", "z"]}}, "must be a constant"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [0, {"$meta": "textScore"}]}}, "boundaries.1.\\$meta'"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [0, {"$divide": [1, 0]}]}}, "has no value: \\$divide"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [0, {"$add": [1, -1]}]}}, "and greater"),
     ({"$bucket": {"groupBy": "$a", "boundaries": [1, 2], "output": 1}}, "a document of accumulators"),
     ({"$bucketAuto": {"groupBy": "$a", "buckets": 0}}, "buckets': must be an integer from 1 to 2147483647"),
     ({"$bucketAuto": {"groupBy": "$a", "buckets": 2**31}}, "buckets': must be an integer from 1 to 2147483647"),

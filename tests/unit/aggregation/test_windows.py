@@ -100,6 +100,8 @@ def test_shift() -> None:
         "Not available",
     ]
     assert column(CAKES, {"$shift": {"output": "$none", "by": -1}}, **by_quantity) == [None] * 6
+    constant = {"$shift": {"output": "$quantity", "by": 9, "default": {"$add": [1, 1]}}}
+    assert column(CAKES, constant, **by_quantity) == [2] * 6
 
 
 def test_exponential_moving_average() -> None:

@@ -56,6 +56,7 @@ _URL_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
 }
 """SQLite's options, each with its values, and SQLAlchemy's `uri`."""
 _OUR_INDEX: Final = re.compile(r"[\w$]+\$i\d+")
+_VANISHED: Final = re.compile("no such (table|index)")
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _UNAVAILABLE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB})
 _ERRNOS: Final = {
@@ -242,7 +243,7 @@ class SqliteErrors(Errors):
         cause = getattr(error, "orig", None) or error
         extended = getattr(cause, "sqlite_errorcode", 0)
         code = extended & 0xFF
-        if code == sqlite3.SQLITE_ERROR and "no such table" in str(cause):
+        if code == sqlite3.SQLITE_ERROR and _VANISHED.search(str(cause)):
             return TableVanished(str(cause))
         if str(cause).startswith("Could not decode"):  # Python's message quotes the text
             return DatabaseError(f"text is not UTF-8: {_ADVICE[sqlite3.SQLITE_CORRUPT]}")
