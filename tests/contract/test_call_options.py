@@ -70,6 +70,7 @@ class Statements(logging.Handler):
         """Return the statements since the last call, without those that have no comment by design."""
         taken, self.texts = self.texts, []
         words = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "[parameters")
+        words += ("SELECT set_config('lock_timeout'",)  # of a transaction through a pooler
         return [text for text in taken if not text.startswith(words)]
 
 
