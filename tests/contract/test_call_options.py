@@ -69,7 +69,8 @@ class Statements(logging.Handler):
     def taken(self) -> list[str]:
         """Return the statements since the last call, without those that have no comment by design."""
         taken, self.texts = self.texts, []
-        words = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "[parameters")
+        of_pooler = "SELECT set_config('lock_timeout'"  # a transaction begins with it
+        words = ("BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "[parameters", of_pooler)
         return [text for text in taken if not text.startswith(words)]
 
 
