@@ -1,7 +1,7 @@
-"""The accumulators of `$group`: the state of each in a group, and the table `ACCUMULATORS` that declares them.
+"""The accumulators of `$group`: the state of each in a group, and the table `ACCUMULATORS` of their declarations.
 
 To add an accumulator, write a state and a row. A value can come with a number of occurrences, since a database may return
-equal values once. The results of accumulators that are not `in_order` are the same for all orders of the documents.
+equal values once. Accumulators without `in_order` have the same results for all orders of the documents.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Form: TypeAlias = Literal["value", "n", "sorted", "sorted n", "median", "percent
 
 
 class Setting(NamedTuple):
-    """What the state of an accumulator needs to know."""
+    """The input of the state of an accumulator."""
 
     memory: StageMemory
     ordered: Ordered
@@ -53,7 +53,7 @@ class Setting(NamedTuple):
 
 
 class Integers(NamedTuple):
-    """The sum and the number of integers that a database has combined; `least` and `greatest` are those of `$min` and `$max`."""
+    """The sum and the number of integers combined by a database; `least` and `greatest` are the results of `$min` and `$max`."""
 
     total: int
     number: int
@@ -273,7 +273,7 @@ class _Ranked(State):
         self._rank(self._sort.comparable(keys, ordered=self._ordered), found, times, size)
 
     def _rank(self, key: Any, value: Any, times: int, size: int = 0) -> None:
-        """Add a value; `size`: the bytes of its key, besides those of the value."""
+        """Add a value; `size`: the bytes of the key, besides the bytes of the value."""
         value = None if value is MISSING else value
         size += self._memory.measure(value) + NUMBER
         for _ in range(min(times, self._count)):

@@ -1,4 +1,4 @@
-"""Stages that choose among all rows: `$bucketAuto` and `$sample`."""
+"""Stages over all rows at once: `$bucketAuto` and `$sample`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .stages import BucketAuto, Group, Sample, Stage
 def in_buckets(
     stage: BucketAuto, rows: Iterable[Row], context: Context, place: str
 ) -> Iterator[Row]:
-    """Yield a body for each bucket. The buckets are filled as by MongoDB's server: each takes its share, and then all rows
-    with the same key as its last row, or with a key below its rounded limit. The last bucket takes all that is left.
+    """Yield a body for each bucket. The buckets are filled as by MongoDB's server: each takes a share, and then all rows
+    with the same key as the last row, or with a key below the rounded limit. The last bucket takes the rest.
     """
     held, begin = _by_key(stage, rows, context, place), 0
     share = max(1, int(len(held) / stage.count + 0.5))
@@ -68,7 +68,7 @@ def _by_key(
 
 
 def _rounded(function: Callable[[Any, str], Any], value: Any, stage: BucketAuto, place: str) -> Any:
-    """Return a limit rounded by the granularity, if there is one."""
+    """Return a limit, rounded if the stage has a granularity."""
     if stage.granularity is None:
         return value
     try:
@@ -84,7 +84,7 @@ def parse_sample(parser: PipelineParser, operand: Any, place: str) -> Stage:
 
 
 def sampled(count: int, rows: Iterable[Row], context: Context, place: str) -> Iterator[Row]:
-    """Yield up to `count` rows, each as likely as any other."""
+    """Yield up to `count` rows, each equally likely."""
     memory, kept = StageMemory(place, context.memory_limit), list[tuple[Row, int]]()
     for number, row in enumerate(rows):
         spend()

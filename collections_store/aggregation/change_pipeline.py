@@ -1,4 +1,4 @@
-"""Pipelines over change documents: stages that change or leave out one document at a time."""
+"""Pipelines over change documents: stages over single documents."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ChangePipeline:
         return cls(steps)
 
     def result(self, document: dict[str, Any], *, ordered: bool = True) -> dict[str, Any] | None:
-        """Return what the stages make of a change document; None if a stage leaves the document out.
+        """Return the result of the stages for a change document; None if a stage leaves the document out.
 
         `ordered`: the order of an object's keys counts. Raise `InvalidOperand`, `MemoryLimitExceeded`, and
         `InvalidPipeline` if the result has another `_id`.

@@ -1,4 +1,4 @@
-"""The stages that change each row by itself: `$project`, `$addFields`, `$unset` and `$replaceRoot`."""
+"""The stages over single rows: `$project`, `$addFields`, `$unset` and `$replaceRoot`."""
 
 from __future__ import annotations
 

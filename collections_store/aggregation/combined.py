@@ -1,4 +1,4 @@
-"""Stages that run pipelines of their own: `$facet` and `$unionWith`, and `$documents`, with which such a pipeline begins."""
+"""Stages with pipelines of their own: `$facet` and `$unionWith`, and `$documents`, the beginning of such a pipeline."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def documents_in(array: Node, context: Context, place: str) -> Iterator[Row]:
 def united(
     stage: Union, rows: Iterable[Row], context: Context, place: str, run: Runner
 ) -> Iterator[Row]:
-    """Yield the rows, and then those of the other collection."""
+    """Yield the rows, and then the rows of another collection."""
 
     def others() -> Iterator[Row]:
         if stage.collection is None:
@@ -91,7 +91,7 @@ def faceted(
     found_of: Callable[[tuple[PlacedStage, ...]], Iterable[Any] | None] = lambda _: None,
 ) -> Iterator[Row]:
     """Yield one body with the results of each pipeline. `found_of` returns the results of a pipeline without the rows, or None.
-    The first pipeline without results reads the rows, which are held for later pipelines.
+    The first pipeline without results reads the rows and holds the rows for later pipelines.
     """
     memory, held = StageMemory(place, context.memory_limit), list[Row]()
     body: dict[str, list[Any]] = {}

@@ -65,7 +65,7 @@ def _bound(value: Any, unit: str | None, place: str) -> Any:
 
 
 def densified(stage: Densify, rows: Iterable[Row], context: Context, place: str) -> Iterator[Row]:
-    """Yield the rows, sorted by partition and field, with those that are added. Rows without a value come first."""
+    """Yield the rows and the added rows, sorted by partition and field. Rows without a value come first."""
     memory, partitions = StageMemory(place, context.memory_limit), dict[Any, _Partition]()
     order = sort_key(context.ordered)
     with placed(place):

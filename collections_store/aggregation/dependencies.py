@@ -1,4 +1,4 @@
-"""The fields that a pipeline reads: a database returns these fields in place of whole bodies.
+"""The fields read by a pipeline: a database returns these fields in place of whole bodies.
 
 A field is a key at the top of a body. With the whole value of a field, arrays at any depth have their usual meaning.
 """
@@ -25,8 +25,8 @@ def fields_read(steps: tuple[PlacedStage, ...], *, ordered: bool) -> tuple[str, 
     """Return the fields that stages read of each document, in their order; None: a stage reads whole documents, or their
     metadata.
 
-    `ordered`: objects keep the order of their keys. Only a whole body has this order, which a `$project` of several fields
-    keeps.
+    `ordered`: objects keep the order of their keys. Only a whole body has this order, and a `$project` of several fields
+    keeps the order.
     """
     try:
         found = set(_read(steps, ordered=ordered))
@@ -102,7 +102,7 @@ def _sorted_by(sort: Sort) -> Iterator[str]:
 
 
 def _referred(expression: Any) -> Iterator[str]:
-    """Yield the fields that an expression refers to."""
+    """Yield the fields in an expression."""
     for node in nodes_of(expression):
         match node:
             case Meta() | Reference("CURRENT" | "ROOT", ()):

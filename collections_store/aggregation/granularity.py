@@ -1,6 +1,6 @@
 """The series of `granularity` of `$bucketAuto`: preferred numbers, and powers of two.
 
-A series has the digits of one decade. Its numbers are multiplied and divided by ten in floats, as MongoDB's server does, so a
+A series has the digits of one decade. The numbers are multiplied and divided by ten in floats, as by MongoDB's server: a
 limit of a bucket is the server's to the last bit.
 """
 
@@ -44,7 +44,7 @@ SERIES: Final[dict[str, tuple[int, ...]]] = {
 
 
 def rounded_up(value: Any, name: str) -> Any:
-    """Return the least number of a series that is greater than a number; 0 for 0. Raises `OperandError`."""
+    """Return the least number of a series above a number; 0 for 0. Raises `OperandError`."""
     if not value:
         return value
     if name == POWERS:
@@ -60,7 +60,7 @@ def rounded_up(value: Any, name: str) -> Any:
 
 
 def rounded_down(value: Any, name: str) -> Any:
-    """Return the greatest number of a series that is less than a number; 0 for 0."""
+    """Return the greatest number of a series below a number; 0 for 0."""
     if not value:
         return value
     if name == POWERS:

@@ -1,6 +1,6 @@
-"""`$graphLookup`: the documents that are found from document to document.
+"""`$graphLookup`: documents found from document to document.
 
-Each level of the search is one filter. A document is found once. Values are compared as `$lookup` compares them.
+Each level of the search is one filter. A document is found once. Values are compared as by `$lookup`.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def accumulate(
 
 
 def value_of(accumulator: Accumulator, row: Row, scope: Scope) -> Any:
-    """Return what the state of an accumulator adds for a row."""
+    """Return the value for the state of an accumulator."""
     value = evaluate(accumulator.operand, scope)
     if accumulator.sort is None:
         return value
@@ -167,7 +167,7 @@ def value_of(accumulator: Accumulator, row: Row, scope: Scope) -> Any:
 
 class GroupedFields(NamedTuple):
     """The fields that a group reads: for their values, and for their numbers, combined. `extremes` are the fields of
-    `$min` and `$max` in `numbers`: other values than numbers count too. `unwound` is an array; its elements take its place.
+    `$min` and `$max` in `numbers`: all their values count. The elements of the array `unwound` take the array's place.
     """
 
     values: tuple[Keys, ...]
@@ -189,7 +189,7 @@ def fields_of(stage: Group, unwound: Keys | None = None) -> GroupedFields | None
     """Return the fields that a group reads; None: the group reads whole documents, their order, or more of the object
     around an unwound array.
 
-    A field within a field that is read for its value is left out.
+    A field within a field of `values` is left out.
     """
     if any(ACCUMULATORS[each.operator].in_order for _, each in stage.fields):
         return None

@@ -1,10 +1,10 @@
 """`$lookup`: the documents of another collection for each row.
 
-Rows are read in batches: one filter fetches the documents for a batch, and this module assigns them to rows. The rules
-for equal fields are those of MongoDB's server up to 8.2:
+Rows are read in batches: one filter fetches the documents for a batch, and this module assigns the documents to rows. The rules
+for equal fields are as in MongoDB's server up to 8.2:
 
 * An array in the row's field stands for its elements, a missing value and an empty array for null.
-* The other field is compared as in a filter: a row finds the same documents as `find` for each of its values.
+* The other field is compared as in a filter: a row finds the same documents as `find` for each value.
 
 Metadata (`$id`) is compared unchanged.
 """
@@ -207,7 +207,7 @@ class _Join:
 
 
 def values_in(row: Row, field: Side) -> list[Any]:
-    """Return the values of a field; those of an array's elements, if it is an array."""
+    """Return the values of a field; of an array, the values of the elements."""
     if not isinstance(field, str):
         return list(distinct_values(row.body, field))
     return [metadatum(row, field)] if isinstance(row, Document) else []

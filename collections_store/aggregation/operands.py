@@ -59,7 +59,7 @@ def integer_of(value: Any, least: int, place: str, most: int | None = None) -> i
 
 
 def name_of(name: Any, place: str) -> str:
-    """Return the name of a field, which is no path."""
+    """Return the name of a field, not a path."""
     if not isinstance(name, str) or not name or name.startswith("$") or "." in name:
         problem = (
             f"{shortened(name)}: a field's name is not empty, has no dot and does not begin with $"
@@ -96,7 +96,7 @@ def unit_of(given: Mapping[str, Any], place: str) -> str | None:
 def source_of(
     given: Mapping[str, Any], key: str, steps: tuple[PlacedStage, ...], place: str
 ) -> str | None:
-    """Return the collection that a stage reads; None if its pipeline begins with `$documents`."""
+    """Return the collection of a stage; None: the pipeline within the stage begins with `$documents`."""
     has_documents = bool(steps) and isinstance(steps[0].stage, stages.Documents)
     if has_documents is (key in given):
         raise InvalidPipeline(

@@ -1,4 +1,4 @@
-"""The parser of `$merge`, which the database does (`operations.merge`)."""
+"""The parser of `$merge`; `operations.merge` writes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Pipeline parser: accepts the pipelines of MongoDB's server; an error names the place of anything else.
 
-The parse of a stage stands beside its meaning. `STAGES` of `table` declares them.
+The parser of a stage stands beside the code that runs the stage. `STAGES` of `table` declares all stages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ and in an update or a `$merge`.
 class DeclaredStage:
     """A stage as it is declared.
 
-    `holds_filters`: the operand may hold what JSON does not have, such as a `Filter`. `makes_id` returns whether `_id` is a
+    `holds_filters`: the operand may hold values outside JSON, such as a `Filter`. `makes_id` returns whether `_id` is a
     field behind the stage, no longer the id of the documents.
     """
 
@@ -160,7 +160,7 @@ class PipelineParser:
         )
 
     def of_same_rows(self, pipeline: Any, place: str) -> tuple[PlacedStage, ...]:
-        """Return the stages of a pipeline within a stage that run over the rows of the stage itself."""
+        """Return the stages of a pipeline within a stage over the rows of the stage itself."""
         inner = self.of_stage()
         inner.names_id, inner.expressions.scores = self.names_id, self.expressions.scores
         return self._counted(inner, pipeline, place)

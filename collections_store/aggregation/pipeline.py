@@ -79,8 +79,8 @@ class Pipeline:
         return cls(parser.steps(pipeline), parser.scored)
 
     def at(self, time: int, variables: Mapping[str, Any] = NO_VARIABLES) -> Pipeline:
-        """Return the pipeline with `$$NOW` in its leading `$match` stages as of a time in microseconds, and with the values
-        of `variables` there.
+        """Return the pipeline with `$$NOW` and `variables` in the leading `$match` stages replaced by values;
+        `$$NOW` is a time in microseconds.
         """
         leading = [
             PlacedStage(place, stages.Match(match.filter.at(time, variables)))
@@ -89,8 +89,8 @@ class Pipeline:
         return replace(self, steps=(*leading, *self.steps[len(leading) :]))
 
     def collated(self, collation: Collation | None) -> Pipeline:
-        """Return the pipeline with its `$match` and `$sort` stages, which a database may do, under a collation. The other
-        stages get the collation from their context. Raise `InvalidPipeline` for a `$merge`.
+        """Return the pipeline with the `$match` and `$sort` stages under a collation, for a database. The context has the
+        collation for all further stages. Raise `InvalidPipeline` for a `$merge`.
         """
         if collation is None:
             return self
@@ -131,9 +131,9 @@ class Pipeline:
         return (row.body for row in run(others, groups, context))
 
     def output(self) -> tuple[Pipeline, PlacedStage | None]:
-        """Return the pipeline without its last stage if that one writes, and this stage. Its results are documents of `body`,
-        of `_id`, its field, and `id`, that of its document, which may be missing, and of `let`, the variables of the stage
-        but those that are `WHOLE`.
+        """Return the pipeline without a writing last stage, and this stage. The results are documents of `body`, of the
+        body's field `_id`, of `id`, the id of the document or missing, and of `let`, the variables of the stage
+        except `WHOLE`.
         """
         last = self.steps[-1] if self.steps else None
         if last is None or not isinstance(last.stage, stages.Output):
@@ -145,7 +145,7 @@ class Pipeline:
         return replace(self, steps=(*self.steps[:-1], named)), last
 
     def collections(self) -> Iterator[str]:
-        """Yield the other collections that the stages read."""
+        """Yield the further collections read by the stages."""
         for step in self.steps:
             match step.stage:
                 case stages.Lookup(collection=name, steps=steps) | stages.Union(name, steps):

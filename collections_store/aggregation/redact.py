@@ -1,4 +1,4 @@
-"""`$redact`: keeps or leaves out documents, and the objects within them."""
+"""`$redact`: keeps or leaves out documents, and objects within documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse_redact(parser: PipelineParser, operand: Any, place: str) -> Stage:
 
 
 def redacted(decision: Node, rows: Iterable[Row], context: Context, place: str) -> Iterator[Row]:
-    """Yield the rows that are kept, with what is kept within them."""
+    """Yield the rows without the parts left out."""
     with placed(place):
         for row in rows:
             spend()
@@ -39,7 +39,7 @@ def redacted(decision: Node, rows: Iterable[Row], context: Context, place: str) 
 
 
 def _decided(decision: Node, value: Any, scope: Scope) -> Any:
-    """Return an object, or `MISSING` if it is left out."""
+    """Return an object, or `MISSING` to leave the object out."""
     spend()
     scope.variables["CURRENT"] = value
     match evaluate(decision, scope):

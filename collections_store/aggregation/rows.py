@@ -1,4 +1,4 @@
-"""Rows, which pass from stage to stage, and the memory of stages.
+"""The rows between stages, and the memory of stages.
 
 A row is a body. While a row stems from one document of the collection, the row is the `Document` with the present
 body, and `$id` and `{"$meta": "version"}` have a value. A `$group` creates `Anonymous` bodies.
@@ -133,7 +133,7 @@ def with_body(row: Row, body: Any) -> Row:
 
 
 def with_value(body: Any, keys: Keys, value: Any) -> Any:
-    """Return the body with a value at a path, or without a value there (`MISSING`). Objects replace other values on
+    """Return the body with a value at a path, or with no value (`MISSING`). Objects replace other values on
     the path.
     """
     if not keys:

@@ -1,7 +1,7 @@
 """Sorting in bounded memory: an external merge sort, in a temporary file.
 
 Items are collected up to a limit of memory, sorted, and written as a *run*. At the end all runs are merged. Items whose
-keys are equal stay in the order of their addition. A file of this kind has no name, so it ends with the process at the latest.
+keys are equal stay in the order of their addition. A file of this kind has no name, and ends with the process at the latest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The classes of a pipeline: one for each stage, immutable, parsed from MongoDB's documents.
 
-Some stages are parsed as others: `$set` is `$addFields`, `$unset` a `$project` that excludes fields, `$sortByCount` a
+Different names may be parsed as one class: `$set` is `$addFields`, `$unset` a `$project` that excludes fields, `$sortByCount` a
 `$group` and a `$sort`, `{"$count": {}}` in a `$group` is `{"$sum": 1}`.
 """
 
@@ -84,8 +84,8 @@ class CountRows:
 class Accumulator:
     """A field of a group: an accumulator over the values of an expression.
 
-    `count` is the `n` of the accumulator, which depends on the key of the group at most; `sort` is its `sortBy`, `points`
-    its `p`.
+    `count` is the accumulator's `n`, an expression of the group's key; `sort` is `sortBy`, `points`
+    is `p`.
     """
 
     operator: str
@@ -117,7 +117,7 @@ class BucketAuto:
 
 @value_class(eq=True)
 class Window:
-    """The rows around a row that a function reads: from `lower` to `upper`, None without an end. The bounds count rows, or in
+    """The rows around a row, read by a function: from `lower` to `upper`, None without an end. The bounds count rows, or in
     a range the values of the sorted field, for times in a `unit`.
     """
 
@@ -159,7 +159,7 @@ class SetWindowFields:
 class Densify:
     """Add rows where the values of a field have gaps (`$densify`).
 
-    `bounds`: the first value and the first one beyond, or the values of each partition, or of all rows together.
+    `bounds`: the first value and the first value beyond, or the values of each partition, or of all rows together.
     """
 
     field: Keys
@@ -194,7 +194,7 @@ class ReplaceRoot:
 
 @value_class(eq=True)
 class Redact:
-    """Keep or leave out each document, and the objects within it, by an expression (`$redact`)."""
+    """Keep or leave out each document, and the objects within, by an expression (`$redact`)."""
 
     decision: Node
 
@@ -217,7 +217,7 @@ class Facet:
 class Union:
     """The rows, and then the rows of another collection (`$unionWith`).
 
-    Without a collection the first of `steps` is a `Documents`; so it is in a `Lookup`.
+    Without a collection the first of `steps` is a `Documents`, here and in a `Lookup`.
     """
 
     collection: str | None
@@ -261,7 +261,7 @@ class Lookup:
 class Output:
     """Write the rows into a collection, as last stage (`$merge`; `$out` if `replaces`).
 
-    A row's document is the one with its id, or with its values at the paths `on`. `steps` with `variables` make the new body
+    A row's document has the row's id, or the row's values at the paths `on`. `steps` with `variables` make the new body
     if `matched` is "pipeline".
     """
 
@@ -284,7 +284,7 @@ Stage: TypeAlias = (
 
 @value_class(eq=True)
 class PlacedStage:
-    """A stage and its place in the pipeline, as in errors: `2.$group`."""
+    """A stage and the place in the pipeline, as in errors: `2.$group`."""
 
     place: str
     stage: Stage

@@ -1,7 +1,7 @@
 """The stages of a pipeline: `STAGES` declares each once.
 
-To add a stage of existing ones, write a parser and a row. A stage with rows of its own also needs a class in `stages`, and
-its meaning in `pipeline`.
+To add a name for existing classes of `stages`, write a parser and a row. A new class also needs a branch in `pipeline`, to
+run the stage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parser of the stages that look at the rows around a row: `$setWindowFields` and `$fill`."""
+"""The parser of the stages over the rows around a row: `$setWindowFields` and `$fill`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Span: TypeAlias = tuple[int, int]
 def windowed(
     stage: SetWindowFields, rows: Iterable[Row], context: Context, place: str
 ) -> Iterator[Row]:
-    """Yield the rows with the new fields, sorted by partition and within it."""
+    """Yield the rows with the new fields, sorted by partition and within a partition."""
     memory, by_key = StageMemory(place, context.memory_limit), sort_key(context.ordered)
     is_spilled = place in context.spilled
     held = ExternalSort[tuple[Any, Row]](
@@ -93,7 +93,7 @@ class _Partition:
 
     @cached_property
     def sorted_by(self) -> list[Any]:
-        """The values of the field that sorts: numbers, or times in the form that sorts as they do."""
+        """The values of the sorted field: numbers, or times in the sortable form."""
         [field] = self.sort.fields
         target = field.target
         assert isinstance(target, Path)
@@ -222,7 +222,7 @@ def _shifted(function: WindowFunction, _: Window, partition: _Partition) -> list
 
 
 def _smoothed(function: WindowFunction, _: Window, partition: _Partition) -> list[Any]:
-    """Return the exponential moving average; null where there is no number."""
+    """Return the exponential moving average; null for a value other than a number."""
     column, average = list[Any](), None
     for value in partition.values(function.operands[0]):
         if not is_number(value):
@@ -237,7 +237,7 @@ def _smoothed(function: WindowFunction, _: Window, partition: _Partition) -> lis
 
 
 def _carried(function: WindowFunction, _: Window, partition: _Partition) -> list[Any]:
-    """Return each value, and for null the last one before it (`$locf`)."""
+    """Return each value, and for null the last value before (`$locf`)."""
     column = list[Any]()
     for value in partition.values(function.operands[0]):
         column.append(column[-1] if value is None and column else value)
@@ -245,7 +245,7 @@ def _carried(function: WindowFunction, _: Window, partition: _Partition) -> list
 
 
 def _interpolated(function: WindowFunction, _: Window, partition: _Partition) -> list[Any]:
-    """Return each number, and for null the one on the line between its neighbours (`$linearFill`)."""
+    """Return each number, and for null the number on the line between both neighbours (`$linearFill`)."""
     column, at = partition.values(function.operands[0]), partition.sorted_by
     for one, other in pairwise(at):
         if one == other:
@@ -334,8 +334,8 @@ def _scaled(function: WindowFunction, window: Window, partition: _Partition) -> 
 
 @value_class
 class DeclaredFunction:
-    """A function that no group has, as it is declared: what returns its column, and how it is written. `sort`: what it
-    requires as `sortBy`: anything, one field, or one field of the body, with whose values it calculates.
+    """A declared window function: `column` returns the values of a field, `form` is the form of the operand, `sort` the
+    required `sortBy`: anything, one field, or one field of the body with values to calculate with.
     """
 
     column: Callable[[WindowFunction, Window, _Partition], list[Any]]

@@ -71,7 +71,8 @@ class Codec:
     `json.dumps`.
 
     `encode` serves filters, updates and pipelines, in which a `datetime` is a time. The bodies of a collection pass
-    `encode_body` and `decode_body`, which a subclass overrides for bodies that are not plain JSON.
+    `encode_body` and `decode_body`, which a subclass overrides for bodies other than
+    plain JSON.
     """
 
     is_plain: ClassVar[bool] = True

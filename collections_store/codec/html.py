@@ -1,6 +1,6 @@
 """HTML of documents and plans for notebooks: escaped, without script, and of a bounded size.
 
-Colours are translucent, so that light and dark pages are readable. MathJax, which typesets what is between two dollar
+Translucent colours suit light and dark pages. MathJax, which typesets what is between two dollar
 signs in an output, leaves the classes of `_frame` out.
 """
 
@@ -24,7 +24,7 @@ _BOX: Final = "border:1px solid;border-radius:4px;padding:4px 8px;display:inline
 
 
 def html_of_document(id: str, body: Any, facts: Mapping[str, Any]) -> str:
-    """Return a document: its facts as a table, and its body as JSON."""
+    """Return a document: the facts as a table, and the body as JSON."""
     rows = [("id", id), *((name, str(value)) for name, value in facts.items())]
     style = f"background:{_GREY};padding:6px;white-space:pre-wrap"
     return _frame(_pairs(rows), f'<pre style="{style}">{_escaped(_json(body, MAX_BODY, 2))}</pre>')

@@ -52,7 +52,7 @@ def with_times(value: Any, keys: tuple[str, ...]) -> Any:
 
 
 def written_times(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the path of each time in a value, and how the time is written: its text with the digits 0, and its offset."""
+    """Yield the path of each time in a value, and how the time is written: the text with the digits 0, and the offset."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from written_times(each, (*keys, key))

@@ -32,7 +32,7 @@ ALL: Final = 100
 
 
 class Operator:
-    """An operator as it is declared: its name, its function, and the types of its operands, such as `"array, int?"`.
+    """A declared operator: the name, the function, and the types of the operands, such as `"array, int?"`.
 
     `?` marks an optional operand, `*` an operand that may be repeated. Operands with names, as in `"input: string,
     chars: string?"`, are written as a document; an optional one may have a default, which is JSON (`"n: count = 1"`).
