@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 from ..codec import Codec
@@ -11,10 +12,11 @@ from ..document import Anonymous, moment, now
 from ..errors import InvalidPipeline
 from ..expressions.nodes import Meta, nodes_of
 from ..query.conditions import Metadata, Text
+from ..query.matcher import matches
 from . import stages
 from .parser import PipelineParser
 from .pipeline import run
-from .rows import Context, NoCollections
+from .rows import Context, NoCollections, placed
 from .stages import PlacedStage
 from .table import STAGES, allowed
 
@@ -31,6 +33,19 @@ class ChangePipeline:
 
     steps: tuple[PlacedStage, ...] = ()
     time: int = field(default_factory=now)
+    _now: str = field(init=False, compare=False, repr=False)
+    _leading: tuple[tuple[str, stages.Match], ...] = field(init=False, compare=False, repr=False)
+    """The first `$match` stages, which need no generators, and their places."""
+    _later: tuple[PlacedStage, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        leading = [
+            (step.place, step.stage)
+            for step in takewhile(lambda step: isinstance(step.stage, stages.Match), self.steps)
+        ]
+        object.__setattr__(self, "_now", iso(moment(self.time)))
+        object.__setattr__(self, "_leading", tuple(leading))
+        object.__setattr__(self, "_later", self.steps[len(leading) :])
 
     @classmethod
     def parse(cls, pipeline: Any, codec: Codec) -> ChangePipeline:
@@ -51,11 +66,15 @@ class ChangePipeline:
         `ordered`: the order of an object's keys counts. Raise `InvalidOperand`, `MemoryLimitExceeded`, and
         `InvalidPipeline` if the result has another `_id`.
         """
-        if not self.steps:
+        row, variables = Anonymous(document), {"NOW": self._now}
+        for place, match in self._leading:
+            with placed(place):
+                if not matches(match.filter, row, ordered=ordered, variables=variables):
+                    return None
+        if not self._later:
             return document
-        variables = {"NOW": iso(moment(self.time))}
         context = Context(NoCollections(), ordered=ordered, variables=variables)
-        found = next(run(self.steps, [Anonymous(document)], context), None)
+        found = next(run(self._later, [row], context), None)
         if found is None:
             return None
         result: dict[str, Any] = found.body

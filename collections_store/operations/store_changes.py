@@ -9,8 +9,7 @@ and a snapshot with the later change has the earlier one.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from functools import lru_cache
 from itertools import islice
@@ -146,12 +145,14 @@ class _MergedFeeds:
         tokens = StoreTokens(self._identity, start)
         merged = heapq.merge(*map(self._heads, self._feeds), key=itemgetter(0))
         chosen = [(key, head) for _, key, head in islice(merged, self._limit)]
-        left = Counter(key for key, _ in chosen)
-        bodies: dict[str, Iterator[Row]] = {key: self._rows(key, left[key]) for key in left}
+        heads: dict[str, list[Row]] = {}
+        for key, head in chosen:
+            heads.setdefault(key, []).append(head)
+        rows = {key: self._rows(key, heads[key]) for key in heads}
         for key, head in chosen:
             if self.characters >= BATCH_CHARACTERS:
                 return
-            row = next(bodies[key])
+            row = next(rows[key])
             name, token = self._feeds[key][0], tokens.after(key, head[0])
             self.characters += len(row[5] or "") + len(row[6] or "") + len(token)
             try:
@@ -209,10 +210,13 @@ class _MergedFeeds:
                 return
             number, size = heads[-1][0], min(FASTER * size, self._limit)
 
-    def _rows(self, key: str, count: int) -> Iterator[Row]:
-        """Yield the first rows of a feed, `count` of them."""
+    def _rows(self, key: str, heads: Sequence[Row]) -> Iterator[Row]:
+        """Yield the first rows of a feed."""
+        if not any(before or after for *_, before, after in heads):
+            yield from [(*head[:5], None, None) for head in heads]
+            return
         _, feed = self._feeds[key]
-        number, size = self._number(key), FIRST_BODIES
+        number, count, size = self._number(key), len(heads), FIRST_BODIES
         while count > 0:
             rows = self._session.rows(feed.after, {"seq": number, "limit": min(count, size)})
             yield from rows

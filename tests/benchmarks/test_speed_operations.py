@@ -236,18 +236,27 @@ def test_watch(setup: Setup, table: Table) -> None:
         things.put_many(numbered(bodies(MANY)))
         floor = floor_of(setup.backend, setup.options, "things")
 
-        def watch() -> int:
-            seen = 0
-            with things.watch(after="oldest", timeout=0) as stream:
-                for _ in stream:
-                    seen += 1
-            return seen
+        def drained(watch: Callable[..., Any], **options: Any) -> Callable[[], int]:
+            def drain() -> int:
+                seen = 0
+                with watch(after="oldest", timeout=0, **options) as stream:
+                    for _ in stream:
+                        seen += 1
+                return seen
 
-        assert watch() == floor.changes() == MANY
-        table.compare(
-            f"{setup.name}, operations", "a change in watch (harsh floor)", floor.changes,
-            {"ours": watch}, per=MANY, reach="≤ 8",
-        )  # fmt: skip
+            return drain
+
+        pipeline = [{"$match": {"operationType": "insert"}}]
+        for what, call in (
+            ("watch", drained(things.watch)),
+            ("watch(pipeline=)", drained(things.watch, pipeline=pipeline)),
+            ("store.watch", drained(store.watch)),
+        ):
+            assert call() == floor.changes() == MANY
+            table.compare(
+                f"{setup.name}, operations", f"a change in {what} (harsh floor)", floor.changes,
+                {"ours": call}, per=MANY, reach="≤ 8" if what == "watch" else "",
+            )  # fmt: skip
         floor.close()
 
 

@@ -1,6 +1,7 @@
 """Change documents: pipelines over the changes of a collection and of a store."""
 
 from base64 import urlsafe_b64encode
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,30 @@ def test_each_stage_changes_documents(store: Any) -> None:
     token = found["_id"]
     assert found == {"_id": token, "fullDocument": {"n": 1}, "double": 2, "token": token, "x": 1}
     assert read_token(token, "things")[1]
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize(
+    "filter",
+    [
+        {"fullDocument.n": {"$gt": 1}},
+        {"$expr": {"$eq": [{"$type": "$$NOW"}, "string"]}},
+        {"$expr": {"$gt": [{"$divide": [1, "$fullDocument.n"]}, 0.4]}},
+        {"fullDocument": {"n": 1, "m": 2}},
+    ],
+    ids=str,
+)
+def test_a_first_match_is_a_later_match(store: Any, filter: Any) -> None:
+    """A later `$match` runs as in an aggregation."""
+    things = store.collection("things", changes="after")
+    things.put_many({"a": {"n": 1, "m": 2}, "b": {"m": 2, "n": 1}, "c": {"n": 2}, "d": {"n": 0}})
+    found: list[Any] = []
+    for pipeline in ([{"$match": filter}], [{"$set": {}}, {"$match": filter}]):
+        documents: list[Any] = []
+        with suppress(InvalidOperand):
+            documents.extend(things.watch(pipeline=pipeline, after="oldest", timeout=0))
+        found.append(documents)
+    assert found[0] == found[1] != []
 
 
 def test_the_position_advances_past_what_stages_leave_out(store: Any) -> None:

@@ -5,6 +5,7 @@ import re
 import signal
 import threading
 from collections import defaultdict
+from contextlib import suppress
 from itertools import count
 from typing import Any
 
@@ -221,6 +222,39 @@ def test_collections_are_renamed_while_a_stream_reads(shared_backend: Backend) -
         assert [id for name, id in seen if name != "c"] == [str(n) for n in range(20)]
 
 
+def test_collections_come_and_go_while_a_stream_reads(shared_backend: Backend) -> None:
+    """No change of a collection that stays is skipped or repeated; an end or a new name of a known collection is told."""
+    rounds = 45
+
+    def churn() -> None:
+        for number in range(rounds):
+            store.collection(f"x{number}", changes="after").put(str(number), number)
+            if number % 3 == 1:
+                store.rename(f"x{number}", f"y{number}")
+            elif number % 3 == 2:
+                store.drop(f"x{number}")
+        store["a"].put("last", 1)
+
+    with open_recorded(shared_backend) as store, store.watch(timeout=LONG) as stream:
+        churning = InThread(churn)
+        seen: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for each in stream:
+            name = each["ns"]["coll"]
+            seen[name[1:]].append((each["operationType"], name[0]))
+            if each.get("documentKey") == {"_id": "last"}:
+                break
+        churning.result()
+        assert stream.try_next() is None
+    stays, known = ("insert", "x"), ("rename", "x")
+    allowed = {
+        0: [[stays]],
+        1: [[stays, known], [("insert", "y")], [known, ("insert", "y")]],
+        2: [[], [("drop", "x")], [stays, ("drop", "x")]],
+    }
+    for number in range(rounds):
+        assert seen[str(number)] in allowed[number % 3], number
+
+
 @pytest.mark.usefixtures("no_polling")
 def test_a_commit_to_any_collection_of_this_process_notifies(shared_backend: Backend) -> None:
     with open_recorded(shared_backend) as store:
@@ -263,6 +297,31 @@ def test_closing_ends_waiting_store_streams(
     with pytest.raises(StoreClosed):
         lost.result()
     assert not new_threads()
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_task_cancelled_at_any_moment_loses_no_change(
+    shared_backend: Backend, *, whole: bool
+) -> None:
+    async def main() -> list[str]:
+        async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
+            things = store.collection("a", changes="after")
+            await things.put_many({str(n): n for n in range(100)})
+            watched = store if whole else things
+            stream = watched.watch(pipeline=[], after="oldest", timeout=0)
+            seen: list[str] = []
+            for number in range(120):
+                task = asyncio.ensure_future(anext(stream, None))
+                for _ in range(number % 12):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0.0004 * (number % 7))
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    found = await task
+                    seen += [] if found is None else [found["documentKey"]["_id"]]
+            return seen + [each["documentKey"]["_id"] async for each in stream]
+
+    assert asyncio.run(main()) == [str(n) for n in range(100)]
 
 
 def test_a_cancelled_task_loses_no_change_of_a_store(
