@@ -242,7 +242,22 @@ def test_metadata_is_compared_as_a_whole(saver: Any) -> None:
 def test_a_filter_and_a_limit_reach_across_batches(saver: Any) -> None:
     at = config()
     for step in range(250):
-        at = put(saver, at, {}, tags=["x"] if step % 50 == 0 else [])
+        some = {"tags": ["x"]} if step % 50 == 0 else {"tags": [], "even": step % 2 == 0}
+        at = put(saver, at, {}, step=step, **some)
+        if step % 40 == 0:
+            saver.put_writes(at, [("n", step)], "task")
+    counts = (
+        {"step": 200, "tags": ["x"]},
+        {"tags": ["x"]},
+        {"even": True},
+        {"even": 1},
+        {"even": None},
+    )
+    for filter, expected in zip(counts, (1, 5, 120, 0, 5), strict=True):
+        for limit in (None, 3):
+            found = list(saver.list(config(), filter=filter, limit=limit))
+            assert found == list(saver.list(None, filter=filter, limit=limit))
+            assert len(found) == min(expected, limit or expected)
     assert len(list(saver.list(config()))) == 250
     assert len(list(saver.list(config(), filter={"tags": ["x"]}, limit=4))) == 4
     assert len(list(saver.list(config(), limit=130))) == 130

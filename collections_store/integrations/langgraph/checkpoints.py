@@ -85,8 +85,8 @@ _LATEST_FIRST: Final = Sort.parse([("id", -1)])
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The checkpoints to list: a filter, a sort, and the metadata to be equal. `ids`: the list has all checkpoints
-    with ids in this range, in a single namespace; None: any other list.
+    """The checkpoints to list: a filter, a sort, and the metadata to be equal. `ids`: the range of ids of a list in a
+    single namespace; None: any other list.
     """
 
     filter: dict[Any, Any]
@@ -117,11 +117,11 @@ class Listing:
                 raise InvalidFilter(str(key), "must be a key of the metadata, a string")
             if isinstance(value, _SCALARS):  # others are compared after reading
                 found[Path("metadata", key)] = {"$eq": value}
-        if all(
+        ids = found["$id"] if is_one and "id" not in found else None
+        if (metadata or ids is None) and all(
             value is None or not isinstance(value, _SCALARS) for value in (metadata or {}).values()
         ):
             found |= _NO_WRITE  # no write has metadata
-        ids = found["$id"] if is_one and not metadata and "id" not in found else None
         return cls(found, _LAST_FIRST if is_one else _LATEST_FIRST, metadata or {}, ids)
 
     def matches(self, document: Document) -> bool:
@@ -383,9 +383,9 @@ class Checkpoints:
             values: Values = {}
             if large := _value_ids(document):
                 values = yield from self._values(large.values())
-            each = self._tuple(document.body, large, values, writes)
+            each = self._tuple(document.body, large, values, writes, at.checkpoint and config)
             if isinstance(each, CheckpointTuple):
-                return each if at.checkpoint is None else each._replace(config=config)
+                return each
             if document == seen:
                 raise _deleted(document, each)
             seen = document
@@ -415,10 +415,11 @@ class Checkpoints:
     ) -> Steps[tuple[list[CheckpointTuple], str | None]]:
         """Return the next checkpoints, and the cursor for the following batch."""
         if listing.ids is not None:
-            wanted, writes, cursor = yield from _read_down(listing.ids, after, limit)
+            wanted, writes, cursor = yield from _read_down(listing, listing.ids, after, limit)
         else:
             page = yield call("page", listing.filter, sort=listing.sort, limit=limit, after=after)
             wanted, cursor = [each for each in page if listing.matches(each)], page.cursor
+        if listing.ids is None or listing.metadata:
             writes = yield from self._writes(wanted)
         found: list[CheckpointTuple] = []
         for document, each in zip(wanted, (yield from self.tuples(wanted, writes)), strict=True):
@@ -447,8 +448,11 @@ class Checkpoints:
         large: Mapping[str, str],
         values: Values,
         writes: Sequence[Document],
+        config: Any = None,
     ) -> CheckpointTuple | str:
-        """Return the tuple of a stored checkpoint, or the channel of a missing value."""
+        """Return the tuple of a stored checkpoint with a caller's `config`, by default its own; or the channel of a
+        missing value.
+        """
         checkpoint = unpack(self.serde, body)
         for channel, id in large.items():
             if id not in values:
@@ -456,7 +460,7 @@ class Checkpoints:
             checkpoint["channel_values"][channel] = self.serde.loads_typed(values[id])
         thread, namespace, parent = body["thread"], body["namespace"], body["parent"]
         return CheckpointTuple(
-            config_of(thread, namespace, body["id"]),
+            config or config_of(thread, namespace, body["id"]),
             checkpoint,
             body["metadata"],
             config_of(thread, namespace, parent) if parent else None,
@@ -634,20 +638,24 @@ class Checkpoints:
 
 
 def _read_down(
-    ids: Mapping[str, str], after: str | None, limit: int
+    listing: Listing, ids: Mapping[str, str], after: str | None, limit: int
 ) -> Steps[tuple[list[Document], dict[str, list[Document]], str | None]]:
     """Return up to `limit` checkpoints of a namespace before the id `after`, latest first; their writes by id; and
-    the id for the next batch, or None at the end. In this order, writes precede their checkpoint.
+    the id for the next batch, or None at the end. In this order, writes precede their checkpoint. A list by metadata
+    finds no writes.
     """
     found: list[Document] = []
     writes: dict[str, list[Document]] = {}
     before: list[Document] = []
     within, size = {**ids, "$lt": after or ids["$lt"]}, 2 * limit
     while True:
-        stored = yield call("find", {"$id": within}, sort=_LAST_FIRST, limit=size)
+        wanted = {**listing.filter, "$id": within}
+        stored = yield call("find", wanted, sort=_LAST_FIRST, limit=size)
         for document in stored:
             if "task" in document.body:
                 before.append(document)
+                continue
+            if not listing.matches(document):
                 continue
             found.append(document)
             its = [each for each in before if checkpoint_of(each.id) == document.id]

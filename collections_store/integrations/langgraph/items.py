@@ -226,7 +226,13 @@ def item_id(namespace: Namespace, key: str) -> str:
     >>> item_id(("users", "a/b"), "name")
     'i/users/a%2Fb//name'
     """
-    return join("i", *namespace, "", str(key))
+    return _beginning(tuple(namespace)) + join(str(key))
+
+
+@lru_cache(maxsize=4096)
+def _beginning(namespace: Namespace) -> str:
+    """Return the common beginning of the ids of a namespace's items."""
+    return join("i", *namespace, "", "")
 
 
 def _path(namespace: Namespace) -> str:
