@@ -19,7 +19,7 @@ from ..query.sort import NATURAL, Sort, SortLike
 from .checks import check_known
 
 Hint: TypeAlias = str | Sort
-"""The name or the keys of an index; `NATURAL`: no index."""
+"""The name or the keys of an index, that of the ids too; `NATURAL`: no index."""
 MAX_COMMENT: Final = 256
 """Characters of a comment: PostgreSQL shows the first 1,024 bytes of a statement."""
 
@@ -34,11 +34,13 @@ class CallOptions(TypedDict, total=False):
       `$$limit` 5. A name begins with a lower-case letter. A value is JSON or an expression of constants, `$$NOW` and
       the variables before it, evaluated once. A string that begins with `$` is an expression: write `{"$literal": "$5"}`. The
       cursor of a `page` goes with equal values only, so `$$NOW` is no value for pages: write it into the filter.
-    * `hint`: the name or the keys of the index of fields to read by, or `{"$natural": 1}` for none. Without a sort, `find`
-      returns documents in the order of the index. SQLite obeys if it decides the whole filter and the indexed fields hold
-      no arrays. PostgreSQL uses no other index of fields, but may scan the collection. Methods that read the collection in batches (`stream` without
-      a sort, `distinct`, `update_many`, `delete_many`, `aggregate`) only check the hint. An unknown index raises
-      `InvalidOption`, as does a partial index whose condition the filter lacks.
+    * `hint`: the name or the keys of the index of fields to read by, `"_id_"` or `{"_id": 1}` for the index of the ids, or
+      `{"$natural": 1}` for none. Without a sort, `find` returns documents in the order of the index. SQLite obeys if it
+      decides the whole filter and the indexed fields hold no arrays. PostgreSQL uses no other index of fields, but may
+      scan the collection or use the index over whole bodies. An index of arrays or a wildcard index serves its
+      conditions as without a hint, and no other index of fields does. Methods that read the collection in batches
+      (`stream` without a sort, `distinct`, `update_many`, `delete_many`, `aggregate`) only check the hint. An unknown or
+      hidden index raises `InvalidOption`, as does a partial index whose condition the filter lacks.
     * `collation`: the rules by which strings compare, by default by code point: a mapping with the `locale`, and MongoDB's
       options `strength` (1 to 5), `caseLevel`, `caseFirst`, `numericOrdering`, `alternate`, `maxVariable`, `normalization`
       and `backwards`. Requires the extra `collation`, except `{"locale": "simple", "strength": 1 or 2}`, which ignores case, with

@@ -68,7 +68,8 @@ ID_INDEX: Final = "_id_"
 MAX_INDEXES: Final = 64
 """MongoDB's limit."""
 Fields: TypeAlias = tuple[SortField, ...]
-_BY_ID: Final[Fields] = (SortField("id"),)
+BY_ID: Final = Sort((SortField("id"),))
+"""The order of the index of the ids."""
 _CODEC: Final = codec.Codec()
 _KEYS: Final = (
     "name",
@@ -666,7 +667,7 @@ def plan_order(condition: Condition, indexes: Iterable[Index]) -> Sort | None:
     """
     equal, bounded = set(equal_targets(condition)), set(_bounded_targets(condition))
     best, order = (0, False), None
-    for fields in (*(index.sort.fields for index in indexes if not index.arrays), _BY_ID):
+    for fields in (*(index.sort.fields for index in indexes if not index.arrays), BY_ID.fields):
         free = free_fields(fields, equal)
         found = len(fields) - len(free), bool(free) and free[0].target in bounded
         if found > best:

@@ -36,6 +36,8 @@ from ..query.conditions import (
 )
 from ..query.filter import EVERYTHING, Filter, conjuncts
 from ..query.index import (
+    BY_ID,
+    ID_INDEX,
     Index,
     equal_targets,
     every_conjunct,
@@ -185,7 +187,7 @@ class Statements:
         hint: Index | Sort | None = None,
     ) -> None:
         self._hint = hint
-        """The only index of fields to use; `NATURAL`: none."""
+        """The only index of fields to use; `NATURAL`: none; `BY_ID`: none but the index of the ids."""
         self.hinted = lru_cache(maxsize=HINTS_CACHED)(self._hinted)
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
@@ -197,9 +199,10 @@ class Statements:
             self.shared = _template(_sql_options(options), database)
         template = None if self.shared is None else self.shared.by_id
         self.by_id: IdStatements = IdStatements(table, options, database, template)
-        arrays = {each.paths[0]: each.physical for each in self._indexes if each.arrays}
+        of_arrays = [e for e in self._indexes if e.arrays and hint in {None, e}]
+        arrays = {each.paths[0]: each.physical for each in of_arrays}
         indexes = options.text, options.substrings
-        compound = [e for e in self._indexes if e.arrays and len(e.paths) > 1]
+        compound = [each for each in of_arrays if len(each.paths) > 1]
         self._conditions = Conditions(table, database, arrays, *indexes, compound=compound)
         self.partial = [index for index in self._indexes if index.is_partial]
         self.reads_values = bool(self.partial) or options.substrings is not None
@@ -222,6 +225,7 @@ class Statements:
         found: list[Index | Sort] = [NATURAL] if hint == NATURAL else []
         whole_first = sorted(self.options.indexes, key=lambda each: each.is_partial)
         found += [each for each in whole_first if hint in {each.name, each.sort}]
+        found += [BY_ID] if hint in {ID_INDEX, BY_ID} else []
         if found and isinstance(found[0], Index) and found[0].hidden:
             problem = f"{found[0].name} is hidden: use unhide_index, or another index"
             raise InvalidOption("hint", problem)
@@ -512,6 +516,8 @@ class Statements:
         match self._hint:
             case Index(sort=sort, arrays=False):
                 order = Sort(free_fields(sort.fields, set(equal_targets(shape))))
+            case Sort() as order:
+                pass
             case None:
                 order = plan_order(shape, self._usable(implied)) or NATURAL
             case _:
@@ -647,8 +653,10 @@ class Statements:
     def _by_hint(self, rows: sa.Select[Any], *, indexed: bool) -> sa.Select[Any]:
         """Return the query that reads by the index of the hint; an index serves the indexed form only."""
         match self._hint:
-            case Sort():
+            case Sort(fields=()):
                 return self.database.compiler.read_by(rows, self.table, None)
+            case Sort() if indexed:
+                return self.database.compiler.read_by(rows, self.table, "$id")
             case Index(arrays=False, physical=physical) if indexed:
                 return self.database.compiler.read_by(rows, self.table, physical)
         return rows

@@ -432,6 +432,8 @@ HINTS: list[Any] = [
     "a_1",
     {"a": 1},
     {"$natural": 1},
+    "_id_",
+    {"_id": 1},
 ]
 
 
@@ -486,6 +488,42 @@ def test_sqlite_reads_by_the_hint() -> None:
         assert things.explain({"$id": "1"}, hint={"$natural": 1}).scans
         plan = things.explain({"c": 1}, hint="a_1")
         assert (plan.indexes, plan.scans) == (("a_1",), True)
+        for narrow in (filter, {"$id": "1"}, {}):
+            assert things.explain(narrow, hint="_id_").indexes == ("$id",)
+
+
+@pytest.mark.each_backend
+def test_the_index_of_ids_is_a_hint(store: Any) -> None:
+    things = store["things"]
+    things.put_many({id: {"a": 1, "n": n} for n, id in enumerate("cabd")})
+    things.create_index("a")
+    for hint in ("_id_", {"_id": 1}):
+        assert ids(things.find({"a": 1}, hint=hint)) == "abcd"
+        assert ids(things.find({"n": {"$gt": 0}}, limit=2, hint=hint)) == "ab"
+        assert ids(things.find({"n": {"$bitsAllClear": 4}}, hint=hint)) == "abcd"
+        assert "a_1" not in things.explain({"a": 1}, hint=hint).indexes
+    store.rename("things", "others")
+    assert ids(store["others"].find({"a": 1}, hint="_id_")) == "abcd"
+    store["others"].create_index("n", name="_id_")
+    assert ids(store["others"].find({"n": {"$gte": 0}}, hint="_id_")) == "cabd"
+    assert ids(store["others"].find({"n": {"$gte": 0}}, hint={"_id": 1})) == "abcd"
+
+
+def test_a_hint_chooses_among_indexes_of_arrays() -> None:
+    with Store("sqlite://") as store:
+        things = store["things"]
+        things.put_many((str(n), {"a": [n, -n], "b": [n], "c": n}) for n in range(300))
+        things.create_index("a", arrays=True)
+        things.create_index("$**")
+        things.create_index(["a", "c"], arrays=True)
+        things.create_index("c")
+        filter = {"a": {"$gt": 297}, "b": {"$gt": 0}, "c": {"$gt": 0}}
+        for name in ("a_arrays", "$**_1", "a_1_c_1_arrays", "c_1"):
+            assert things.explain(filter, hint=name).indexes == (name,)
+            assert ids(things.find(filter, sort="c", hint=name)) == "298299"
+        plan = things.explain(filter, hint={"$natural": 1})
+        assert (plan.indexes, plan.scans) == ((), True)
+        assert ids(things.find(filter, hint={"$natural": 1})) == "298299"
 
 
 @pytest.mark.each_backend
@@ -558,6 +596,7 @@ def test_a_hint_is_not_for_the_joined_collection(things: Any, join: Any) -> None
         ([], r"must name an index or its keys, or be {'\$natural': 1}, got \[\]"),
         (5, "must name an index or its keys, or be .*, got 5"),
         ({"a": 2}, "option hint: "),
+        ({"_id": -1}, r"must be an index of fields of 'things' \(a_1, both\), got {'\$id': -1}"),
     ],
 )
 def test_unknown_hints_are_refused(things: Any, hint: Any, problem: str) -> None:

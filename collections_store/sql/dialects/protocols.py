@@ -387,7 +387,9 @@ class StatementCompiler(Protocol):
         return f"{verb} /* {text} */ {rest}"
 
     def read_by(self, rows: sa.Select[Any], table: sa.Table, index: str | None) -> sa.Select[Any]:
-        """Return the query that reads a table by an index, or by none (None), if the database takes hints."""
+        """Return the query that reads a table by an index, "$id" for that of the ids, or by none (None), if the
+        database takes hints.
+        """
         return rows
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:

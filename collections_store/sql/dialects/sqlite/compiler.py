@@ -177,6 +177,8 @@ class SqliteCompiler(StatementCompiler):
     def read_by(self, rows: sa.Select[Any], table: sa.Table, index: str | None) -> sa.Select[Any]:
         if index is None:
             return rows.with_hint(table, "NOT INDEXED")
+        if index == "$id":
+            index = f"sqlite_autoindex_{table.name}_1"
         return rows.with_hint(table, f"INDEXED BY {_DIALECT.identifier_preparer.quote(index)}")
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
