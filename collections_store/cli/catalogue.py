@@ -22,6 +22,7 @@ from ..search.vectors import Metric
 from .arguments import (
     Group,
     Target,
+    collation_option,
     collection_argument,
     consent,
     json_option,
@@ -53,7 +54,10 @@ if TYPE_CHECKING:
     from .. import Index
 
 _VECTOR_KEYS = ("name", "fields", "dimensions", "metric", "model", "method")
-_INDEX_KEYS = ("name", "fields", "unique", "where", "arrays", "sparse", "expire_after_seconds")
+_INDEX_KEYS = (
+    *("name", "fields", "unique", "where", "arrays", "sparse"),
+    *("expire_after_seconds", "collation"),
+)
 
 
 @click.command()
@@ -242,6 +246,7 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
     metavar="N",
     help="Expire documents N seconds after the time in the FIELD.",
 )
+@collation_option
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
 @click.option("--substring", is_flag=True, help="With --text: index substrings, for find.")
@@ -275,6 +280,7 @@ def create_index(
     \b
       collections-store index create people address.city age:-1
       collections-store index create people login --unique --where '{"on": true}'
+      collections-store index create people name --collation '{"locale": "de", "strength": 2}'
       collections-store index create goods 'attributes.$**'
       collections-store index create notes title:3 body --text
       collections-store index create notes embedding --vector --dimensions 384
@@ -299,7 +305,7 @@ def create_index(
 _OWN: Final = {
     "text": ("language", "substring"),
     "vector": ("dimensions", "metric"),
-    "": ("unique", "arrays", "sparse", "expire_after_seconds"),
+    "": ("unique", "arrays", "sparse", "expire_after_seconds", "collation"),
 }
 """The options of each kind of index."""
 
@@ -348,7 +354,9 @@ def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
         return ["vector", index.metric, index.method, *filter(None, [index.model])]
     seconds = index.expire_after_seconds
     expiry = [] if seconds is None else [f"expires after {seconds} s"]
-    return [*(word for word in ("unique", "arrays", "sparse") if getattr(index, word)), *expiry]
+    words = (word for word in ("unique", "arrays", "sparse") if getattr(index, word))
+    collation = () if index.collation is None else (to_text(index.collation.to_json()),)
+    return [*words, *expiry, *collation]
 
 
 def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:
