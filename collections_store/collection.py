@@ -751,6 +751,7 @@ class Collection(OperationBuilder, Generic[Body]):
         arrays: bool = False,
         sparse: bool = False,
         expire_after_seconds: int | None = None,
+        collation: Mapping[str, Any] | None = None,
         hidden: bool = False,
         name: str | None = None,
     ) -> str:
@@ -778,6 +779,10 @@ class Collection(OperationBuilder, Generic[Body]):
         such as "2026-11-22T10:00:00.000000Z", or the earliest such string in an array. `purge_expired` and the sweeper
         delete such documents; until then every method finds them.
 
+        `collation`, on SQLite, is the rule by which the index compares strings: that of `CallOptions`. The index serves
+        the strings of queries under the same collation, and `unique` compares so. It does not go with `where`, `arrays`
+        and `expire_after_seconds`.
+
         `hidden`: no query uses the index, see `hide_index`.
 
         Writers wait while the index is created, readers do not. Raise `InvalidIndex`, for a unique or compound index of
@@ -793,6 +798,7 @@ class Collection(OperationBuilder, Generic[Body]):
             "arrays": arrays,
             "sparse": sparse,
             "expire_after_seconds": expire_after_seconds,
+            "collation": collation,
             "hidden": hidden,
             "name": name,
         }

@@ -22,6 +22,7 @@ from ..search.vectors import Metric
 from .arguments import (
     Group,
     Target,
+    collation_option,
     collection_argument,
     consent,
     count_option,
@@ -55,8 +56,9 @@ if TYPE_CHECKING:
 
 _VECTOR_KEYS = ("name", "fields", "dimensions", "metric", "model", "method")
 _INDEX_KEYS = (
-    "name", "fields", "unique", "where", "arrays", "sparse", "expire_after_seconds", "hidden",
-)  # fmt: skip
+    *("name", "fields", "unique", "where", "arrays", "sparse"),
+    *("expire_after_seconds", "collation", "hidden"),
+)
 
 
 @click.command()
@@ -242,6 +244,7 @@ def list_indexes(target: Target, collection: str, *, output: Format) -> None:
 @count_option(
     "--expire-after-seconds", 0, "Expire documents N seconds after the time in the FIELD."
 )
+@collation_option
 @click.option("--hidden", is_flag=True, help="Maintain the index, but use it for no query.")
 @click.option("--text", is_flag=True, help="Index the words of the fields, for search.")
 @click.option("--language", metavar="NAME", help="With --text: the language of the words.")
@@ -271,6 +274,7 @@ def create_index(
     \b
       collections-store index create people address.city age:-1
       collections-store index create people login --unique --where '{"on": true}'
+      collections-store index create people name --collation '{"locale": "de", "strength": 2}'
       collections-store index create goods 'attributes.$**'
       collections-store index create notes title:3 body --text
       collections-store index create notes embedding --vector --dimensions 384
@@ -295,7 +299,7 @@ def create_index(
 _OWN: Final = {
     "text": ("language", "substring"),
     "vector": ("dimensions", "metric"),
-    "": ("unique", "arrays", "sparse", "expire_after_seconds", "hidden"),
+    "": ("unique", "arrays", "sparse", "expire_after_seconds", "collation", "hidden"),
 }
 """The options of each kind of index."""
 
@@ -378,8 +382,9 @@ def _kinds(index: Index | TextIndex | VectorIndex) -> list[str]:
         return ["vector", index.metric, index.method, *filter(None, [index.model])]
     seconds = index.expire_after_seconds
     expiry = [] if seconds is None else [f"expires after {seconds} s"]
-    words = ("unique", "arrays", "sparse", "hidden")
-    return [*(word for word in words if getattr(index, word)), *expiry]
+    words = (word for word in ("unique", "arrays", "sparse", "hidden") if getattr(index, word))
+    collation = () if index.collation is None else (to_text(index.collation.to_json()),)
+    return [*words, *expiry, *collation]
 
 
 def index_as_json(index: Index | TextIndex | VectorIndex) -> dict[str, Any]:

@@ -137,6 +137,7 @@ class Import:
             options |= {"where": index.where, "arrays": index.arrays, "unique": index.unique}
             options |= {"sparse": index.sparse, "hidden": index.hidden}
             options |= {"expire_after_seconds": index.expire_after_seconds}
+            options |= {"collation": index.collation and index.collation.to_json()}
             self.collection.create_index(index.sort, **options)
 
     def _create(self, index: Index | TextIndex | VectorIndex) -> None:

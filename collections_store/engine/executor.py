@@ -33,12 +33,14 @@ from ..errors import (
     TransactionConflict,
 )
 from ..expressions.budget import checked_by
+from ..expressions.collation import KeysUnavailable
 from ..operations.by_id import Purge
 from ..operations.catalogue import Catalogue, CollectionAbsent
 from ..operations.collections import CreateCollection
 from ..operations.indexes import duplicate_of
 from ..operations.operation import Operation
 from ..operations.session import DriverSession, SharedSession
+from ..operations.unwritable import unwritable
 from ..options import Isolation
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
@@ -58,7 +60,10 @@ class Abandoned(CollectionsStoreError):
 
 def execute(connection: DriverSession | SharedSession, operation: Operation[T]) -> T:
     """Execute an operation, once. Elsewhere only composite operations call operations."""
-    return operation(connection)
+    try:
+        return operation(connection)
+    except KeysUnavailable as error:
+        raise unwritable(connection, operation, error) from None
 
 
 class Executor:

@@ -39,8 +39,12 @@ _VALUES: Final[dict[str, tuple[str, dict[Any, str]]]] = {
     "backwards": ("colBackwards", _FLAGS),
 }
 """MongoDB's options of a collation. For each: ICU's keyword, and the keyword's value for each value of the option."""
-_FOLDINGS: Final[Mapping[int, Callable[[str], str]]] = {1: folded_marks, 2: folded_case}
-"""The folded form for each strength of the locale "simple"."""
+_FOLDINGS: Final[Mapping[str, Callable[[str], str]]] = {
+    "simple@colStrength=primary": folded_marks,
+    "simple@colStrength=secondary": folded_case,
+}
+"""The folded forms of the locale "simple", by `Collation.icu_locale`."""
+_AFTER_VERSION: Final = "|"
 _WITHOUT: Final = 'for simple folding without PyICU use {"locale": "simple", "strength": 1 or 2}'
 _LOCALE: Final = re.compile(r"([A-Za-z0-9_]+)(?:@collation=([a-z]+))?")
 
@@ -60,9 +64,11 @@ class Collation:
     """Return the key of a string."""
 
     def __post_init__(self) -> None:
-        is_simple = self.locale == SIMPLE
-        key = _FOLDINGS[dict(self.options)["strength"]] if is_simple else None
-        object.__setattr__(self, "key", key or _key_function(self.icu_locale))
+        try:
+            key = _key_function(self.icu_locale)
+        except MissingExtra:  # an index may have the collation, and be listed without ICU
+            key = _without_icu
+        object.__setattr__(self, "key", key)
 
     @classmethod
     def parse(cls, given: Any) -> Collation | None:
@@ -79,6 +85,7 @@ class Collation:
             _check(name, value)
         if given["locale"] == SIMPLE:
             return _simple(options)
+        _icu()
         _check_together(options)
         _check_locale(given["locale"])
         return cls(given["locale"], tuple(sorted(options.items())))
@@ -86,10 +93,12 @@ class Collation:
     @property
     def version(self) -> str:
         """The version of the tables that make the keys: keys of different versions do not compare."""
-        if self.locale == SIMPLE:
-            return f"unicode {unicodedata.unidata_version}"
-        version: str = _icu().ICU_VERSION
-        return version
+        return _version(self.icu_locale)
+
+    @property
+    def key_name(self) -> str:
+        """The name of the keys, for `stored_key`: the version of their tables, then the locale and the options."""
+        return f"{self.version}{_AFTER_VERSION}{self.icu_locale}"
 
     @property
     def icu_locale(self) -> str:
@@ -104,18 +113,17 @@ class Collation:
 
     def keyed(self, value: Any) -> Any:
         """Return a value with keys in place of its strings. The names of fields remain."""
-        kind = type(value)
-        if kind is str:
-            return self.key(value)
-        if kind is list:
-            return [self.keyed(each) for each in value]
-        if kind is dict:
-            return {name: self.keyed(each) for name, each in value.items()}
-        return value
+        return keyed(value, self.key)
 
     def to_json(self) -> dict[str, Any]:
         """Return the collation as `parse` reads it."""
         return {"locale": self.locale, **dict(self.options)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Collation:
+        """Read `to_json`. Keys are made only with ICU, but none is needed to read."""
+        options = {name: value for name, value in stored.items() if name != "locale"}
+        return cls(stored["locale"], tuple(sorted(options.items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +148,49 @@ def under(collation: Collation | None, ordered: Ordered) -> Ordered:
     return ordered if collation is None else Collator(collation, bool(ordered))
 
 
+class KeysUnavailable(Exception):
+    """This Python cannot make the keys of an index: ICU is missing, or its tables are of the version `found`."""
+
+    def __init__(self, name: str, found: str | None) -> None:
+        super().__init__(name, found)
+        self.name, self.found = name, found
+        self.version = name.partition(_AFTER_VERSION)[0]
+
+
+def stored_key(name: str) -> Callable[[str], str]:
+    """Return the function that makes the keys of a `Collation.key_name`; raises `KeysUnavailable`."""
+    version, _, locale = name.partition(_AFTER_VERSION)
+    try:
+        found = _version(locale)
+    except MissingExtra:
+        raise KeysUnavailable(name, None) from None
+    if found != version:
+        raise KeysUnavailable(name, found)
+    return _key_function(locale)
+
+
+def keyed(value: Any, key: Callable[[str], str]) -> Any:
+    """Return a value with keys in place of its strings. The names of fields remain."""
+    kind = type(value)
+    if kind is str:
+        return key(value)
+    if kind is list:
+        return [keyed(each, key) for each in value]
+    if kind is dict:
+        return {name: keyed(each, key) for name, each in value.items()}
+    return value
+
+
+def _version(locale: str) -> str:
+    if locale in _FOLDINGS:
+        return f"unicode {unicodedata.unidata_version}"
+    return f"icu {_icu().ICU_VERSION}"
+
+
+def _without_icu(_: str) -> str:
+    raise MissingExtra("PyICU", "collation", _WITHOUT)
+
+
 def _icu() -> ModuleType:
     try:
         import icu
@@ -151,6 +202,8 @@ def _icu() -> ModuleType:
 
 @lru_cache(maxsize=CACHED)
 def _key_function(locale: str) -> Callable[[str], str]:
+    if locale in _FOLDINGS:
+        return _FOLDINGS[locale]
     icu = _icu()
     sort_key: Callable[[str], bytes] = icu.Collator.createInstance(icu.Locale(locale)).getSortKey
 
@@ -164,7 +217,7 @@ def _simple(options: Mapping[str, Any]) -> Collation | None:
     """Return the collation of the locale "simple"; None without a strength."""
     if not options:
         return None
-    if list(options) != ["strength"] or options["strength"] not in _FOLDINGS:
+    if list(options) != ["strength"] or options["strength"] > 2:
         must = 'must be alone or with a strength of 1 or 2 with the locale "simple"'
         raise InvalidOption("collation", f"{must}, got {shortened(options)}")
     return Collation(SIMPLE, tuple(options.items()))

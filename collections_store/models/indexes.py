@@ -31,6 +31,7 @@ class Indexed:
     arrays: bool = False
     sparse: bool = False
     expire_after_seconds: int | None = None
+    collation: Any = None
     hidden: bool = False
     name: str | None = None
     wildcard: bool = False
@@ -46,6 +47,7 @@ def declared_indexes(model: Any) -> list[Index]:
             arrays=each.arrays,
             sparse=each.sparse,
             expire_after_seconds=each.expire_after_seconds,
+            collation=each.collation,
             hidden=each.hidden,
             name=each.name,
         )

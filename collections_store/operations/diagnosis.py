@@ -32,6 +32,7 @@ from .operation import Operation
 from .schema import read_revision
 from .session import Session
 from .survey import sampled
+from .unwritable import problem_of
 
 LIMITS: Final = {"rows": 10_000, "scans": 100, "seconds": 300, "bytes": 2**26}
 """From where on something is a problem: expired documents, dead rows, or rows of a scan; scans; the age of a transaction and the
@@ -228,6 +229,8 @@ def _of_indexes(
             harm = "duplicates are not refused" if index.unique else "queries scan"
             problem = f"the index {index.name!r} ({index.physical}) does not exist: {harm}"
             yield Finding(severity, "indexes", name, problem, _ANEW.format(name, index.name))
+        if (unwritable := problem_of(index)) is not None:
+            yield Finding("error", "indexes", name, unwritable, _ANEW.format(name, index.name))
     for each in options.vector_indexes:
         if not {each.physical, journal_of(each.physical)} <= there:
             problem = f"a table of the index {each.name!r} ({each.physical}) does not exist"

@@ -36,6 +36,10 @@ ENTRIES: Final = (
     "a unique or compound index through arrays needs a single server: create it without arrays=True, "
     "or use a store without sharding"
 )
+COLLATION: Final = (
+    "needs SQLite: a server's ICU may hold other strings for equal than this library. Create the index without a "
+    "collation, of a field that holds the string in the compared form"
+)
 QUOTE: Final = "SQLite 3.40 cannot address a key that holds a double quote"
 
 
@@ -81,6 +85,8 @@ class CreateIndex(Operation[str]):
             raise InvalidIndex(index.fields[0][0], problem)
         if index.has_entries and (options.distributed or not database.indexes_text):
             raise InvalidIndex(index.fields[0][0], ENTRIES)
+        if index.collation is not None and not database.indexes_keys:
+            raise InvalidIndex("collation", COLLATION)
         if not can_index(database, index):
             raise InvalidIndex(index.fields[0][0], QUOTE)
 
@@ -248,7 +254,7 @@ class FindDuplicate(Operation[DuplicateKey | InvalidBody | None]):
         for document in self._documents(session):
             written.add(document.id)
             keys = self._keys(index, document)
-            comparable = {self._comparable(session, key): key for key in keys}
+            comparable = {self._comparable(session, index, key): key for key in keys}
             for one, key in comparable.items():
                 if index.unique and (one in seen or self._is_taken(session, index, written, key)):
                     yield self._error(index, document, key)
@@ -275,9 +281,11 @@ class FindDuplicate(Operation[DuplicateKey | InvalidBody | None]):
             )
             raise InvalidBody(str(second), problem, self.collection, document.id) from None
 
-    def _comparable(self, session: Session, key: Key) -> Any:
+    def _comparable(self, session: Session, index: Index, key: Key) -> Any:
         """Return a comparable value of a key: equal if the index holds two keys for equal."""
         ordered = session.database.ordered_keys
+        if index.collation is not None:
+            key = tuple(map(index.collation.keyed, key))
         return tuple("empty" if v is EMPTY else _hashable(v, ordered) for v in key)
 
     def _documents(self, session: Session) -> Iterator[Document]:
@@ -294,10 +302,12 @@ class FindDuplicate(Operation[DuplicateKey | InvalidBody | None]):
             return False
         where = () if index.where is None else (index.where.condition,)
         fields = (_has(path, value) for path, value in zip(index.paths, key, strict=True))
-        comparable = self._comparable(session, key)
-        others = Find(self.collection, Filter(And((*fields, *where))))(session)
+        comparable = self._comparable(session, index, key)
+        alike = Filter(And((*fields, *where))).collated(index.collation)
+        others = Find(self.collection, alike)(session)
         return any(
-            comparable in [self._comparable(session, each) for each in self._keys(index, other)]
+            comparable
+            in [self._comparable(session, index, each) for each in self._keys(index, other)]
             for other in others
             if other.id not in written
         )
@@ -349,7 +359,8 @@ class _Indexes:
 
     def add(self, index: Index) -> None:
         """Create an index, and the array guards of the index's fields."""
-        added = replace(index, physical=self._next())
+        key_name = "" if index.collation is None else index.collation.key_name
+        added = replace(index, physical=self._next(), key_name=key_name)
         for statement in self._statements.create(added):
             self._connection.changed(statement)
         there = {prefix for prefix, _ in self._options.array_guards}

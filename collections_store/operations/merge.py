@@ -91,6 +91,7 @@ class Merge(Operation[list[Any]]):
                 each.unique
                 and each.where is None
                 and not each.sparse
+                and each.collation is None
                 and {f.target for f in each.sort.fields} == wanted
             ):
                 return

@@ -44,7 +44,7 @@ class CallOptions(TypedDict, total=False):
     * `collation`: the rules by which strings compare, by default by code point: a mapping with the `locale`, and MongoDB's
       options `strength` (1 to 5), `caseLevel`, `caseFirst`, `numericOrdering`, `alternate`, `maxVariable`, `normalization`
       and `backwards`. Requires the extra `collation`, except `{"locale": "simple", "strength": 1 or 2}`, which ignores case, with
-      strength 1 also accents. See [Collation](../how-to/collation.md).
+      strength 1 also accents. An index with the same collation serves strings. See [Collation](../how-to/collation.md).
     """
 
     comment: str | None

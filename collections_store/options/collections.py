@@ -17,9 +17,9 @@ from .checks import check_choice, check_flag, check_integer
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
 """The bodies in a recorded change: none, the new body, or the new and the old body."""
-FORMAT: Final = 6
-"""The newest format of a stored entry, for collections with a sparse or wildcard index, or a unique or compound index through arrays, which
-older versions take for another. Format 5 is that of collections with an index of substrings, which older versions would leave behind. Formats 3 and 4 are those of collections with a text index or vector indexes. Format 2 is that of distributed collections, and format 1 of all others.
+FORMAT: Final = 7
+"""The newest format of a stored entry, for collections with an index under a collation, whose keys older versions cannot make. Format 6 is that of
+collections with a sparse or wildcard index, or a unique or compound index through arrays, which older versions take for another. Format 5 is that of collections with an index of substrings, which older versions would leave behind. Formats 3 and 4 are those of collections with a text index or vector indexes. Format 2 is that of distributed collections, and format 1 of all others.
 """
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
@@ -37,7 +37,7 @@ _OMITTED: Final = frozenset(
 """Keys that are not stored with their default, so that older versions know all stored keys."""
 _LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
 """Keys that a copy of the collection does not take over; for a feed and an index see `_LOCAL_NAMES`."""
-_LOCAL_NAMES: Final = ("physical", "key")
+_LOCAL_NAMES: Final = ("physical", "key", "key_name")
 _TEXT_KINDS: Final = ("text", "substrings")
 
 
@@ -111,8 +111,10 @@ class CollectionOptions:
 
     @property
     def _format(self) -> int:
-        if any(e.has_entries or e.sparse or e.is_wildcard for e in self.indexes):
+        if any(e.collation is not None for e in self.indexes):
             return FORMAT
+        if any(e.has_entries or e.sparse or e.is_wildcard for e in self.indexes):
+            return 6
         if self.substrings is not None:
             return 5
         if any(index.method != "exact" for index in self.vector_indexes):
@@ -157,7 +159,8 @@ class CollectionOptions:
         check_format("the collection", portable.get("format"), FORMAT)
         _check_portable(portable)
         stored = unknown_keys(portable, _LOCAL)
-        stored["indexes"] = [{**each, "physical": ""} for each in portable.get("indexes", ())]
+        indexes = (unknown_keys(each, _LOCAL_NAMES) for each in portable.get("indexes", ()))
+        stored["indexes"] = [{**each, "physical": ""} for each in indexes]
         for kind in _TEXT_KINDS:
             if portable.get(kind):
                 stored[kind] = unknown_keys(portable[kind], _LOCAL_NAMES)
@@ -179,8 +182,9 @@ class CollectionOptions:
         return next((index for index in self.every_index if index.name == name), None)
 
     def paths(self) -> frozenset[tuple[str, ...]]:
-        """Return the fields of the indexes that cover every document, arrays apart."""
-        whole = (index for index in self.indexes if not index.is_partial and not index.arrays)
+        """Return the fields of the indexes that cover every document, arrays apart, and compare strings by code point."""
+        plain = (index for index in self.indexes if index.collation is None)
+        whole = (index for index in plain if not index.is_partial and not index.arrays)
         return frozenset(path.keys for index in whole for path in index.paths)
 
 

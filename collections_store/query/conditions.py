@@ -322,7 +322,9 @@ class Text:
 
 @value_class(eq=True)
 class Collated:
-    """The condition, which compares strings, holds under a collation. Only the matcher decides it."""
+    """The condition, which compares strings, holds under a collation. The matcher decides it, or an index with the
+    collation.
+    """
 
     condition: Condition
     collation: Collation

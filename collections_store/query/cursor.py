@@ -84,7 +84,7 @@ def _query(filter: Filter, sort: Sort) -> str:
     order = [[_as_json(each.target), each.descending] for each in sort.fields]
     query = [_as_json(filter.to_json()), order]
     if sort.collation is not None:  # the position has keys of the collation
-        query.append([sort.collation.to_json(), sort.collation.version])
+        query.append([sort.collation.to_json(), sort.collation.version.removeprefix("icu ")])
     return json.dumps(query, separators=(",", ":"))
 
 

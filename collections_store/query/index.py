@@ -16,6 +16,7 @@ from ..errors import (
     cut,
     shortened,
 )
+from ..expressions.collation import Collation
 from ..expressions.path import (
     ANY,
     MAX_KEYS,
@@ -29,6 +30,7 @@ from ..expressions.path import (
 from .conditions import (
     TIMES,
     And,
+    Collated,
     Compare,
     Condition,
     Equals,
@@ -44,6 +46,8 @@ from .conditions import (
     Target,
     scalars_of,
     takes_missing,
+    uncollated,
+    values_of,
 )
 from .filter import Filter
 from .parser import FilterParser
@@ -55,6 +59,7 @@ MAX_OPENED: Final = 3
 """Keys of an index of arrays; the statement that maintains it doubles with each."""
 MAX_NAME: Final = 200
 SCALARS: Final = frozenset({"null", "boolean", "number", "string"})
+_OF_STRINGS: Final = frozenset({"string", "strings", "prefix regex"})
 TYPES: Final = frozenset({"string", "object", "array", "bool", "null", "number"})
 """The types that both databases distinguish."""
 MAX_POSITIONS: Final = 40
@@ -79,6 +84,8 @@ _KEYS: Final = (
     "arrays",
     "sparse",
     "expire_after_seconds",
+    "collation",
+    "key_name",
     "hidden",
     "physical",
 )
@@ -101,6 +108,9 @@ class Index:
     arrays: bool = False
     sparse: bool = False
     expire_after_seconds: int | None = None
+    collation: Collation | None = None
+    key_name: str = field(default="", compare=False, repr=False)
+    """The `Collation.key_name` of the keys in the index."""
     hidden: bool = field(default=False, compare=False)
     """Whether no query uses the index. Two indexes that differ in this alone are the same index."""
     physical: str = field(default="", compare=False, repr=False)
@@ -123,10 +133,13 @@ class Index:
         arrays: bool = False,
         sparse: bool = False,
         expire_after_seconds: int | None = None,
+        collation: Any = None,
         hidden: bool = False,
         name: Any = None,
     ) -> Self:
-        """Read the arguments of a caller; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
+        """Read the arguments of a caller; raises `InvalidIndex`, `InvalidFilter` for `where`, and `InvalidOption` or
+        `MissingExtra` for `collation`.
+        """
         try:
             _check_names(keys)
             sort = read_keys(keys)
@@ -152,7 +165,11 @@ class Index:
         partial = None if where is None else _partial(Filter.parse(where))
         if expire_after_seconds is not None:
             _check_expiry(expire_after_seconds, sort, arrays=arrays)
-        options = unique, partial, arrays, sparse, expire_after_seconds, hidden
+        rules = collation if isinstance(collation, Collation) else Collation.parse(collation)
+        others = {"arrays": arrays, "where": where, "expire_after_seconds": expire_after_seconds}
+        if rules is not None:
+            _check_collated(sort, others)
+        options = unique, partial, arrays, sparse, expire_after_seconds, rules, "", hidden
         index = cls(_name(name, sort, arrays=arrays), sort, *options)
         if (positions := len(prefixes_of(index))) > MAX_POSITIONS:
             problem = f"must have at most {MAX_POSITIONS} keys in all, with those of where, got {positions}"
@@ -163,7 +180,8 @@ class Index:
         """Raise `InvalidIndex` or `InvalidFilter` for an index that only `from_json` returns, never `parse`."""
         options: Any = {"unique": self.unique, "where": self.where, "arrays": self.arrays}
         options |= {"sparse": self.sparse, "expire_after_seconds": self.expire_after_seconds}
-        options |= {"hidden": self.hidden}
+        options["collation"] = self.collation and self.collation.to_json()
+        options["hidden"] = self.hidden
         parsed = Index.parse(self.sort, **options, name=self.name)
         if parsed.arrays != self.arrays:
             raise InvalidIndex("arrays", "must be true in a wildcard index")
@@ -197,6 +215,14 @@ class Index:
         """
         return self.where is not None or (self.sparse and not self.arrays)
 
+    def serves(self, collation: Collation | None) -> bool:
+        """Return whether the index compares strings as queries under a collation do, None: by code point. An index with
+        keys of another version of ICU or Unicode serves no query.
+        """
+        if self.collation != collation:
+            return False
+        return collation is None or self.key_name == collation.key_name
+
     @property
     def is_wildcard(self) -> bool:
         """Whether the index has the scalars at all paths that begin with its field."""
@@ -211,6 +237,8 @@ class Index:
         more = [word for word in ("unique", "arrays", "sparse") if getattr(self, word)]
         if self.expire_after_seconds is not None:
             more.append(f"expires after {self.expire_after_seconds} s")
+        if self.collation is not None:
+            more.append(f"collation {self.collation.to_json()}")
         if self.where is not None:
             more.append(f"where {self.where}")
         if self.hidden:
@@ -236,6 +264,8 @@ class Index:
             "arrays": self.arrays,
             **({"sparse": True} if self.sparse else {}),
             **({"expire_after_seconds": expiry} if expiry is not None else {}),
+            **({"collation": self.collation.to_json()} if self.collation is not None else {}),
+            **({"key_name": self.key_name} if self.key_name else {}),
             **({"hidden": True} if self.hidden else {}),
             "physical": self.physical,
             **self.unknown,
@@ -251,9 +281,11 @@ class Index:
         sort = read_keys(pairs)
         where = None if entry["where"] is None else _stored_filter(entry["where"])
         parts = entry["name"], sort, entry["unique"], where, entry["arrays"]
-        expiry = entry.get("expire_after_seconds")
-        newer = entry.get("sparse", False), expiry, entry.get("hidden", False)
-        return cls(*parts, *newer, entry["physical"], unknown_keys(entry, _KEYS))
+        collation = entry.get("collation")
+        rules = None if collation is None else Collation.from_json(collation)
+        newer = entry.get("sparse", False), entry.get("expire_after_seconds")
+        names = entry.get("key_name", ""), entry.get("hidden", False), entry["physical"]
+        return cls(*parts, *newer, rules, *names, unknown_keys(entry, _KEYS))
 
 
 def unknown_keys(entry: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
@@ -283,7 +315,7 @@ def implies(condition: Condition, limit: Field) -> bool:
     """Return whether all documents that match a condition match a condition of a partial index."""
     if condition == limit:
         return True
-    match condition, limit:
+    match uncollated(condition), limit:
         case Field(path, test), Field(limited, Exists()):
             return path == limited and not takes_missing(test)
     return False
@@ -298,9 +330,20 @@ def every_conjunct(condition: Condition) -> Iterator[Condition]:
         yield condition
 
 
-def is_indexable(condition: Condition, indexed: Collection[tuple[str, ...]]) -> bool:
-    """Return whether a condition is about scalars in `indexed` fields."""
+def is_indexable(
+    condition: Condition,
+    indexed: Collection[tuple[str, ...]],
+    collated: Collection[tuple[str, ...]] = (),
+) -> bool:
+    """Return whether a condition is about scalars in `indexed` fields, or in fields of an index with the collation of
+    the filter, `collated`.
+    """
     match condition:
+        case Collated(Field() as field):
+            return is_indexable(field, collated)
+        case Field(path) if path.keys not in indexed and path.keys in collated:
+            strings = any(each.kind in _OF_STRINGS for each in values_of(condition))
+            return not strings and is_indexable(condition, collated)
         case Field(path, Equals(value) | Compare(_, value)):
             return path.keys in indexed and value.kind in SCALARS
         case Field(path, OneOf(lists)):
@@ -308,7 +351,8 @@ def is_indexable(condition: Condition, indexed: Collection[tuple[str, ...]]) -> 
         case Field(path, Matches(pattern)):
             return path.keys in indexed and pattern.kind == "prefix regex"
         case And(conditions) | Or(conditions):
-            return bool(conditions) and all(is_indexable(each, indexed) for each in conditions)
+            each_is = (is_indexable(each, indexed, collated) for each in conditions)
+            return bool(conditions) and all(each_is)
     return False
 
 
@@ -421,6 +465,15 @@ def _check_expiry(seconds: Any, sort: Sort, *, arrays: bool) -> None:
     if arrays:
         problem = "arrays of times expire without arrays=True: create the index without it"
         raise InvalidIndex(option, problem)
+
+
+def _check_collated(sort: Sort, others: Mapping[str, Any]) -> None:
+    """Raise `InvalidIndex` for what does not go with a collation."""
+    if not any(isinstance(each.target, Path) for each in sort.fields):
+        raise InvalidIndex("collation", "must have a field of the body: times are no strings")
+    for option, value in others.items():
+        if value is not None and value is not False:
+            raise InvalidIndex("collation", f"does not go with {option}")
 
 
 def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
@@ -638,6 +691,7 @@ def missing_index(
         each
         for each in existing
         if not each.is_partial
+        and each.collation is None
         and each.arrays == arrays
         and each.sort.fields[: len(chosen)] in {chosen, backwards}
     ]
@@ -680,11 +734,14 @@ def free_fields(fields: Fields, equal: Collection[Target]) -> Fields:
     return tuple(dropwhile(lambda each: each.target in equal, fields))
 
 
-def equal_targets(condition: Condition) -> Iterator[Target]:
-    """Yield the fields that must equal a value in the index."""
+def equal_targets(condition: Condition, collation: Collation | None = None) -> Iterator[Target]:
+    """Yield the fields that must equal a value in an index with a collation."""
     for each in every_conjunct(condition):
-        match each:
-            case Field(path, Equals()) if is_indexable(each, {path.keys}):
+        field = each
+        if isinstance(each, Collated) and each.collation == collation:
+            field = each.condition
+        match field:
+            case Field(path, Equals()) if is_indexable(field, {path.keys}):
                 yield path
 
 

@@ -17,9 +17,9 @@ from ..options import CollectionOptions, Feed, Names
 from ..query.index import Index
 from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
-from .clauses import metadata_column, partial_condition
+from .clauses import metadata_column, partial_condition, sort_part
 from .dialects.protocols import Database
-from .elements import ArrayAt, Keys, SortPart, TypeAt
+from .elements import ArrayAt, Keys, TypeAt
 from .feed import FeedStatements
 from .schema import (
     catalogue_table,
@@ -257,7 +257,8 @@ class IndexStatements:
             if isinstance(field.target, str):
                 parts = [metadata_column(self._table, field.target)]
             else:
-                parts = [SortPart(self._table.c.body, field.target.keys, name) for name in names]
+                keys = field.target.keys
+                parts = [sort_part(self._table, keys, name, index.key_name) for name in names]
             columns.extend(part.desc() if field.descending else part for part in parts)
         if not index.unique and not self._database.index_ends_in_seq:
             columns.append(self._table.c.seq)

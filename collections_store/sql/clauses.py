@@ -22,9 +22,11 @@ import sqlalchemy as sa
 
 from ..errors import InvalidFilter
 from ..expressions.classes import value_class
+from ..expressions.collation import Collation
 from ..expressions.path import Path, Wildcard, path_prefixes
 from ..query.conditions import (
     And,
+    Collated,
     Compare,
     Condition,
     Equals,
@@ -40,6 +42,7 @@ from ..query.conditions import (
     Text,
     Value,
     scalars_of,
+    uncollated,
     values_of,
     with_sql,
 )
@@ -55,13 +58,14 @@ from ..query.index import (
 from ..query.joint import served_jointly
 from ..query.sort import NULL, Key, Sort
 from ..query.text_index import NO_TEXT_INDEX, TextIndex
-from .dialects.indexed_form import Ordering
 from .dialects.protocols import Binding, Database
 from .elements import (
     AnyOf,
     ArrayAt,
     ArrayTest,
     BodyMatches,
+    CollatedPart,
+    CollatedTest,
     IndexedTest,
     IsNot,
     Keys,
@@ -78,13 +82,35 @@ MAX_INDEXED: Final = 10
 MAX_MIXED: Final = 2
 """Deeper combinations of conditions on the body and on metadata run in the matcher."""
 
-Part: TypeAlias = tuple[Keys, str]
-"""The keys of a field, and one of its `Ordering.parts`."""
+Part: TypeAlias = tuple[Keys, str, Collation | None]
+"""The keys of a field, one of its `Ordering.parts`, and how the part orders strings."""
 Prefixes: TypeAlias = frozenset[Keys]
 """Positions in a body at which an array makes the indexed form wrong."""
 
 _NEVER = -(2**62)
 """Null sorts first, and no document expires then."""
+
+
+class IndexedFields(NamedTuple):
+    """The fields that indexes serve: by code point, and under the collation of a query."""
+
+    fields: Prefixes = frozenset()
+    collated: Prefixes = frozenset()
+    collation: Collation | None = None
+
+    def can_index(self, condition: Condition) -> bool:
+        """Return whether a condition has an indexed form."""
+        return is_indexable(condition, self.fields, self.collated)
+
+    def collation_of(self, condition: Condition) -> Collation | None:
+        """Return the collation of the index that serves the condition on a field."""
+        is_collated = isinstance(condition, Collated)
+        field = uncollated(condition)
+        is_other = isinstance(field, Field) and field.path.keys not in self.fields
+        return self.collation if is_collated or is_other else None
+
+
+NO_INDEX: Final = IndexedFields()
 
 
 class Rendered(NamedTuple):
@@ -95,6 +121,8 @@ class Rendered(NamedTuple):
 
 
 IsExcluded: TypeAlias = Callable[[Condition], bool]
+Render: TypeAlias = Callable[[Condition, str, int], Rendered | None]
+"""Renders a condition, with the beginning of its parameters' names, and the depth to which it is mixed."""
 
 
 @value_class(eq=True)
@@ -103,7 +131,7 @@ class Where:
 
     A row matches if it is `live` and all `tests` hold. The matcher decides the conditions at the positions `residual`.
     The clauses are right if no matching document has an array at one of the `prefixes`. All rows are the same in the
-    parts `constant`. SQL orders all rows exactly by the fields `ordered`.
+    parts `constant`. SQL orders all rows exactly by the fields `ordered`, each with the collation of the order.
     """
 
     live: sa.ColumnElement[bool]
@@ -112,7 +140,7 @@ class Where:
     residual: tuple[int, ...]
     prefixes: Prefixes = frozenset()
     constant: frozenset[Part] = frozenset()
-    ordered: Prefixes = frozenset()
+    ordered: frozenset[tuple[Keys, Collation | None]] = frozenset()
 
     @property
     def clauses(self) -> tuple[sa.ColumnElement[bool], ...]:
@@ -144,14 +172,14 @@ class Conditions:
     def where(
         self,
         shape: Condition,
-        fields: Prefixes = frozenset(),
+        by: IndexedFields = NO_INDEX,
         *,
         indexed: bool = False,
         is_excluded: IsExcluded = lambda _: False,
     ) -> Where:
-        """Return the clauses. Conditions served by indexes over `fields`, unless excluded, are in the indexed form;
+        """Return the clauses. Conditions `by` whose fields indexes serve, unless excluded, are in the indexed form;
         without `indexed`, in a form right for every document: the indexed form, or an array on the path and the exact
-        form. The remaining conditions are in the exact form.
+        form. Without an exact form the matcher decides, too. The remaining conditions are in the exact form.
         """
         every = conjuncts(_numbered(shape))
         index, served = served_jointly(self._compound, every[:MAX_CONDITIONS])
@@ -159,7 +187,7 @@ class Conditions:
         wanted = (
             e for n, e in enumerate(every[:MAX_CONDITIONS]) if n not in done and not is_excluded(e)
         )
-        chosen = [each for each in wanted if is_indexable(each, fields)][:MAX_INDEXED]
+        chosen = [each for each in wanted if by.can_index(each)][:MAX_INDEXED]
         tests: list[sa.ColumnElement[bool]] = []
         bindings: list[Binding] = []
         residual = list(range(MAX_CONDITIONS, len(every)))
@@ -174,23 +202,24 @@ class Conditions:
             condition = parts[0] if len(parts) == 1 else And(parts)
             is_chosen, name = condition in chosen, str(positions[0])
             behind = not any(e.position in positions for e in served)
-            rendered = self._rendered(condition, name, behind, is_chosen=is_chosen, indexed=indexed)
-            if rendered is None:
+            render = partial(self._render_indexed, by) if is_chosen else None
+            rendered, is_exact = self._rendered(condition, name, behind, render, indexed=indexed)
+            if not is_exact:
                 residual.extend(positions)
-            else:
+            if rendered is not None:
                 tests.append(rendered.clause)
                 bindings.extend(rendered.bindings)
         clauses = is_live(self._table), tuple(tests), tuple(bindings), tuple(sorted(residual))
         if not indexed:
             return Where(*clauses)
         prefixes = frozenset(prefix for each in chosen for prefix in _prefixes(each))
-        tested = list(_fields(chosen))
+        tested = [(each, by.collation_of(outer)) for outer, each in _fields(chosen)]
         constant = (
-            (each.path.keys, part)
-            for each in tested
+            (each.path.keys, part, collation)
+            for each, collation in tested
             for part in self._form.constant_parts(each.test)
         )
-        ordered = (each.path.keys for each in tested if self._orders_all(each.test))
+        ordered = ((e.path.keys, collation) for e, collation in tested if self._orders_all(e.test))
         return Where(*clauses, prefixes, frozenset(constant), frozenset(ordered))
 
     def _orders_all(self, test: Test) -> bool:
@@ -219,20 +248,25 @@ class Conditions:
         condition: Condition,
         name: str,
         behind: bool,
+        render: Render | None,
         *,
-        is_chosen: bool,
         indexed: bool,
-    ) -> Rendered | None:
-        chosen = self._render_indexed(condition, f"q{name}", MAX_MIXED) if is_chosen else None
+    ) -> tuple[Rendered | None, bool]:
+        """Return a clause of a condition, by `render` in the indexed form, and whether the clause is exact; else the
+        matcher decides the documents that pass it.
+        """
+        chosen = None if render is None else render(condition, f"q{name}", MAX_MIXED)
         if chosen is not None and indexed:
-            return chosen
+            return chosen, True
         exact = self._exact(condition, name, behind=behind)
-        if chosen is None or exact is None:
-            return exact
-        opened = (ArrayAt(self._table.c.body, each) for each in sorted(set(_prefixes(condition))))
+        if chosen is None:
+            return exact, exact is not None
+        opened = [ArrayAt(self._table.c.body, each) for each in sorted(set(_prefixes(condition)))]
+        if exact is None:
+            return Rendered(sa.or_(chosen.clause, *opened), chosen.bindings), False
         with_arrays = (sa.and_(array, exact.clause) for array in opened)
         clause = sa.or_(chosen.clause, *with_arrays)
-        return Rendered(clause, chosen.bindings + exact.bindings)
+        return Rendered(clause, chosen.bindings + exact.bindings), True
 
     def _exact(self, condition: Condition, name: str, *, behind: bool) -> Rendered | None:
         """Render the exact form; `behind`: behind all implied tests that an index of arrays serves."""
@@ -245,13 +279,20 @@ class Conditions:
                 rendered = _joined(And, [test, rendered])
         return rendered
 
-    def _render_indexed(self, condition: Condition, name: str, depth: int) -> Rendered | None:
-        match condition:
+    def _render_indexed(
+        self, by: IndexedFields, condition: Condition, name: str, depth: int
+    ) -> Rendered | None:
+        body, field = self._table.c.body, uncollated(condition)
+        match field:
             case Field():
-                parameters, bindings = self._indexed_parameters(condition, name)
-                return Rendered(IndexedTest(self._table.c.body, condition, parameters), bindings)
+                collation = by.collation_of(condition)
+                parameters, bindings = self._indexed_parameters(field, name, collation)
+                if collation is None:
+                    return Rendered(IndexedTest(body, field, parameters), bindings)
+                test = CollatedTest(body, field, parameters, collation.key_name)
+                return Rendered(test, bindings)
             case And() | Or() if depth:
-                return self._each(condition, name, depth, self._render_indexed)
+                return self._each(field, name, depth, partial(self._render_indexed, by))
         return None
 
     def _in_arrays(self, field: Field, name: str) -> Rendered | None:
@@ -273,18 +314,21 @@ class Conditions:
         return Rendered(clause, tuple(each for _, bindings in every for each in bindings))
 
     def _indexed_parameters(
-        self, field: Field, name: str
+        self, field: Field, name: str, collation: Collation | None = None
     ) -> tuple[list[sa.BindParameter[Any]], tuple[Binding, ...]]:
         kinds = [slot.kind for slot in values_of(field)]
-        if self._form.as_they_are.issuperset(kinds):
+        if collation is None and self._form.as_they_are.issuperset(kinds):
             binding = Binding.as_they_are(_positions(field))
         else:
             width = sum(self._form.widths.get(kind, 1) for kind in kinds)
             names = tuple(f"{name}_{number}" for number in range(width))
-            binding = Binding(names, _positions(field), self._indexed_values)
+            convert = partial(self._indexed_values, collation)
+            binding = Binding(names, _positions(field), convert)
         return [_untyped(each) for each in binding.names], (binding,)
 
-    def _indexed_values(self, values: list[Value]) -> list[Any]:
+    def _indexed_values(self, collation: Collation | None, values: list[Value]) -> list[Any]:
+        if collation is not None:
+            values = [_keyed(value, collation) for value in values]
         return [each for value in values for each in self._form.values(value)]
 
     def _render(self, condition: Condition, name: str, depth: int) -> Rendered | None:
@@ -312,7 +356,7 @@ class Conditions:
         condition: And | Or,
         name: str,
         depth: int,
-        render: Callable[[Condition, str, int], Rendered | None],
+        render: Render,
     ) -> Rendered | None:
         """Render the conditions joined by AND or OR; None if SQL does not express every condition."""
         if not 0 < len(condition.conditions) < MAX_CONDITIONS:
@@ -407,14 +451,23 @@ def _prefixes(condition: Condition) -> Iterator[Keys]:
     return (prefix for path in paths_in(condition) for prefix in path_prefixes(path.keys))
 
 
-def _fields(conditions: Iterable[Condition]) -> Iterator[Field]:
-    """Yield the conditions on fields that all hold."""
+def _fields(conditions: Iterable[Condition]) -> Iterator[tuple[Condition, Field]]:
+    """Yield the conditions on fields that all hold, each also without its collation."""
     for each in conditions:
-        match each:
+        match uncollated(each):
             case And(inner):
                 yield from _fields(inner)
-            case Field():
-                yield each
+            case Field() as field:
+                yield each, field
+
+
+def _keyed(value: Value, collation: Collation) -> Value:
+    """Return a value with the keys of a collation in place of strings."""
+    if value.kind == "string":
+        return Value.of(collation.key(value.value))
+    if value.kind == "strings":
+        return Value.of_list(value.kind, [Value.of(collation.key(each)) for each in value.value])
+    return value
 
 
 def _untyped(name: str) -> sa.BindParameter[Any]:
@@ -439,10 +492,13 @@ class Column(NamedTuple):
 class Order:
     """The columns of a sort; the natural order comes last."""
 
-    def __init__(self, table: sa.Table, ordering: Ordering, sort: Sort) -> None:
-        self._ordering, self._sort = ordering, sort
+    def __init__(self, table: sa.Table, database: Database, sort: Sort) -> None:
+        self._ordering, self._sort = database.ordering, sort
+        ordering, collation = self._ordering, sort.collation
         paths = [each.target.keys for each in sort.fields if isinstance(each.target, Path)]
-        self.can_render = sort.collation is None and all(map(ordering.can_order, paths))
+        has_ids = any(each.target == "id" for each in sort.fields)
+        has_keys = collation is None or (database.indexes_keys and not has_ids)
+        self.can_render = has_keys and all(map(ordering.can_order, paths))
         """SQL can sort so."""
         self.prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys))
         self.columns: list[Column] = []
@@ -450,9 +506,11 @@ class Order:
             if isinstance(field.target, str):
                 self._add(metadata_column(table, field.target), field.descending)
                 continue
+            key_name = "" if collation is None or not self.can_render else collation.key_name
             for name in ordering.parts:
-                part = field.target.keys, name
-                self._add(SortPart(table.c.body, *part), field.descending, part)
+                keys = field.target.keys
+                part = sort_part(table, keys, name, key_name)
+                self._add(part, field.descending, (keys, name, collation))
         seq = sa.bindparam("seq", type_=sa.BigInteger)
         self.columns.append(Column(table.c.seq, seq, descending=False))
 
@@ -523,6 +581,12 @@ def metadata_column(table: sa.Table, target: str) -> sa.ColumnElement[Any]:
     if target == "expires_at":
         return sa.func.coalesce(table.c.expires_at, sa.literal_column(str(_NEVER)))
     return sa.type_coerce(table.c[target], sa.types.NULLTYPE)
+
+
+def sort_part(table: sa.Table, keys: Keys, name: str, key_name: str) -> sa.ColumnElement[Any]:
+    """Return the column for ordering by a part of a field, under a collation if its keys have a name."""
+    body = table.c.body
+    return CollatedPart(body, keys, name, key_name) if key_name else SortPart(body, keys, name)
 
 
 def any_array(body: Any, prefixes: Iterable[Keys]) -> sa.ColumnElement[bool]:

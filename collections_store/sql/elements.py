@@ -104,6 +104,14 @@ class SortPart(_Element):
         self.keys, self.part = keys, part
 
 
+class CollatedPart(SortPart):
+    """A `SortPart` with the keys of a collation in place of strings; `key_name` names the keys."""
+
+    def __init__(self, body: Clause, keys: Keys, part: str, key_name: str) -> None:
+        super().__init__(body, keys, part)
+        self.key_name = key_name
+
+
 class SortValue(_Element):
     """A parameter to compare with a `SortPart`."""
 
@@ -221,6 +229,16 @@ class _FieldTest(_Predicate):
 
 class IndexedTest(_FieldTest):
     """The indexed form of a condition on a field: over the `SortPart`s, right if no array is on the path."""
+
+
+class CollatedTest(_FieldTest):
+    """The indexed form of a condition on a field under a collation: over the `CollatedPart`s. The parameters are keys."""
+
+    def __init__(
+        self, subject: Clause, field: Field, parameters: Parameters, key_name: str
+    ) -> None:
+        super().__init__(subject, field, parameters)
+        self.key_name = key_name
 
 
 class PartialTest(_FieldTest):

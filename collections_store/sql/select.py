@@ -21,17 +21,21 @@ import sqlalchemy as sa
 from ..document import now
 from ..errors import InvalidOption, InvalidSearch
 from ..expressions.classes import value_class
+from ..expressions.collation import Collation
 from ..expressions.path import Path, path_prefixes
 from ..options import CollectionOptions, Feed, Names
 from ..options.calls import Hint
 from ..query.conditions import (
     And,
+    Collated,
     Condition,
     Field,
     Metadata,
     PlainShape,
     Target,
     condition_of,
+    leaves,
+    uncollated,
     values_of,
 )
 from ..query.filter import EVERYTHING, Filter, conjuncts
@@ -49,7 +53,16 @@ from ..query.index import (
 from ..query.sort import NATURAL, Sort
 from ..query.text_index import NO_TEXT_INDEX
 from .by_id import IdStatements
-from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
+from .clauses import (
+    Conditions,
+    IndexedFields,
+    IsExcluded,
+    Order,
+    Prefixes,
+    Where,
+    any_array,
+    partial_condition,
+)
 from .dialects.protocols import Binding, Database
 from .elements import ArrayAt, IsNot, Keys, TypeAt, ValueText
 from .feed import FeedStatements
@@ -193,7 +206,7 @@ class Statements:
         self.shared: Statements | None = None
         self._indexes = [each for each in options.indexes if not each.hidden]
         has_own_sql = bool(options.text_indexes) or any(
-            e.arrays or e.is_partial for e in self._indexes
+            e.arrays or e.is_partial or e.collation is not None for e in self._indexes
         )
         if table.name != TEMPLATE and not has_own_sql and hint is None:
             self.shared = _template(_sql_options(options), database)
@@ -208,7 +221,7 @@ class Statements:
         self.reads_values = bool(self.partial) or options.substrings is not None
         """Statements depend on values of filters, see `implied`."""
         self.can_refuse = any(index.refuses for index in options.indexes)
-        self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
+        self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database))
         """Return the columns of a sort."""
         self._planned = lru_cache(maxsize=SHAPES_CACHED)(self._plan)
         self.index_group = lru_cache(maxsize=SHAPES_CACHED)(self._compile_index_group)
@@ -261,10 +274,14 @@ class Statements:
         """Return the `select` whose rows and order are right unless the array guard is set; None: Python decides a part
         of the filter, or whether the order of the found rows is right.
         """
-        paths = {each.target.keys for each in sort.fields if isinstance(each.target, Path)}
+        paths = {
+            (each.target.keys, sort.collation)
+            for each in sort.fields
+            if isinstance(each.target, Path)
+        }
         if paths and not paths <= self._where(shape, implied, True).ordered:
             return None
-        if not self._can_order(shape, sort):
+        if not self._can_order(shape, implied, sort):
             return None
         compiled: Any = self.select
         query: Query = compiled.__wrapped__(shape, implied, sort)
@@ -477,7 +494,8 @@ class Statements:
         """Select the values of a field as `group` does, without reading rows; None: no index begins with the field, or the
         database reads rows for an index. The index also has expired documents: these set the guard.
         """
-        indexes = (each.sort.fields[0].target for each in self._usable(()) if not each.arrays)
+        usable = (e for e in self._usable(()) if not e.arrays and e.collation is None)
+        indexes = (each.sort.fields[0].target for each in usable)
         if not self.database.counts_in_index or Path(*keys) not in indexes:
             return None
         some: sa.Select[Any] = sa.select(ONE).where(is_expired(self.table)).correlate(None)
@@ -496,13 +514,16 @@ class Statements:
     """Select the number of documents and the bytes on disk."""
 
     def can_order(self, filter: Filter, sort: Sort) -> bool:
-        """Return whether SQL sorts, without too many tests."""
-        return self._can_order(filter.condition, sort)
+        """Return whether SQL sorts, without too many tests. Under a collation, only an index sorts: it has the keys."""
+        implied = self.implied(filter, sort) if self.reads_values else ()
+        return self._can_order(filter.condition, implied, sort)
 
-    def _can_order(self, condition: Condition, sort: Sort) -> bool:
+    def _can_order(self, condition: Condition, implied: Implied, sort: Sort) -> bool:
         order = self.order(sort)
         tests = len(order.prefixes) * (1 + len(conjuncts(condition)))
-        return order.can_render and tests <= MAX_TESTS
+        if not order.can_render or tests > MAX_TESTS:
+            return False
+        return sort.collation is None or self._has_index(condition, implied, sort)
 
     def planned(self, filter: Filter) -> tuple[Sort, Query | None]:
         """Return the order of the index that serves a filter, or without such an index natural order, and the query
@@ -514,12 +535,13 @@ class Statements:
     def _plan(self, given: Condition | PlainShape, implied: Implied) -> tuple[Sort, Query | None]:
         shape = condition_of(given)
         match self._hint:
-            case Index(sort=sort, arrays=False):
+            case Index(sort=sort, arrays=False, collation=None):
                 order = Sort(free_fields(sort.fields, set(equal_targets(shape))))
             case Sort() as order:
                 pass
             case None:
-                order = plan_order(shape, self._usable(implied)) or NATURAL
+                plain = [each for each in self._usable(implied) if each.collation is None]
+                order = plan_order(shape, plain) or NATURAL
             case _:
                 order = NATURAL
         compiled: Any = self.exact
@@ -527,13 +549,14 @@ class Statements:
 
     def has_index(self, filter: Filter, sort: Sort) -> bool:
         """Return whether an index returns matching documents in the order of a sort, by id and natural order included."""
-        if sort.collation is not None:
-            return False
-        if all(field.target == "id" for field in sort.fields):
+        return self._has_index(filter.condition, self.implied(filter, sort), sort)
+
+    def _has_index(self, condition: Condition, implied: Implied, sort: Sort) -> bool:
+        if sort.collation is None and all(field.target == "id" for field in sort.fields):
             return True
-        equal = set(equal_targets(filter.condition))
+        equal = set(equal_targets(condition, sort.collation))
         wanted = tuple(each for each in sort.fields if each.target not in equal)
-        usable = (e for e in self._usable(self.implied(filter, sort)) if not e.arrays)
+        usable = (e for e in self._usable(implied) if not e.arrays and e.serves(sort.collation))
         return any(free_fields(each.sort.fields, equal)[: len(wanted)] == wanted for each in usable)
 
     def implied(self, filter: Filter, sort: Any = NATURAL, *_: object) -> Implied:
@@ -543,8 +566,9 @@ class Statements:
         index = self.options.substrings
         served = () if index is None else index.served(filter.condition)
         conditions = list(every_conjunct(filter.condition))
-        used: set[Target | str] = {each.path for each in conditions if isinstance(each, Field)}
-        used |= {each.field for each in conditions if isinstance(each, Metadata)}
+        plain = [uncollated(each) for each in conditions]
+        used: set[Target | str] = {each.path for each in plain if isinstance(each, Field)}
+        used |= {each.field for each in plain if isinstance(each, Metadata)}
         used |= {each.target for each in sort.fields[:1]} if isinstance(sort, Sort) else set()
         names = (
             index.name
@@ -590,12 +614,8 @@ class Statements:
         index only if a query repeats the index's condition.
         """
         usable = self._usable(implied)
-        arrays = {path for each in usable if each.arrays for path in each.paths}
-        paths = {path for each in usable if not each.arrays for path in each.paths}
-        if self.database.indexes_arrays:  # an index of arrays is better than another of the field
-            paths -= arrays
-        fields = frozenset(path.keys for path in paths)
-        where = self._conditions.where(shape, fields, indexed=indexed, is_excluded=is_excluded)
+        by = self._served(shape, usable)
+        where = self._conditions.where(shape, by, indexed=indexed, is_excluded=is_excluded)
         if len(where.prefixes) * len(conjuncts(shape)) > MAX_TESTS:
             where = self._conditions.where(shape)
         limiting = [e for e in usable if e.is_partial and (indexed or not e.unique)]
@@ -615,6 +635,21 @@ class Statements:
             bindings=where.bindings + bindings,
             prefixes=where.prefixes | prefixes,
         )
+
+    def _served(self, shape: Condition, usable: list[Index]) -> IndexedFields:
+        """Return the fields that the usable indexes serve."""
+        plain = [each for each in usable if each.serves(None)]
+        arrays = {path for each in plain if each.arrays for path in each.paths}
+        paths = {path for each in plain if not each.arrays for path in each.paths}
+        if self.database.indexes_arrays:  # an index of arrays is better than another of the field
+            paths -= arrays
+        fields = frozenset(path.keys for path in paths)
+        collation = _collation_of(shape)
+        if collation is None:
+            return IndexedFields(fields)
+        ours = (each for each in usable if each.serves(collation))
+        collated = frozenset(path.keys for each in ours for path in each.paths)
+        return IndexedFields(fields, collated, collation)
 
     def _in_order(self, where: Where, order: Order, level: int | None) -> sa.Select[Any]:
         rows: sa.Select[Any] = sa.select(self.table.c.seq, *document_columns(self.table))
@@ -722,6 +757,12 @@ class Statements:
 
     def _sql(self, statement: sa.Executable) -> str:
         return compiled(statement, self.database)
+
+
+def _collation_of(shape: Condition) -> Collation | None:
+    """Return the collation of the query of a shape that compares strings."""
+    every = (each.collation for each in leaves(shape) if isinstance(each, Collated))
+    return next(every, None)
 
 
 def _is_implied(limit: Iterable[Field], conditions: Iterable[Condition]) -> bool:

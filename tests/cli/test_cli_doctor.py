@@ -3,6 +3,7 @@
 import json
 import shlex
 import sqlite3
+import unicodedata
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -531,3 +532,19 @@ class TestServers:
         file.write_bytes(content)
         primary.start()
         assert ("error", "integrity", "") in problems(cli)
+
+
+def test_an_index_whose_keys_this_python_cannot_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli = Cli((f"--url=sqlite:///{tmp_path / 'one.db'}",))
+    cli.done("put", "things", "1", "{}")
+    rules = '{"locale": "simple", "strength": 1}'
+    cli.done("index", "create", "things", "w", "--collation", rules)
+    before = findings(cli, 0)
+    monkeypatch.setattr(unicodedata, "unidata_version", "99.0.0")
+    [found] = [each for each in findings(cli) if each not in before]
+    assert (found["severity"], found["check"], found["where"]) == ("error", "indexes", "things")
+    assert "the index 'w_1' has keys of unicode" in found["problem"]
+    assert "makes those of unicode 99.0.0" in found["problem"]
+    assert "index drop things w_1" in found["advice"]

@@ -125,12 +125,12 @@ def test_a_document_is_never_read_as_an_index(cli: Cli) -> None:
 
 BAD: dict[str, Any] = {
     "must be a list, got 5": 5,
-    "index 2 must have fields, and no other keys than arrays, expire_after_seconds, fields, hidden, name, sparse, unique, where, got 'x'": [
+    "index 2 must have fields, and no other keys than arrays, collation, expire_after_seconds, fields, hidden, name, sparse, unique, where, got 'x'": [
         {"fields": ["x"]},
         "x",
     ],
     "index 1 must have fields, and": [{"name": "x"}],
-    "no other keys than arrays, expire_after_seconds, fields, hidden, name, sparse, unique, where": [
+    "no other keys than arrays, collation, expire_after_seconds, fields, hidden, name, sparse, unique, where": [
         {"fields": ["x"], "new": 1}
     ],
     "index 1: index: must have at least one field": [{"fields": []}],
@@ -245,3 +245,22 @@ def test_vector_indexes_are_exported_and_imported(
         done = sqlite("import", "b", input=lines({"indexes": [{**definition, key: value}]}))
         assert done.exit_code
         assert f"index 1: index, at '{key}': must be" in done.stderr
+
+
+def test_an_index_under_a_collation(sqlite: Cli) -> None:
+    cli = sqlite
+    rules = '{"locale":"simple","strength":2}'
+    assert cli.done("index", "create", "a", "w", "--unique", "--collation", rules) == "w_1\n"
+    exported = cli.done("export", "a")
+    [definition] = json.loads(exported.splitlines()[0])["indexes"]
+    assert definition["collation"] == json.loads(rules)
+    cli.done("import", "b", input=exported)
+    assert cli.done("index", "list", "a") == cli.done("index", "list", "b")
+    assert rules in cli.done("index", "list", "b", "--output", "table")
+    cli.done("put", "b", "1", '{"w": "Zoo"}')
+    assert "'w_1' forbids" in cli.fails(3, "put", "b", "2", '{"w": "ZOO"}')
+    explained = cli.done("explain", "b", '{"w": "zoo"}', "--collation", rules)
+    assert "uses: index w_1" in explained
+    assert "--collation does not go with --text" in cli.fails(
+        2, "index", "create", "a", "w", "--text", "--collation", rules
+    )

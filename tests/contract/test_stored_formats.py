@@ -174,7 +174,7 @@ OPTIONS = {
 NEWER: dict[str, Any] = {
     **OPTIONS,
     "format": 1,
-    "indexes": [{**OPTIONS["indexes"][0], "collation": "de"}],  # type: ignore[index]
+    "indexes": [{**OPTIONS["indexes"][0], "density": "de"}],  # type: ignore[index]
     "feed": {**OPTIONS["feed"], "compressed": True},  # type: ignore[dict-item]
     "encryption": {"key": 1},
 }
@@ -227,7 +227,7 @@ def test_a_collection_of_a_newer_format_is_rejected(shared_backend: Backend) -> 
     with Store(shared_backend.url, **shared_backend.options) as store:
         for call in (lambda: store["things"].get("a"), lambda: store["things"].put("a", 2)):
             with pytest.raises(
-                SchemaTooNew, match="catalogue's entry of a collection is in format 7"
+                SchemaTooNew, match="catalogue's entry of a collection is in format 8"
             ):
                 call()
     assert changed_entry(shared_backend) == before
@@ -268,6 +268,24 @@ def test_a_sparse_index_or_one_of_keys_has_a_format_that_older_versions_refuse(
         assert entry["format"] == 6
         store["things"].drop_index(name)
     assert changed_entry(shared_backend)["format"] == 1
+
+
+def test_an_index_under_a_collation_has_a_format_that_older_versions_refuse() -> None:
+    rules = {"locale": "simple", "strength": 2}
+    with Store("sqlite://") as store:
+        store["things"].create_index("a", collation=rules)
+        index: Any = store["things"].indexes()[0]
+    options = CollectionOptions(indexes=(index,))
+    stored = json.loads(options.to_text())
+    assert stored["format"] == 7
+    [entry] = stored["indexes"]
+    assert entry["collation"] == rules
+    assert entry["key_name"] == index.collation.key_name
+    [read] = CollectionOptions.from_text(options.to_text()).indexes
+    assert (read, read.key_name, read.physical) == (index, index.key_name, index.physical)
+    [portable] = options.to_portable()["indexes"]
+    assert "key_name" not in portable
+    assert CollectionOptions.from_portable(options.to_portable()).indexes == (index,)
 
 
 def test_an_index_of_substrings_has_a_format_that_older_versions_refuse(

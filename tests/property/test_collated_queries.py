@@ -30,9 +30,12 @@ VALUES = st.recursive(
 BODIES = st.lists(
     st.one_of(st.dictionaries(st.sampled_from(["a", "b"]), SCALARS), VALUES), max_size=12
 )
-COLLATIONS = st.fixed_dictionaries(
-    {"locale": st.sampled_from(["en", "de@collation=phonebook", "sv"])},
-    optional={"strength": st.integers(1, 3), "numericOrdering": st.booleans()},
+COLLATIONS = st.one_of(
+    st.fixed_dictionaries(
+        {"locale": st.sampled_from(["en", "de@collation=phonebook", "sv"])},
+        optional={"strength": st.integers(1, 3), "numericOrdering": st.booleans()},
+    ),
+    st.fixed_dictionaries({"locale": st.just("simple"), "strength": st.integers(1, 2)}),
 )
 INDEXES = st.sampled_from(
     [
@@ -40,6 +43,9 @@ INDEXES = st.sampled_from(
         (["b", "a"], {}),
         (["a"], {"arrays": True}),
         (["a"], {"where": {"a": {"$gte": "B"}}}),
+        (["a"], {"collation": True}),
+        ([("b", -1), ("a", 1)], {"collation": True, "name": "both"}),
+        (["a"], {"collation": True, "sparse": True, "name": "sparse"}),
     ]
 )
 
@@ -117,14 +123,15 @@ def group(field: str) -> list[Any]:
 
 
 def disagreements(store: Store, question: Any, ordered: bool) -> Iterator[str]:
-    bodies, filters, *_, indexes = question
+    bodies, filters, _, collation, *_, indexes = question
     things = store["things"]
     things.delete_many({})
     for index in things.indexes():
         things.drop_index(index.name)
     for keys, options in indexes:
+        rules = {"collation": collation} if "collation" in options else {}
         with suppress(InvalidIndex, IndexExists):
-            things.create_index(keys, **options)
+            things.create_index(keys, **{**options, **rules})
     things.put_many((str(number), body) for number, body in enumerate(bodies))
     for what in filters:
         right = wanted(list(things.list()), what, question, ordered)
@@ -136,7 +143,7 @@ def disagreements(store: Store, question: Any, ordered: bool) -> Iterator[str]:
                 yield f"{name} of {what}, {question}: {answer}, not {correct}"
 
 
-@settings(max_examples=60 // sampled(3))
+@settings(max_examples=90 // sampled(3))
 @given(question=questions())
 def test_on_sqlite(sqlite_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))

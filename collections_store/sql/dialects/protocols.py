@@ -551,6 +551,8 @@ class Database:
     """Collections can have a text index."""
     indexes_arrays: bool = False
     """An index of arrays serves an `ArrayTest`."""
+    indexes_keys: bool = False
+    """An index can hold the keys of a collation: it renders `CollatedPart` and `CollatedTest`."""
     index_ends_in_seq: bool = False
     """A row of an index ends in the natural order without naming it."""
     counts_in_index: bool = False

@@ -30,6 +30,8 @@ from ...elements import (
     BodyFromText,
     BodyMatches,
     BodyText,
+    CollatedPart,
+    CollatedTest,
     HasInteger,
     Increased,
     JsonbFromText,
@@ -132,6 +134,15 @@ class SqliteCompiler(StatementCompiler):
             f"{column} IN (SELECT value FROM json_each({numbers}))"
         ),
         ArrayTest: _array_test,
+        CollatedPart: lambda part, body: _INDEXED_FORM.ordering.collated_part(
+            body, part.keys, part.part, part.key_name
+        ),
+        CollatedTest: lambda indexed, body, *parameters: _INDEXED_FORM.collated_test(
+            body,
+            indexed.field.path.keys,
+            indexed.test(parameters, _INDEXED_FORM.widths),
+            indexed.key_name,
+        ),
         ValueText: lambda element, body: f"({body} -> {path_literal(element.keys)})",
         Unwound: _unwound,
         Addend: lambda _, kind, text: (

@@ -24,6 +24,7 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from .... import codec
 from ....expressions import values
+from ....expressions.collation import keyed, stored_key
 from ....expressions.path import is_index
 from ....expressions.patterns import compiled
 from ....query.conditions import (
@@ -393,6 +394,8 @@ TextTest: TypeAlias = Callable[[str], Any]
 
 _RAISED: Final = "user-defined function raised exception"
 _MISSING: Final = object()
+KEY: Final = "collections_store_key"
+KEYED_JSON: Final = "collections_store_keyed_json"
 WORD_COUNT: Final = "collections_store_word_count"
 """The function that counts the words of a text, in the form of FTS5."""
 
@@ -480,6 +483,17 @@ def _found(operand: str) -> TextTest:
     return compiled(pattern, options).is_found
 
 
+def _key(operand: str) -> TextTest:
+    """Return the function that makes the key of a string in an index under a collation."""
+    return stored_key(operand)
+
+
+def _keyed_json(operand: str) -> TextTest:
+    """Return the function that puts keys in place of the strings in the JSON text of an array or object."""
+    key = stored_key(operand)
+    return lambda text: codec.spell(keyed(codec.decode(text), key))
+
+
 def _word_count(_: str) -> TextTest:
     return lambda text: _varint(len(words_of(text)))
 
@@ -496,5 +510,7 @@ _FUNCTIONS: Final[dict[str, Callable[[str], TextTest]]] = {
     "collections_store_equal": _equal,
     "collections_store_compare": _compare,
     "collections_store_found": _found,
+    KEY: _key,
+    KEYED_JSON: _keyed_json,
     WORD_COUNT: _word_count,
 }

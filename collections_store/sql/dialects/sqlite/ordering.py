@@ -2,7 +2,7 @@
 
 SQLite compares numbers exactly and strings by code point. Only objects cannot be ordered: the JSON text does not
 reflect the order. `json_extract` alone would take true for 1, an array for JSON text, and any string for more than any
-number: hence the rank.
+number: hence the rank. Under a collation, the value has keys in place of strings.
 """
 
 from __future__ import annotations
@@ -12,17 +12,32 @@ from typing import Any, Final
 
 from .... import codec
 from ....expressions.path import path_prefixes
-from ....query.conditions import Kind, Operand, Parameter, Value, prefix_range
+from ....query.conditions import (
+    Kind,
+    Operand,
+    Parameter,
+    Test,
+    Value,
+    prefix_range,
+    takes_missing,
+)
 from ....query.sort import FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Key
 from ...elements import Keys
 from ..indexed_form import IndexedForm, Ordering
-from .filters import TYPES, path_literal
+from .filters import KEY, KEYED_JSON, TYPES, packed, path_literal
 
 _RANK: Final = (
     "CASE json_type({body}, {path}) WHEN 'integer' THEN 2 WHEN 'real' THEN 2 WHEN 'text' THEN 3 "
     "WHEN 'object' THEN 4 WHEN 'array' THEN 5 WHEN 'false' THEN 8 WHEN 'true' THEN 9 ELSE 1 END"
 )
 _VALUE: Final = "ifnull(json_extract({body}, {path}), '')"
+_KEYED_VALUE: Final = (
+    f"CASE json_type({{body}}, {{path}}) WHEN 'text' THEN {KEY}({{name}} || json_extract({{body}}, {{path}})) "
+    f"WHEN 'object' THEN {KEYED_JSON}({{name}} || json_extract({{body}}, {{path}})) "
+    f"WHEN 'array' THEN {KEYED_JSON}({{name}} || json_extract({{body}}, {{path}})) "
+    "ELSE ifnull(json_extract({body}, {path}), '') END"
+)
+"""A value of an index under a collation: functions in Python make the keys. Each takes a single text, see `filters`."""
 _RANKS: Final[dict[Kind, int]] = {
     "number": NUMBER,
     "numbers": NUMBER,
@@ -51,6 +66,10 @@ class SqliteOrdering(Ordering):
 
     def part(self, body: str, keys: Keys, name: str) -> str:
         return (_RANK if name == "rank" else _VALUE).format(body=body, path=path_literal(keys))
+
+    def collated_part(self, body: str, keys: Keys, name: str, key_name: str) -> str:
+        """Render a `CollatedPart`."""
+        return self.part(body, keys, name) if name == "rank" else _keyed(body, keys, key_name)
 
 
 class SqliteIndexedForm(IndexedForm[tuple[str, str]]):
@@ -105,10 +124,19 @@ class SqliteIndexedForm(IndexedForm[tuple[str, str]]):
         return f"({rank} = {STRING} AND {value} >= {first} AND {value} < {past})"
 
     def null(self, body: str, keys: Keys) -> Iterator[str]:
-        rank, value = self.columns(body, keys)
+        return self._null(self.columns(body, keys), body, keys)
+
+    def _null(self, columns: tuple[str, str], body: str, keys: Keys) -> Iterator[str]:
+        rank, value = columns
         yield f"{rank} = {NULL} AND {value} = ''"
         for prefix in path_prefixes(keys)[:-1]:
             yield f"{self.type_at(body, prefix)} IS NOT 'array'"
+
+    def collated_test(self, body: str, keys: Keys, test: Test, key_name: str) -> str:
+        """Render a `CollatedTest`; the slots of the test hold the SQL of the parameters."""
+        columns = self.columns(body, keys)[0], _keyed(body, keys, key_name)
+        null = f"({' AND '.join(self._null(columns, body, keys))})" if takes_missing(test) else ""
+        return f"({' OR '.join(self.scalar_tests(columns, test, null))})"
 
     def exists(self, body: str, keys: Keys) -> str:
         return f"{self.type_at(body, keys)} IS NOT NULL"
@@ -127,3 +155,8 @@ class SqliteIndexedForm(IndexedForm[tuple[str, str]]):
 
     def array_at(self, body: str, keys: Keys, *, null_safe: bool = False) -> str:
         return f"{self.type_at(body, keys)} {'IS' if null_safe else '='} 'array'"
+
+
+def _keyed(body: str, keys: Keys, key_name: str) -> str:
+    name = SqliteIndexedForm().literal(packed(key_name))
+    return _KEYED_VALUE.format(body=body, path=path_literal(keys), name=name)

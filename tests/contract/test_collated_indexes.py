@@ -1,0 +1,407 @@
+"""Indexes under a collation: which queries they serve, what a unique one refuses, and what becomes of them.
+
+They are of SQLite alone. The locale "simple" needs no ICU.
+"""
+
+import asyncio
+import sqlite3
+import sys
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from backends import Backend
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from collections_store import (
+    AsyncStore,
+    BulkWriteError,
+    DuplicateKey,
+    Filter,
+    IndexExists,
+    InvalidIndex,
+    InvalidOption,
+    InvalidPipeline,
+    MissingExtra,
+    Sort,
+    Store,
+)
+from collections_store.errors import SchemaOutdated
+from collections_store.expressions import collation as collations
+from collections_store.query.matcher import matches
+from collections_store.sql.dialects.sqlite.filters import functions
+
+CASE = {"locale": "simple", "strength": 2}
+LETTERS = {"locale": "simple", "strength": 1}
+GERMAN = {"locale": "de", "strength": 2}
+SCRIPTS = st.text("aAbB\u00e4\u00c4e\u0301\u00c9\u00dfsS\u0439\u0419\u0438\u03c3\u03c2\u03a3\u4e2d\ud55c\u05b0\u0e31 1", max_size=4)  # fmt: skip
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=3) | SCRIPTS  # fmt: skip
+WORDS = ["Zoo", "\u00c4pfel", "apfel", "zoo", "APFEL"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "things.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[Store]:
+    with Store(f"sqlite:///{path}") as store:
+        yield store
+
+
+@pytest.fixture
+def words(store: Store) -> Any:
+    things = store["things"]
+    things.put_many({str(n): {"w": word, "n": n % 2} for n, word in enumerate(WORDS)})
+    return things
+
+
+def ids(documents: Any) -> list[str]:
+    return [each.id for each in documents]
+
+
+def test_which_queries_an_index_serves(words: Any) -> None:
+    assert words.create_index("w", collation=CASE) == "w_1"
+    equal, some = {"w": "ZOO"}, {"w": {"$in": ["APFEL", "ZOO"]}}
+    for filter, found in ((equal, "03"), (some, "0234"), ({"w": {"$gt": "apfel"}}, "013")):
+        plan = words.explain(filter, collation=CASE)
+        assert (plan.indexes, plan.scans, plan.in_matcher) == (("w_1",), False, None)
+        assert "".join(ids(words.find(filter, collation=CASE))) == found
+        assert "".join(ids(words.stream(filter, collation=CASE))) == found
+        assert words.count(filter, collation=CASE) == len(found)
+    for other in (None, LETTERS, {"locale": "simple"}):
+        plan = words.explain(equal, collation=other)
+        assert (plan.indexes, plan.scans) == ((), True)
+    assert ids(words.find(equal)) == []
+    assert ids(words.find({"w": "apfel"}, collation=LETTERS)) == ["1", "2", "4"]
+
+
+def test_an_order_of_an_index(words: Any) -> None:
+    words.create_index([("w", -1), ("n", 1)], collation=CASE)
+    words.put("5", {"w": 5})
+    order = {"w": -1, "n": 1}
+    plan = words.explain({}, sort=order, limit=2, collation=CASE)
+    assert (plan.indexes, plan.order, plan.scans) == (("w_-1_n_1",), "index", False)
+    assert ids(words.find(sort=order, collation=CASE)) == ["0", "3", "1", "2", "4", "5"]
+    pages: list[list[str]] = []
+    cursor = None
+    while True:
+        page = words.page(sort=order, limit=2, after=cursor, collation=CASE)
+        pages.append(ids(page))
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert pages == [["0", "3"], ["1", "2"], ["4", "5"]]
+    assert ids(words.stream(sort=order, collation=CASE)) == ["0", "3", "1", "2", "4", "5"]
+    assert words.explain({}, sort=order, collation=LETTERS).order == "python"
+    within = words.explain({"w": "ZOO"}, sort={"n": 1}, limit=1, collation=CASE)
+    assert (within.indexes, within.order) == (("w_-1_n_1",), "index")
+    compound = {"w": "ZOO", "n": 1}
+    assert ids(words.find(compound, collation=CASE)) == ["3"]
+    assert "value" not in str(words.explain(compound, collation=CASE).in_matcher)
+    assert words.explain({}, sort="$id", collation=CASE).order == "python"
+
+
+def test_arrays_and_objects(words: Any) -> None:
+    words.create_index("w", collation=CASE)
+    words.put("5", {"w": ["x", "zOO"]})
+    words.put("6", {"w": {"a": "b"}})
+    plan = words.explain({"w": "ZOO"}, collation=CASE)
+    assert (plan.indexes, plan.arrays, str(plan.in_matcher)) == (("w_1",), True, "{'w': 'ZOO'}")
+    assert ids(words.find({"w": "ZOO"}, collation=CASE)) == ["0", "3", "5"]
+    assert ids(words.find({"w": {"a": "B"}}, collation=CASE)) == ["6"]
+    assert ids(words.find(sort="w", collation=CASE)) == ["2", "4", "1", "5", "0", "3", "6"]
+
+
+def test_writes_by_an_index(words: Any) -> None:
+    words.create_index("w", collation=CASE)
+    result = words.update_many({"w": "ZOO"}, {"$set": {"seen": True}}, collation=CASE)
+    assert result.modified_count == 2
+    assert words.update_one({"w": "ZOO"}, {"$set": {"w": "Bus"}}, collation=CASE).matched_count
+    assert ids(words.find({"w": "BUS"}, collation=CASE)) == ["0"]
+    assert words.delete_many({"w": "apFEL"}, collation=CASE).deleted_count == 2
+    assert ids(words.find({"w": {"$gte": "a"}}, collation=CASE)) == ["0", "1", "3"]
+
+
+def test_a_unique_index(words: Any) -> None:
+    with pytest.raises(DuplicateKey) as refused:
+        words.create_index("w", unique=True, collation=CASE)
+    assert refused.value.id in {"3", "4"}
+    words.delete_many({"$id": {"$in": ["3", "4"]}})
+    words.create_index("w", unique=True, collation=CASE)
+    writes: Any = (
+        lambda: words.put("9", {"w": "ZOO"}),
+        lambda: words.insert_one({"w": "zOO"}, id="9"),
+        lambda: words.put_many({"9": {"w": "APFEL"}}, atomic=True),
+        lambda: words.update_one({"$id": "0"}, {"$set": {"w": "aPFEL"}}),
+    )
+    for write in writes:
+        with pytest.raises(DuplicateKey) as refused:
+            write()
+        assert (refused.value.index, refused.value.id) in {("w_1", "9"), ("w_1", "0")}
+        assert str(refused.value.key["w"]).casefold() in {"zoo", "apfel"}
+    words.put("0", {"w": "ZOO"})
+    words.put("5", {"w": {"a": ["B"]}})
+    with pytest.raises(DuplicateKey):
+        words.put("6", {"w": {"a": ["b"]}})
+    words.put("7", {"w": {"A": ["b"]}})
+    with pytest.raises(BulkWriteError) as some:
+        words.put_many({"10": {"w": "one"}, "11": {"w": "ONE"}, "12": {"w": "two"}})
+    [refusal] = some.value.result.refused
+    assert (refusal.id, type(refusal.error)) == ("11", DuplicateKey)
+
+
+def test_a_sparse_unique_index(words: Any) -> None:
+    words.delete_many({})
+    words.create_index("w", unique=True, sparse=True, collation=CASE)
+    words.put_many({"1": {"n": 1}, "2": {"n": 2}, "3": {"w": "a"}})
+    with pytest.raises(DuplicateKey):
+        words.put("4", {"w": "A"})
+    assert words.explain({"w": "A"}, collation=CASE).indexes == ("w_1",)
+    assert ids(words.find({"w": "A"}, collation=CASE)) == ["3"]
+
+
+def test_conflicts(words: Any) -> None:
+    words.create_index("w", collation=CASE)
+    assert words.create_index("w", collation=CASE) == "w_1"
+    for other in (None, LETTERS):
+        with pytest.raises(IndexExists, match="w_1"):
+            words.create_index("w", collation=other)
+    assert words.create_index("w", name="plain") == "plain"
+    assert words.create_index("w", collation=LETTERS, name="letters") == "letters"
+    with pytest.raises(IndexExists):
+        words.create_index("w", collation=LETTERS, name="again")
+    for options, index in (({}, "plain"), ({"collation": LETTERS}, "letters")):
+        assert words.explain({"w": "x"}, **options).indexes == (index,)
+    assert [str(each.collation and each.collation.to_json()) for each in words.indexes()] == [
+        str(CASE), "None", str(LETTERS),
+    ]  # fmt: skip
+    assert words.drop_index("w_1")
+    assert words.create_index("w", collation=LETTERS, name="letters") == "letters"
+    assert words.explain({"w": "x"}, collation=CASE).indexes == ()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"arrays": True},
+        {"where": {"n": 1}},
+        {"expire_after_seconds": 0},
+    ],
+)
+def test_what_does_not_go_with_a_collation(words: Any, options: Any) -> None:
+    with pytest.raises(InvalidIndex, match="collation"):
+        words.create_index("w", collation=CASE, **options)
+
+
+def test_refusals(words: Any) -> None:
+    with pytest.raises(InvalidIndex):
+        words.create_index("w.$**", collation=CASE)
+    with pytest.raises(InvalidIndex, match="must have a field of the body"):
+        words.create_index("$created_at", collation=CASE)
+    with pytest.raises(InvalidOption):
+        words.create_index("w", collation={"locale": "simple", "strength": 3})
+    assert words.create_index("w", collation={"locale": "simple"}) == "w_1"
+    assert words.indexes()[0].collation is None
+
+
+def test_a_merge_does_not_match_by_an_index_under_a_collation(words: Any) -> None:
+    words.delete_many({})
+    words.create_index("w", unique=True, collation=CASE)
+    with pytest.raises(InvalidPipeline, match="requires a unique index"):
+        words.aggregate([{"$merge": {"into": "things", "on": "w"}}])
+
+
+def test_a_hint(words: Any) -> None:
+    words.create_index("w", collation=CASE)
+    words.create_index("n")
+    for hint in ("w_1", "n_1", {"$natural": 1}):
+        assert ids(words.find({"w": "ZOO"}, hint=hint, collation=CASE)) == ["0", "3"]
+        assert ids(words.find({"w": "Zoo"}, hint=hint)) == ["0"]
+        assert sorted(ids(words.find({"n": 1}, hint=hint, limit=5))) == ["1", "3"]
+    assert words.explain({"w": "ZOO"}, hint="w_1", collation=CASE).indexes == ("w_1",)
+
+
+def test_groups_and_distinct_do_not_read_keys(words: Any) -> None:
+    words.create_index("w", collation=CASE)
+    counts = words.aggregate([{"$sortByCount": "$w"}])
+    assert sorted(each["_id"] for each in counts) == sorted(WORDS)
+    assert words.distinct("w") == sorted(WORDS)
+    assert words.distinct("w", collation=CASE) == ["apfel", "\u00c4pfel", "Zoo"]
+
+
+def test_a_transaction(store: Store, words: Any) -> None:
+    with store.transaction() as tx:
+        tx["things"].create_index("w", collation=CASE)
+        tx["things"].put("9", {"w": "zOo"})
+        assert ids(tx["things"].find({"w": "ZOO"}, collation=CASE)) == ["0", "3", "9"]
+        assert tx["things"].explain({"w": "ZOO"}, collation=CASE).indexes == ("w_1",)
+    assert words.explain({"w": "ZOO"}, collation=CASE).indexes == ("w_1",)
+
+
+def test_an_async_store(path: Path) -> None:
+    asyncio.run(use_async_store(path))
+
+
+async def use_async_store(path: Path) -> None:
+    async with AsyncStore(f"sqlite:///{path}") as store:
+        things = store["things"]
+        await things.create_index("w", unique=True, collation=CASE)
+        await things.put("1", {"w": "Zoo"})
+        with pytest.raises(DuplicateKey):
+            await things.put("2", {"w": "ZOO"})
+        assert [each.id for each in await things.find({"w": "ZOO"}, collation=CASE)] == ["1"]
+
+
+def test_a_renamed_and_a_copied_collection(store: Store, words: Any, tmp_path: Path) -> None:
+    words.create_index("w", unique=False, collation=CASE)
+    store.rename("things", "others")
+    others = store["others"]
+    others.put("9", {"w": "ZoO"})
+    with Store(f"sqlite:///{tmp_path / 'copy.db'}") as target:
+        store.copy_to(target)
+        for each in (others, target["others"]):
+            assert each.explain({"w": "ZOO"}, collation=CASE).indexes == ("w_1",)
+            assert ids(each.find({"w": "ZOO"}, collation=CASE)) == ["0", "3", "9"]
+
+
+def test_a_backup(store: Store, words: Any, tmp_path: Path) -> None:
+    words.create_index("w", collation=CASE)
+    store.backup(tmp_path / "backup.db")
+    with Store(f"sqlite:///{tmp_path / 'backup.db'}") as backup:
+        backup["things"].put("9", {"w": "ZoO"})
+        assert backup["things"].explain({"w": "ZOO"}, collation=CASE).indexes == ("w_1",)
+        assert ids(backup["things"].find({"w": "ZOO"}, collation=CASE)) == ["0", "3", "9"]
+
+
+def test_the_file_stays_whole(store: Store, words: Any, path: Path) -> None:
+    words.create_index("w", collation=CASE)
+    words.update_many({}, {"$set": {"w": "Neu"}})
+    words.delete_many({"n": 1})
+    with sqlite3.connect(path) as other:
+        for name, arguments, function in functions():
+            other.create_function(name, arguments, function, deterministic=True)
+        assert other.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def test_other_programs_read_and_cannot_write(words: Any, path: Path) -> None:
+    words.create_index("w", collation=CASE)
+    table = "cs_1_things"
+    with sqlite3.connect(path) as other:
+        [(count,)] = other.execute(f"SELECT count(*) FROM {table} WHERE body LIKE '%oo%'")
+        assert count == 2
+        with pytest.raises(sqlite3.OperationalError, match="collections_store_key"):
+            other.execute(f"UPDATE {table} SET body = '{{}}'")
+
+
+# -- Python without the tables of the keys -----------------------------------------------------
+
+
+def newer_unicode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unicodedata, "unidata_version", "99.0.0")
+
+
+def test_keys_of_another_version(store: Store, words: Any, path: Path, monkeypatch: Any) -> None:
+    words.create_index("w", collation=CASE)
+    newer_unicode(monkeypatch)
+    with Store(f"sqlite:///{path}") as newer:
+        things = newer["things"]
+        plan = things.explain({"w": "ZOO"}, collation=CASE)
+        assert (plan.indexes, plan.scans) == ((), True)
+        assert ids(things.find({"w": "ZOO"}, sort="w", collation=CASE)) == ["0", "3"]
+        for write in (
+            lambda: things.put("9", {"w": "x"}),
+            lambda: things.put_many({"9": {"w": "x"}}),
+            lambda: things.insert_one({"w": "x"}),
+            lambda: things.update_many({}, {"$set": {"w": "x"}}),
+            lambda: things.delete_many({}),
+            lambda: things.remove("1"),
+        ):
+            with pytest.raises(SchemaOutdated, match="index 'w_1' of 'things' has keys of unicode"):
+                write()
+        with newer.transaction() as tx:
+            with pytest.raises(SchemaOutdated, match="until the index is dropped"):
+                tx["things"].put("9", {"w": "x"})
+            tx["others"].put("1", {})
+        assert newer["others"].count() == 1
+        things.put("9", {"n": "no string"})
+        assert things.drop_index("w_1")
+        things.create_index("w", collation=CASE)
+        assert things.explain({"w": "ZOO"}, collation=CASE).indexes == ("w_1",)
+        things.put("9", {"w": "zOO"})
+        assert ids(things.find({"w": "ZOO"}, collation=CASE)) == ["0", "3", "9"]
+
+
+def test_without_icu(words: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("icu")
+    words.create_index("w", collation=GERMAN)
+    assert words.explain({"w": "ZOO"}, collation=GERMAN).indexes == ("w_1",)
+    monkeypatch.setitem(sys.modules, "icu", None)
+    collations._key_function.cache_clear()
+    with Store(f"sqlite:///{path}") as without:
+        things = without["things"]
+        assert str(things.indexes()[0]) == f"w_1: {{'w': 1}}, collation {GERMAN}"
+        assert ids(things.find({"w": "zoo"})) == ["3"]
+        assert ids(things.find({"w": "ZOO"}, collation=CASE)) == ["0", "3"]
+        for write in (
+            lambda: things.put("9", {"w": "x"}),
+            lambda: things.put_many({"9": {"w": "x"}}),
+            lambda: things.delete_many({}),
+        ):
+            with pytest.raises(MissingExtra, match=r"collation\]'; the index 'w_1' of 'things'"):
+                write()
+        assert things.drop_index("w_1")
+        things.put("9", {"w": "x"})
+
+
+def test_postgresql_has_no_index_under_a_collation(postgres_backend: Backend) -> None:
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
+        things = store["things"]
+        things.put("1", {"w": "Zoo"})
+        with pytest.raises(InvalidIndex, match="needs SQLite: a server's ICU"):
+            things.create_index("w", collation=CASE)
+        assert things.indexes() == []
+        assert ids(things.find({"w": "ZOO"}, collation=CASE)) == ["1"]
+
+
+def test_a_restore_makes_the_keys_again(
+    store: Store, words: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words.create_index("w", collation=CASE)
+    store.backup(tmp_path / "backup.jsonl.gz")
+    newer_unicode(monkeypatch)
+    with Store(f"sqlite:///{tmp_path / 'restored.db'}") as restored:
+        restored.restore(tmp_path / "backup.jsonl.gz")
+        assert restored["things"].explain({"w": "ZOO"}, collation=CASE).indexes == ("w_1",)
+        restored["things"].put("9", {"w": "zOO"})
+        assert ids(restored["things"].find({"w": "ZOO"}, collation=CASE)) == ["0", "3", "9"]
+
+
+@pytest.mark.parametrize("strength", [1, 2])
+@given(
+    st.lists(TEXTS, max_size=8),
+    st.lists(TEXTS, min_size=1, max_size=4),
+)
+@settings(max_examples=40)
+def test_an_index_finds_what_the_matcher_finds(
+    strength: int, words: list[str], wanted: list[str]
+) -> None:
+    rules = {"locale": "simple", "strength": strength}
+    collation = collations.Collation.parse(rules)
+    with Store("sqlite://") as store:
+        things = store["things"]
+        things.put_many((str(n), {"w": word}) for n, word in enumerate(words))
+        things.create_index("w", collation=rules)
+        every = things.list()
+        for filter in ({"w": {"$in": wanted}}, {"w": wanted[0]}, {"w": {"$lte": wanted[0]}}):
+            parsed = Filter.parse(filter).collated(collation)
+            assert things.explain(filter, collation=rules).indexes == ("w_1",)
+            found = things.find(filter, collation=rules)
+            assert found == [each for each in every if matches(parsed, each)]
+            order = Sort.parse("w").collated(collation)
+            in_order = sorted(found, key=order.key)
+            assert things.find(filter, sort="w", collation=rules) == in_order
