@@ -442,9 +442,11 @@ class Order:
     def __init__(self, table: sa.Table, ordering: Ordering, sort: Sort) -> None:
         self._ordering, self._sort = ordering, sort
         paths = [each.target.keys for each in sort.fields if isinstance(each.target, Path)]
-        self.can_render = sort.collation is None and all(map(ordering.can_order, paths))
+        self.can_render: bool = sort.collation is None and all(map(ordering.can_order, paths))
         """SQL can sort so."""
-        self.prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys))
+        self.prefixes: frozenset[tuple[str, ...]] = frozenset(
+            prefix for keys in paths for prefix in path_prefixes(keys)
+        )
         self.columns: list[Column] = []
         for field in sort.fields:
             if isinstance(field.target, str):

@@ -159,6 +159,11 @@ class Statements:
     of the options.
     """
 
+    table: sa.Table
+    options: CollectionOptions
+    database: Database
+    feed: FeedStatements | None
+
     def __init__(
         self,
         table: sa.Table,
@@ -169,7 +174,7 @@ class Statements:
     ) -> None:
         self._hint = hint
         """The only index of fields to use; `NATURAL`: none."""
-        self.hinted = lru_cache(maxsize=HINTS_CACHED)(self._hinted)
+        self.hinted: Callable[..., Statements] = lru_cache(maxsize=HINTS_CACHED)(self._hinted)
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
         has_own_sql = bool(options.text_indexes) or any(
@@ -183,20 +188,28 @@ class Statements:
         indexes = options.text, options.substrings
         compound = [e for e in options.indexes if e.arrays and len(e.paths) > 1]
         self._conditions = Conditions(table, database, arrays, *indexes, compound=compound)
-        self.partial = [index for index in options.indexes if index.is_partial]
-        self.reads_values = bool(self.partial) or options.substrings is not None
+        self.partial: list[Index] = [index for index in options.indexes if index.is_partial]
+        self.reads_values: bool = bool(self.partial) or options.substrings is not None
         """Statements depend on values of filters, see `implied`."""
-        self.can_refuse = any(index.refuses for index in options.indexes)
-        self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
+        self.can_refuse: bool = any(index.refuses for index in options.indexes)
+        self.order: Callable[..., Order] = lru_cache(maxsize=SHAPES_CACHED)(
+            partial(Order, table, database.ordering)
+        )
         """Return the columns of a sort."""
         self._planned = lru_cache(maxsize=SHAPES_CACHED)(self._plan)
-        self.index_group = lru_cache(maxsize=SHAPES_CACHED)(self._compile_index_group)
-        self.id_range = lru_cache(maxsize=DIRECTIONS)(self._compile_id_range)
-        self.versions = lru_cache(maxsize=VERSIONS_CACHED)(
+        self.index_group: Callable[..., Query | None] = lru_cache(maxsize=SHAPES_CACHED)(
+            self._compile_index_group
+        )
+        self.id_range: Callable[..., tuple[str, str, str]] = lru_cache(maxsize=DIRECTIONS)(
+            self._compile_id_range
+        )
+        self.versions: Callable[..., VersionStatements] = lru_cache(maxsize=VERSIONS_CACHED)(
             partial(VersionStatements, table, database)
         )
         """Return the statements for a schema version."""
-        self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
+        self.vectors: Callable[..., VectorStatements] = lru_cache(maxsize=VECTORS_CACHED)(
+            partial(VectorStatements, table, database)
+        )
         """Return the statements of a vector index: of its physical name and its definition."""
 
     def _hinted(self, collection: str, hint: Hint) -> Statements:
@@ -461,7 +474,7 @@ class Statements:
         both = sa.select(guard, sa.null(), sa.null()).union_all(rows)
         return Query(self._sql(both), self._conditions.where(EVERYTHING).bindings, guard="row")
 
-    statistics = Statement(
+    statistics: Statement = Statement(
         lambda s: sa.select(
             s._number(s._conditions.where(EVERYTHING)),
             sa.literal_column(s.database.placement.size(s.table), sa.BigInteger),
