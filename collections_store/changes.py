@@ -56,6 +56,7 @@ class ChangeReader:
     """
 
     collection: str
+    convert: Callable[[Any], Any] | None
 
     def __init__(
         self,

@@ -122,6 +122,9 @@ class InvalidName(CollectionsStoreError, ValueError):
 class InvalidId(CollectionsStoreError, ValueError):
     """A document cannot have this `id`: pass a string of up to 2,000 bytes of UTF-8."""
 
+    id: object
+    problem: str
+
     def __init__(self, id: object, problem: str) -> None:
         super().__init__(f"{shortened(id)} cannot be a document's id: {problem}")
         self.id, self.problem = id, problem
@@ -131,6 +134,11 @@ class InvalidBody(CollectionsStoreError, ValueError, TypeError):
     """A body has a value that JSON, its model or an index cannot hold, at `path`, or is too large: change the value, or set
     the store's `default`. For a stored body, `collection` and `id` name the document.
     """
+
+    path: str
+    problem: str
+    collection: str | None
+    id: str | None
 
     def __init__(
         self, path: str, problem: str, collection: str | None = None, id: str | None = None
@@ -150,6 +158,13 @@ class DocumentTooNew(InvalidBody):
     """A document has the schema version `found`, and this program declares only `expected`: run a newer program, or declare
     a downgrade.
     """
+
+    found: int
+    expected: int
+    path: str
+    problem: str
+    collection: str | None
+    id: str | None
 
     def __init__(
         self, found: int, expected: int, collection: str | None = None, id: str | None = None
@@ -171,6 +186,14 @@ class UpgradeFailed(InvalidBody):
     """The step from schema version `found` to `wanted` fails for a document, which is unchanged: correct the function,
     or the document. `__cause__` is the error of the function.
     """
+
+    found: int
+    wanted: int
+    reason: str
+    path: str
+    problem: str
+    collection: str | None
+    id: str | None
 
     def __init__(
         self,
@@ -198,6 +221,9 @@ def _document(collection: str | None, id: str | None) -> str:
 class InvalidFilter(CollectionsStoreError, ValueError):
     """A filter is malformed at `place`: correct it there."""
 
+    place: str
+    problem: str
+
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(_at("filter", place, problem))
         self.place, self.problem = place, problem
@@ -208,6 +234,9 @@ class UnknownField(InvalidFilter, AttributeError):
     collection with `extra="allow"`.
     """
 
+    place: str
+    problem: str
+
     def __init__(self, place: str, problem: str, what: str = "filter") -> None:
         CollectionsStoreError.__init__(self, _at(what, place, problem))
         self.place, self.problem = place, problem
@@ -215,6 +244,9 @@ class UnknownField(InvalidFilter, AttributeError):
 
 class InvalidProjection(CollectionsStoreError, ValueError):
     """A projection is malformed at `place`, or does not fit its filter: correct it there."""
+
+    place: str
+    problem: str
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(_at("projection", place, problem))
@@ -224,6 +256,9 @@ class InvalidProjection(CollectionsStoreError, ValueError):
 class InvalidSort(CollectionsStoreError, ValueError):
     """A sort order is malformed at `field`: correct it there."""
 
+    field: str
+    problem: str
+
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(_at("sort", field, problem))
         self.field, self.problem = field, problem
@@ -232,6 +267,9 @@ class InvalidSort(CollectionsStoreError, ValueError):
 class InvalidUpdate(CollectionsStoreError, ValueError):
     """An update is malformed at `place`, whatever the document: correct it there."""
 
+    place: str
+    problem: str
+
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(_at("update", place, problem))
         self.place, self.problem = place, problem
@@ -239,6 +277,9 @@ class InvalidUpdate(CollectionsStoreError, ValueError):
 
 class InvalidPipeline(CollectionsStoreError, ValueError):
     """A pipeline is malformed at `place`, which begins with the number of the stage: correct it there."""
+
+    place: str
+    problem: str
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(_at("pipeline", place, problem))
@@ -283,6 +324,9 @@ class InvalidToken(CollectionsStoreError, ValueError):
 class DocumentNotFound(CollectionsStoreError, KeyError):
     """No document has the `id`: put one, or pass a `default`."""
 
+    collection: str
+    id: str
+
     def __init__(self, collection: str, id: str) -> None:
         super().__init__(f"collection {collection}: there is no document {shortened(id)}")
         self.collection, self.id = collection, id
@@ -292,6 +336,10 @@ class DocumentsOutdated(CollectionsStoreError, RuntimeError):
     """Documents have the older schema version `found`, so a filter, a sort or a unique index over the fields of
     version `expected` would be wrong: run `upgrade_documents` first. Reads and writes by id upgrade each document.
     """
+
+    collection: str
+    found: int
+    expected: int
 
     def __init__(self, collection: str, found: int, expected: int) -> None:
         super().__init__(
@@ -307,6 +355,11 @@ class VersionConflict(CollectionsStoreError, RuntimeError):
     document again.
     """
 
+    collection: str
+    id: str
+    expected: int | None
+    found: int | None
+
     def __init__(self, collection: str, id: str, expected: int | None, found: int | None) -> None:
         must = "not exist" if expected is None else f"have version {expected}"
         got = "no document" if found is None else f"version {found}"
@@ -319,6 +372,11 @@ class VersionConflict(CollectionsStoreError, RuntimeError):
 
 class DuplicateKey(CollectionsStoreError, ValueError):
     """A unique `index` prevents the write of `id`, because another document has the values `key`: change these."""
+
+    collection: str
+    index: str
+    key: dict[str, Any]
+    id: str | None
 
     def __init__(
         self,
@@ -339,6 +397,10 @@ class DuplicateKey(CollectionsStoreError, ValueError):
 
 class UpdateRefused(CollectionsStoreError, ValueError):
     """An update does not fit the value at `place` of the document `id`, which is unchanged: change either."""
+
+    id: str
+    place: str
+    problem: str
 
     def __init__(self, id: str, place: str, problem: str) -> None:
         super().__init__(_at(f"update of {shortened(id)}", place, problem))
@@ -411,6 +473,9 @@ class CopyFailed(CollectionsStoreError, RuntimeError):
 class InvalidBackup(CollectionsStoreError, ValueError):
     """The `file` is no backup, or is damaged at `place`; nothing was restored."""
 
+    file: str
+    place: str
+
     def __init__(self, file: str, place: str, problem: str) -> None:
         super().__init__(f"{file!r}, {place}: {problem}" if place else f"{file!r}: {problem}")
         self.file, self.place = file, place
@@ -431,6 +496,10 @@ class ChangesLost(CollectionsStoreError, RuntimeError):
     watch after `oldest` (None: the collection records no changes).
     """
 
+    collection: str
+    token: str
+    oldest: str | None
+
     def __init__(self, collection: str, token: str, oldest: str | None) -> None:
         advice = "changes are no longer recorded"
         if oldest is not None:
@@ -448,6 +517,11 @@ class InvalidOperand(CollectionsStoreError, ValueError):
     """The `operator` of an expression cannot take the value `found`: convert or exclude it before. `place` is the stage of
     a pipeline or the field of a projection, None in a filter.
     """
+
+    operator: str
+    problem: str
+    found: Any
+    place: str | None
 
     def __init__(
         self,
@@ -470,6 +544,10 @@ class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):
     """The stage `stage` of a pipeline at `place` (`""`: its result) holds more than `limit` bytes: reduce the documents
     before it, or pass a larger `memory_limit`.
     """
+
+    place: str
+    stage: str
+    limit: int
 
     def __init__(self, place: str, stage: str, limit: int) -> None:
         where = f", at {place!r}: {stage}" if place else ": the result"
@@ -497,6 +575,9 @@ class PatternLimitExceeded(CollectionsStoreError, RuntimeError):
 
 class InvalidDialogueMessage(CollectionsStoreError, ValueError):
     """The `message` is not valid in its dialogue, or not now, and was not saved: drop or correct it."""
+
+    message: Any
+    problem: str
 
     def __init__(self, message: Any, problem: str) -> None:
         super().__init__(f"{shortened(message, 200)}: {problem}")
@@ -547,6 +628,10 @@ class NotTheCreator(CollectionsStoreError, PermissionError):
     another policy.
     """
 
+    name: str
+    creator: str
+    skill: str
+
     def __init__(self, name: str, creator: str, skill: str) -> None:
         super().__init__(
             f"memory {shortened(name)}: skill {shortened(creator)} created it, so {shortened(skill)} cannot "
@@ -578,6 +663,9 @@ class MissingExtra(CollectionsStoreError, ImportError):
 class SchemaError(CollectionsStoreError, RuntimeError):
     """The database has the schema `found`, and this version of the library needs `expected`."""
 
+    found: str
+    expected: str
+
     def __init__(self, message: str, *, found: str, expected: str) -> None:
         super().__init__(message)
         self.found, self.expected = found, expected
@@ -601,6 +689,9 @@ class DatabaseUnavailable(DatabaseError, ConnectionError):
     `in_doubt`: a write was in progress and may have been committed; read before you write again. `is_final`: another
     attempt cannot succeed, because the SQLite file was replaced, or was open when this process was forked.
     """
+
+    in_doubt: bool
+    is_final: bool
 
     def __init__(self, message: str, *, in_doubt: bool = False, is_final: bool = False) -> None:
         super().__init__(message)

@@ -18,6 +18,7 @@ from .engine.executor import run_within, translated
 from .engine.inherited import protect
 from .engine.lifecycle import make_ready
 from .engine.notifier import ChangeNotifier
+from .engine.observe import Observer
 from .engine.pool import PooledConnection, check_driver
 from .engine.transactions import OpenTransaction, TransactionResources
 from .errors import (
@@ -314,6 +315,7 @@ def sync_collection(  # noqa: PLR0917 - as the callers have them
 class Bound:
     """The caller's transaction, on the caller's connection."""
 
+    observer: Observer
     state = "bound to a connection"
 
     def __init__(self, core: Core, connection: SharedSession) -> None:

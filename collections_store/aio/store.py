@@ -101,6 +101,8 @@ class AsyncStore(AsyncCollections):
     ['berlin']
     """
 
+    core: Core
+
     def __init__(
         self,
         url: str | sa.URL | None = None,

@@ -52,7 +52,7 @@ from .model import (
     check_label,
     check_string,
 )
-from .records import NOTHING, FoundDialogue, Quarantined
+from .records import NOTHING, DialogueCodec, FoundDialogue, Quarantined
 from .repository import COUNTERPARTY, LOG, DialogueRepository
 
 D = TypeVar("D")
@@ -97,6 +97,8 @@ class DialogueOptions:
 class DialogueManager(Generic[D]):
     """The dialogues of one component: the active and the last used terminal dialogues in memory, all stored."""
 
+    codec: DialogueCodec[D]
+    label: Callable[[D], DialogueLabel]
     repository: DialogueRepository[D]
     options: DialogueOptions
     cache: DialogueCache[D]
@@ -219,6 +221,10 @@ class DialogueManager(Generic[D]):
 
 class MessageManager(DialogueManager[Dialogue]):
     """The manager of `Dialogue`s. `create` is the procedure of `Dialogues.create`, and so on."""
+
+    self_address: str
+    interval: float | None
+    is_set_up: bool
 
     def __init__(
         self,

@@ -309,6 +309,13 @@ class Dialogue:
         "state",
     )
 
+    role: str
+    rules: Rules
+    dirty: bool
+    borrowed: bool
+    state: str
+    is_terminal: bool
+
     def __init__(
         self,
         dialogue_label: DialogueLabel,

@@ -78,6 +78,7 @@ class DialogueRepository(Generic[D]):
 
     names: DialogueNamespace
     codec: RecordCodec[D]
+    label: Callable[[D], DialogueLabel]
 
     def __init__(
         self, names: DialogueNamespace, codec: DialogueCodec[D], json: Codec, *, ordered: bool

@@ -63,6 +63,7 @@ EXIT_TIMEOUT: Final = 1.0
 class Core:
     """A database and its options. Raise `InvalidUrl`, `InvalidOption` and `MissingExtra` for bad arguments."""
 
+    engine: sa.Engine | None
     closed: str | None = None
     """Why the core cannot be used; None while it can."""
     opened: OpenDatabase | None = None
@@ -96,15 +97,17 @@ class Core:
         self.is_private: bool = self.database.urls.is_private(url)
         self.limit: int = connection_limit(url, self.options, self.database)
         """How many operations run at a time, besides the write queue."""
-        self.catalogue = Catalogue(catalogue_statements(self.options.names(), self.database))
+        self.catalogue: Catalogue = Catalogue(
+            catalogue_statements(self.options.names(), self.database)
+        )
         self.catalogue.changed = notify_all
         self.consistency: Consistency = self.options.default_consistency()
         # A private database is not polled: only this store writes to it, and a poll on its one connection would
         # disturb a caller's transaction.
         last = None if self.is_private else weakref.WeakMethod(self._last_change)
-        self.notifier = ChangeNotifier(last)
+        self.notifier: ChangeNotifier = ChangeNotifier(last)
         explain = weakref.WeakMethod(self._explain)
-        self.observer = Observer(self.options, self.database.name, explain)
+        self.observer: Observer = Observer(self.options, self.database.name, explain)
         set_up_echo(self.options.echo)
         self._opening = threading.Lock()
         self._create_permits()
@@ -113,7 +116,9 @@ class Core:
     def _create_permits(self) -> None:
         """Create the permits of transactions: separate permits for reads where a reader waits for no writer."""
         others, timeout = max(1, self.limit - 1), self.options.busy_timeout
-        self.permits = TransactionPermits(1 if self.database.single_writer else others, timeout)
+        self.permits: TransactionPermits = TransactionPermits(
+            1 if self.database.single_writer else others, timeout
+        )
         self.read_permits: TransactionPermits = self.permits
         if self.database.single_writer and not self.is_private:
             self.read_permits = TransactionPermits(others, timeout)

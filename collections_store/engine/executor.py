@@ -69,6 +69,8 @@ def execute(connection: DriverSession | SharedSession, operation: Operation[T]) 
 class Executor:
     """Runs operations on the connections of a pool, and calls `lost` when a connection broke."""
 
+    retried: int
+    conflicts: int
     database: Database
     pool: Pool
     catalogue: Catalogue

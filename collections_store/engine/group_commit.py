@@ -70,6 +70,8 @@ _NOBODY: Final = (0, 0.0)
 class GroupCommit:
     """The write queue of a store."""
 
+    waited: float
+
     def __init__(
         self,
         run_alone: Callable[[Operation[Any], float], Any],

@@ -112,6 +112,8 @@ class Job:
         "wake",
     )  # fmt: skip
 
+    group: int
+    waited: float
     mailbox: Mailbox | None
     operation: Operation[Any]
     run: Callable[[Job], None] | None

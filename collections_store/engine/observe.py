@@ -54,6 +54,11 @@ class Totals:
 
     __slots__ = ("count", "errors", "longest", "seconds")
 
+    count: int
+    errors: int
+    seconds: float
+    longest: float
+
     def __init__(self) -> None:
         self.count = self.errors = 0
         self.seconds = self.longest = 0.0

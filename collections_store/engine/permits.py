@@ -49,8 +49,8 @@ class Streak:
     __slots__ = ("next_by", "until")
 
     def __init__(self) -> None:
-        self.until = 0.0
-        self.next_by = 0.0
+        self.until: float = 0.0
+        self.next_by: float = 0.0
         """Until when the next operation begins if the thread works in a loop."""
 
 
@@ -62,11 +62,11 @@ class Running:
     def __init__(self) -> None:
         self.catalogue: object = None
         """The catalogue of the operation's store; None if the thread executes no operation."""
-        self.is_reporting = False
+        self.is_reporting: bool = False
         """Whether a hook runs: its own operations are not reported."""
-        self.next_by = 0.0
+        self.next_by: float = 0.0
         """Until when the thread begins its next write if it writes in a loop; see `GroupCommit`."""
-        self.streak = Streak()
+        self.streak: Streak = Streak()
         """The thread's use of a pool beside waiting threads; see `ConnectionPool`."""
         self.notes: deque[tuple[float, Note, float]] = deque(maxlen=1000)
 
@@ -87,7 +87,7 @@ class ThisThread(threading.local):
     """What only the thread itself uses."""
 
     def __init__(self) -> None:
-        self.running = Running()
+        self.running: Running = Running()
 
 
 this_thread: Final = ThisThread()

@@ -77,6 +77,7 @@ class PooledConnection:
         "tainted",
     )
 
+    acquired_at: float
     connection: DriverSession | SharedSession
     released_at: float
     tainted: bool

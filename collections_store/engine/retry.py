@@ -54,7 +54,7 @@ class Turns:
     __slots__ = ("until",)
 
     def __init__(self) -> None:
-        self.until = 0.0
+        self.until: float = 0.0
         """The end of this process's turn; 0 while no other process writes."""
 
     def wait(self, can_write: Callable[[], bool], timeout: float = LONGEST_WAIT) -> None:

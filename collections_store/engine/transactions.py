@@ -86,6 +86,7 @@ class TransactionResources:
 class OpenTransaction:
     """An open transaction."""
 
+    observer: Observer
     state: str
     returned: bool
 
@@ -296,6 +297,8 @@ class OpenTransaction:
 class TransactionManager:
     """Begins the transactions of a store, and knows the open transactions."""
 
+    writes: bool
+    observer: Observer
     executor: Executor
 
     def __init__(

@@ -103,10 +103,12 @@ class StoreOwner:
 class PairedCollection:
     """A collection of a store, sync and async. The first write creates the index over the fields `keys`."""
 
+    name: str
+
     def __init__(
         self, store: AsyncStore | str, name: str, keys: Sequence[str], options: Mapping[str, Any]
     ) -> None:
-        self.store = open_store(AsyncStore, store, options)
+        self.store: AsyncStore = open_store(AsyncStore, store, options)
         self._is_owner = self.store is not store
         self.name, self._keys, self._is_indexed = name, [(key, 1) for key in keys], False
         self.sync: Collection = self.store.get_sync_collection(name)

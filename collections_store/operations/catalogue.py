@@ -68,6 +68,8 @@ class Catalogue:
     Compiled statements have their own cache, by table and options: a lookup never makes a compiled statement wrong.
     """
 
+    statements: CatalogueStatements
+
     def __init__(
         self,
         statements: CatalogueStatements,

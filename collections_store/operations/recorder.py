@@ -55,6 +55,10 @@ class Savepoint:
 
     __slots__ = ("handle", "length", "pending")
 
+    handle: Any
+    pending: list[PendingChange]
+    length: int
+
     def __init__(self, handle: Any, pending: list[PendingChange]) -> None:
         self.handle, self.pending, self.length = handle, pending, len(pending)
 

@@ -36,6 +36,8 @@ class NeedsTransaction(CollectionsStoreError):
 class Writer:
     """Writes documents of one collection."""
 
+    keeps_before: bool
+
     def __init__(self, session: Session, collection: str) -> None:
         self._connection, self._collection = session, collection
         self.statements: Statements = session.collection(collection)

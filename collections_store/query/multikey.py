@@ -19,6 +19,9 @@ EMPTY: Final[list[Any]] = []
 class ParallelArrays(Exception):
     """The paths at these positions lead to two arrays side by side."""
 
+    first: int
+    second: int
+
     def __init__(self, first: int, second: int) -> None:
         super().__init__(first, second)
         self.first, self.second = first, second

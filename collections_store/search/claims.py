@@ -28,7 +28,7 @@ class Claims:
 
     def __init__(self) -> None:
         self.held: dict[Hashable, Claim] = {}
-        self.ended = object()
+        self.ended: object = object()
         """A new object each time that a claim ends: documents that were read before may have been stored."""
 
 
@@ -78,7 +78,7 @@ class QueryClaim:
     def __init__(self) -> None:
         self._ends, self._free = monotonic() + LASTS, [self]
         self.vector: Any = None
-        self.has_failed = False
+        self.has_failed: bool = False
 
     @property
     def is_awaited(self) -> bool:

@@ -153,6 +153,11 @@ class VectorQuery:
 class Block:
     """Vectors in a matrix, with their numbers and the positions of their documents. `live`: the rows that count; None: all."""
 
+    numbers: Any
+    positions: Any
+    vectors: Any
+    live: Any
+
     def __init__(self, numbers: Any, positions: Any, vectors: Any, live: Any = None) -> None:
         self.numbers, self.positions, self.vectors, self.live = numbers, positions, vectors, live
 
@@ -372,7 +377,7 @@ class Resident:
     def __init__(self) -> None:
         self.embedders: dict[tuple[str, Hashable], Embedder] = {}
         """By the physical name of an index, and its definition."""
-        self.claims = Claims()
+        self.claims: Claims = Claims()
         """Rows of journals whose documents a search embeds, each with the physical name of its index."""
         self._matrices: dict[str, tuple[str, Matrix]] = {}
         """By the physical name of an index, each with the name of the collection."""

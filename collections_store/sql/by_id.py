@@ -9,6 +9,7 @@ and `:created`. Version and `:created` together identify a document: a later doc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -50,6 +51,15 @@ _COPIED: Final = ("version", "created_at", "updated_at", "expires_at", "ttl")
 class IdStatements:
     """The statements of a collection's table over ids."""
 
+    table: sa.Table
+    options: CollectionOptions
+    database: Database
+    c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
+    body: sa.ColumnElement[str]
+    columns: tuple[sa.ColumnElement[Any], ...]
+    is_live: sa.ColumnElement[bool]
+    is_expired: sa.ColumnElement[bool]
+
     def __init__(
         self,
         table: sa.Table,
@@ -59,51 +69,59 @@ class IdStatements:
     ) -> None:
         self.table, self.options, self.database, self.c = table, options, database, table.c
         self.template = template
-        self.increment = lru_cache(maxsize=PATHS_CACHED)(self._compile_increment)
-        self.insert_if_exists = lru_cache(maxsize=TABLES_CACHED)(self._compile_insert_if_exists)
+        self.increment: Callable[..., str] = lru_cache(maxsize=PATHS_CACHED)(
+            self._compile_increment
+        )
+        self.insert_if_exists: Callable[..., str] = lru_cache(maxsize=TABLES_CACHED)(
+            self._compile_insert_if_exists
+        )
         self.body, self.columns = body_text(table), document_columns(table)
         self.is_live, self.is_expired = is_live(table), is_expired(table)
-        self.is_id = table.c.id == sa.bindparam("id", type_=sa.Text)
-        self.in_ids = AnyOf(table.c.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
-        self.is_version = table.c.version == integer("expected")
+        self.is_id: sa.ColumnElement[bool] = table.c.id == sa.bindparam("id", type_=sa.Text)
+        self.in_ids: AnyOf = AnyOf(table.c.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
+        self.is_version: sa.ColumnElement[bool] = table.c.version == integer("expected")
         created: Any = sa.type_coerce(table.c.created_at, sa.BigInteger)
         self.is_same: sa.ColumnElement[bool] = created == integer("created")
-        self.lock_groups = database.transactions.lock_groups(table)
+        self.lock_groups: str | None = database.transactions.lock_groups(table)
         """Select lists of `:ids`, each of which one statement can lock; None: one can lock all."""
 
     # -- reading ----------------------------------------------------------------------------------
 
-    get = Statement(lambda s: s.select(s.body, s.c.expires_at))
+    get: Statement = Statement(lambda s: s.select(s.body, s.c.expires_at))
     """Select the body of `:id`, and when it expires."""
-    document = Statement(lambda s: s.select(*s.columns))
+    document: Statement = Statement(lambda s: s.select(*s.columns))
     """Select the document of `:id`."""
-    exists = Statement(lambda s: s.select(s.c.expires_at))
+    exists: Statement = Statement(lambda s: s.select(s.c.expires_at))
     """Select when `:id` expires."""
-    documents = Statement(lambda s: s.select_many(s.c.seq, *s.columns).order_by(s.c.seq))
+    documents: Statement = Statement(lambda s: s.select_many(s.c.seq, *s.columns).order_by(s.c.seq))
     """Select position and document of `:ids`, in natural order."""
-    get_many = Statement(lambda s: s.select_many(s.c.id, s.body))
+    get_many: Statement = Statement(lambda s: s.select_many(s.c.id, s.body))
     """Select id and body of `:ids`."""
-    present = Statement(lambda s: s.select_many(s.c.id))
+    present: Statement = Statement(lambda s: s.select_many(s.c.id))
     """Select those of `:ids` that exist."""
-    versions = Statement(lambda s: s.locked(s.c.id, s.c.version, sa.null()))
+    versions: Statement = Statement(lambda s: s.locked(s.c.id, s.c.version, sa.null()))
     """Select and lock id, version and null of `:ids`, in order."""
-    bodies = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body))
+    bodies: Statement = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body))
     """Select and lock id, version and body of `:ids`, in order."""
-    share = Statement(
+    share: Statement = Statement(
         lambda s: s.select(ONE).where(s.is_live).with_for_update(read=True, key_share=True)
     )
     """Lock `:id` against deletion; returns a row if it is there."""
-    lock = Statement(lambda s: s.select(*s.columns).where(s.is_live).with_for_update())
+    lock: Statement = Statement(lambda s: s.select(*s.columns).where(s.is_live).with_for_update())
     """Select and lock the document of `:id`."""
-    lock_many = Statement(lambda s: s.locked(*s.columns))
+    lock_many: Statement = Statement(lambda s: s.locked(*s.columns))
     """Select and lock the documents of `:ids`, in order."""
-    copies = Statement(lambda s: s.select_copies())
+    copies: Statement = Statement(lambda s: s.select_copies())
     """Select position and stored columns of the rows past `:seq` that have not expired at `:now`, `:limit` at most."""
-    counts = Statement(lambda s: sa.select(sa.func.count(s.c.seq), sa.func.count(s.c.expires_at)))
+    counts: Statement = Statement(
+        lambda s: sa.select(sa.func.count(s.c.seq), sa.func.count(s.c.expires_at))
+    )
     """Count the rows, and those that expire some time."""
-    last_position = Statement(lambda s: sa.select(sa.func.coalesce(sa.func.max(s.c.seq), ZERO)))
+    last_position: Statement = Statement(
+        lambda s: sa.select(sa.func.coalesce(sa.func.max(s.c.seq), ZERO))
+    )
     """Select the last position in natural order, 0 if there is none."""
-    count_after = Statement(
+    count_after: Statement = Statement(
         lambda s: sa.select(sa.func.count(s.c.seq)).where(s.c.seq > integer("seq"))
     )
     """Count the rows past the position `:seq`."""
@@ -142,7 +160,7 @@ class IdStatements:
         chosen = sa.select(found.c.id).where(found.c.id.is_not(None))
         return chosen.limit(integer("limit")).offset(ZERO)
 
-    expired = Statement(lambda s: s.some_expired(s.c.id))
+    expired: Statement = Statement(lambda s: s.some_expired(s.c.id))
     """Select the ids of expired rows, `:limit` at most, the first expired first."""
 
     def select(self, *columns: sa.ColumnElement[Any]) -> Any:
@@ -163,17 +181,19 @@ class IdStatements:
 
     # -- inserting and upserting ------------------------------------------------------------------
 
-    put = Statement(lambda s: s.or_update(s.row()).returning(s.c.version), is_row=True)
+    put: Statement = Statement(lambda s: s.or_update(s.row()).returning(s.c.version), is_row=True)
     """Upsert a row; returns the version, or nothing where an expired row is in the way."""
-    put_reporting = Statement(
+    put_reporting: Statement = Statement(
         lambda s: s.or_update(s.row(), ReportedVersion(s.c.version + ONE)), is_row=True
     )
     """Upsert a row, and report the version of a row that was there; changes nothing where an expired row is in the way."""
-    put_each = Statement(lambda s: s.or_update(s.row()), is_row=True)
+    put_each: Statement = Statement(lambda s: s.or_update(s.row()), is_row=True)
     """Upsert a row; returns nothing."""
-    replace_lists = Statement(lambda s: s.or_update(s.lists()))
+    replace_lists: Statement = Statement(lambda s: s.or_update(s.lists()))
     """Upsert the lists `:id` and `:body`; returns nothing."""
-    put_lists = Statement(lambda s: s.or_update(s.lists()).returning(s.c.id, s.c.version))
+    put_lists: Statement = Statement(
+        lambda s: s.or_update(s.lists()).returning(s.c.id, s.c.version)
+    )
     """Upsert the lists `:id` and `:body`; returns id and version of those where no expired row is in the way."""
 
     @Statement
@@ -189,9 +209,9 @@ class IdStatements:
         insert = self._from_lists(rows, self._new_values(), none_expired)
         return self.or_update(insert).returning(self.c.id, self.c.version)
 
-    insert = Statement(lambda s: s.or_nothing(s.row()), is_row=True)
+    insert: Statement = Statement(lambda s: s.or_nothing(s.row()), is_row=True)
     """Insert a row where its id is absent; returns nothing."""
-    insert_lists = Statement(lambda s: s.or_nothing(s.lists()).returning(s.c.id))
+    insert_lists: Statement = Statement(lambda s: s.or_nothing(s.lists()).returning(s.c.id))
     """Insert the lists `:id` and `:body`; returns the ids of those that were absent."""
 
     def _compile_insert_if_exists(self, other: sa.Table) -> str:
@@ -262,13 +282,15 @@ class IdStatements:
 
     # -- updating ---------------------------------------------------------------------------------
 
-    replace = Statement(
+    replace: Statement = Statement(
         lambda s: s.rewritten(expires_at=integer("expires"), ttl=integer("ttl")).returning(
             s.c.version
         )
     )
     """Write `:body`, `:expires` and `:ttl` where `:id` has the version `:expected`; returns the version."""
-    rewrite = Statement(lambda s: s.rewritten(**s.slides(integer("now"))).where(s.is_same))
+    rewrite: Statement = Statement(
+        lambda s: s.rewritten(**s.slides(integer("now"))).where(s.is_same)
+    )
     """Write `:body` where `:id` has the version `:expected` and `:created`; the time to live stays, or begins again where
     the collection is sliding.
     """
@@ -319,11 +341,13 @@ class IdStatements:
 
     # -- time to live -----------------------------------------------------------------------------
 
-    touch_many = Statement(
+    touch_many: Statement = Statement(
         lambda s: s.live(s.update(s.in_ids), ttl=_TTL, expires_at=integer("now") + _TTL)
     )
     """Let `:ids` live from `:now` for `:ttl`."""
-    persist = Statement(lambda s: s.live(s.update(s.is_id), ttl=sa.null(), expires_at=sa.null()))
+    persist: Statement = Statement(
+        lambda s: s.live(s.update(s.is_id), ttl=sa.null(), expires_at=sa.null())
+    )
     """Let `:id` never expire."""
 
     @Statement
@@ -353,17 +377,21 @@ class IdStatements:
 
     # -- deleting: where changes are recorded, each but `remove_after` returns `deleted_columns` ---------
 
-    remove = Statement(lambda s: s.deleted(s.is_id, s.is_live))
+    remove: Statement = Statement(lambda s: s.deleted(s.is_id, s.is_live))
     """Delete `:id`."""
-    remove_version = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_live))
+    remove_version: Statement = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_live))
     """Delete `:id` where it has the version `:expected`."""
-    remove_document = Statement(lambda s: s.deleted(s.is_id, s.is_version, s.is_same, s.is_live))
+    remove_document: Statement = Statement(
+        lambda s: s.deleted(s.is_id, s.is_version, s.is_same, s.is_live)
+    )
     """Delete `:id` where it has the version `:expected` and `:created`."""
-    remove_many = Statement(lambda s: s.deleted(s.in_ids, s.is_live))
+    remove_many: Statement = Statement(lambda s: s.deleted(s.in_ids, s.is_live))
     """Delete `:ids`."""
-    purge = Statement(lambda s: s.deleted(s.in_ids, s.is_expired))
+    purge: Statement = Statement(lambda s: s.deleted(s.in_ids, s.is_expired))
     """Delete those of `:ids` that have expired."""
-    remove_after = Statement(lambda s: sa.delete(s.table).where(s.c.seq > integer("seq")))
+    remove_after: Statement = Statement(
+        lambda s: sa.delete(s.table).where(s.c.seq > integer("seq"))
+    )
     """Delete the rows past the position `:seq`."""
 
     @Statement

@@ -40,44 +40,56 @@ NAMES_CACHED: Final = 16
 class CatalogueStatements:
     """The statements of a store's own tables."""
 
+    names: Names
+    database: Database
+    catalogue: sa.Table
+    revisions: sa.Table
+
     def __init__(self, names: Names, database: Database) -> None:
         self.names, self.database = names, database
         self.catalogue, self.revisions = catalogue_table(names, database), revision_table(names)
-        self.identities, self.checksums = identity_table(names), checksums_table(names)
-        self.c = self.catalogue.c
-        self.is_named = self.c.name == _text("name")
+        self.identities: sa.Table = identity_table(names)
+        self.checksums: sa.Table = checksums_table(names)
+        self.c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]] = self.catalogue.c
+        self.is_named: sa.ColumnElement[bool] = self.c.name == _text("name")
 
-    has_table = Statement(lambda s: s.database.ddl.has_table)
+    has_table: Statement = Statement(lambda s: s.database.ddl.has_table)
     """Select a row if there is a table `:reference`."""
-    misses_rows = Statement(lambda s: s.database.ddl.misses_rows)
+    misses_rows: Statement = Statement(lambda s: s.database.ddl.misses_rows)
     """Select a row if the transaction may not see all rows of a locked table `:reference`."""
-    revision = Statement(lambda s: sa.select(s.revisions.c.version_num))
+    revision: Statement = Statement(lambda s: sa.select(s.revisions.c.version_num))
     """Select the schema's revision."""
-    stamp = Statement(lambda s: sa.insert(s.revisions).values(version_num=_text("revision")))
+    stamp: Statement = Statement(
+        lambda s: sa.insert(s.revisions).values(version_num=_text("revision"))
+    )
     """Record the revision `:revision`."""
-    resolve = Statement(lambda s: sa.select(s.c.table_name, s.c.options).where(s.is_named))
+    resolve: Statement = Statement(
+        lambda s: sa.select(s.c.table_name, s.c.options).where(s.is_named)
+    )
     """Select the table and the options of the collection `:name`."""
-    tables = Statement(lambda s: sa.select(s.c.table_name).order_by(s.c.name))
+    tables: Statement = Statement(lambda s: sa.select(s.c.table_name).order_by(s.c.name))
     """Select the table of every collection, by name; every revision of the schema has them."""
-    listing = Statement(
+    listing: Statement = Statement(
         lambda s: sa.select(s.c.name, s.c.table_name, s.c.created_at, s.c.options).order_by(
             s.c.name
         )
     )
     """Select name, table, time and options of every collection, by name."""
-    create_identity = Statement(lambda s: sa.schema.CreateTable(s.identities))
+    create_identity: Statement = Statement(lambda s: sa.schema.CreateTable(s.identities))
     """Create the table of the identity."""
-    insert_identity = Statement(
+    insert_identity: Statement = Statement(
         lambda s: sa.insert(s.identities).values(identity=_text("identity"))
     )
     """Insert the identity."""
-    identity = Statement(lambda s: sa.select(s.identities))
+    identity: Statement = Statement(lambda s: sa.select(s.identities))
     """Select the identity."""
-    create_checksums = Statement(lambda s: sa.schema.CreateTable(s.checksums, if_not_exists=True))
+    create_checksums: Statement = Statement(
+        lambda s: sa.schema.CreateTable(s.checksums, if_not_exists=True)
+    )
     """Create the table of checksums, unless it is there."""
-    clear_checksums = Statement(lambda s: sa.delete(s.checksums))
+    clear_checksums: Statement = Statement(lambda s: sa.delete(s.checksums))
     """Delete the checksums."""
-    insert_checksum = Statement(
+    insert_checksum: Statement = Statement(
         lambda s: sa.insert(s.checksums).values(
             name=_text("name"),
             entry=_text("entry"),
@@ -86,9 +98,9 @@ class CatalogueStatements:
         )
     )
     """Insert the checksums of the collection `:name`."""
-    select_checksums = Statement(lambda s: sa.select(s.checksums))
+    select_checksums: Statement = Statement(lambda s: sa.select(s.checksums))
     """Select the checksums."""
-    set_table = Statement(
+    set_table: Statement = Statement(
         lambda s: (
             sa.update(s.catalogue)
             .where(s.c.number == integer("number"))
@@ -96,11 +108,13 @@ class CatalogueStatements:
         )
     )
     """Set the table of the collection `:number`."""
-    lock = Statement(lambda s: sa.update(s.catalogue).where(s.is_named).values(options=s.c.options))
+    lock: Statement = Statement(
+        lambda s: sa.update(s.catalogue).where(s.is_named).values(options=s.c.options)
+    )
     """Lock the entry of `:name` against changes until the transaction ends."""
-    hold = Statement(lambda s: sa.select(s.c.number).where(s.is_named).with_for_update())
+    hold: Statement = Statement(lambda s: sa.select(s.c.number).where(s.is_named).with_for_update())
     """Lock the entry of `:name` against other `hold`s, until the transaction ends."""
-    set_options = Statement(
+    set_options: Statement = Statement(
         lambda s: sa.update(s.catalogue).where(s.is_named).values(options=_text("options"))
     )
     """Set the options of `:name`."""

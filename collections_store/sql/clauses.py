@@ -498,9 +498,11 @@ class Order:
         paths = [each.target.keys for each in sort.fields if isinstance(each.target, Path)]
         has_ids = any(each.target == "id" for each in sort.fields)
         has_keys = collation is None or (database.indexes_keys and not has_ids)
-        self.can_render = has_keys and all(map(ordering.can_order, paths))
+        self.can_render: bool = has_keys and all(map(ordering.can_order, paths))
         """SQL can sort so."""
-        self.prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys))
+        self.prefixes: frozenset[tuple[str, ...]] = frozenset(
+            prefix for keys in paths for prefix in path_prefixes(keys)
+        )
         self.columns: list[Column] = []
         for field in sort.fields:
             if isinstance(field.target, str):

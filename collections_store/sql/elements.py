@@ -91,6 +91,9 @@ class PositionIn(_Element):
 class ListOf(_Element):
     """The parameter `name`: a non-empty list of strings or of integers."""
 
+    parameter: str
+    texts: bool
+
     def __init__(self, name: str, *, texts: bool) -> None:
         super().__init__()
         self.parameter, self.texts = name, texts
@@ -98,6 +101,9 @@ class ListOf(_Element):
 
 class SortPart(_Element):
     """A column for ordering by a field of the body: a part of `Ordering.parts`, never null."""
+
+    keys: Keys
+    part: str
 
     def __init__(self, body: Clause, keys: Keys, part: str) -> None:
         super().__init__(body)
@@ -249,6 +255,10 @@ class ArrayTest(_Predicate):
     """A test of scalars reached through arrays: a row of the table `index` passes the tests of all `fields`, the first
     fields of the index. `wildcard`: the row has the path of the only field.
     """
+
+    fields: Sequence[Field]
+    index: sa.Table
+    wildcard: bool
 
     def __init__(
         self,

@@ -30,28 +30,31 @@ _CHANGE: Final[dict[str, type[sa.types.TypeEngine[Any]]]] = {
 class FeedStatements:
     """The statements of a collection's recorded changes."""
 
+    feed: Feed
+    database: Database
+
     def __init__(self, feed: Feed, names: Names, database: Database) -> None:
         self.feed, self.database = feed, database
-        self.table = feed_table(feed.physical, names, database)
-        self.c = self.table.c
-        self.counted = random.randrange(COUNT_START)
+        self.table: sa.Table = feed_table(feed.physical, names, database)
+        self.c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]] = self.table.c
+        self.counted: int = random.randrange(COUNT_START)
         """Changes since the last pruning, about."""
 
-    create = Statement(lambda s: sa.schema.CreateTable(s.table))
+    create: Statement = Statement(lambda s: sa.schema.CreateTable(s.table))
     """Create the table."""
-    drop = Statement(lambda s: sa.schema.DropTable(s.table, if_exists=True))
+    drop: Statement = Statement(lambda s: sa.schema.DropTable(s.table, if_exists=True))
     """Drop it."""
-    last = Statement(lambda s: sa.select(sa.func.max(s.c.seq)))
+    last: Statement = Statement(lambda s: sa.select(sa.func.max(s.c.seq)))
     """Select the position of the last change, or null."""
-    first = Statement(
+    first: Statement = Statement(
         lambda s: sa.select(s.c.seq, s.c.kind).order_by(s.c.seq).limit(ONE).offset(ZERO)
     )
     """Select position and kind of the first row."""
-    over_limit = Statement(
+    over_limit: Statement = Statement(
         lambda s: sa.select(s.c.seq).order_by(s.c.seq.desc()).limit(ONE).offset(integer("kept"))
     )
     """Select the position of the last change past the limit of `:kept`."""
-    delete = Statement(lambda s: sa.delete(s.table).where(s.c.seq < integer("seq")))
+    delete: Statement = Statement(lambda s: sa.delete(s.table).where(s.c.seq < integer("seq")))
     """Delete the changes before `:seq`."""
 
     @Statement

@@ -191,6 +191,11 @@ class Statements:
     of the options.
     """
 
+    table: sa.Table
+    options: CollectionOptions
+    database: Database
+    feed: FeedStatements | None
+
     def __init__(
         self,
         table: sa.Table,
@@ -201,7 +206,7 @@ class Statements:
     ) -> None:
         self._hint = hint
         """The only index of fields to use; `NATURAL`: none; `BY_ID`: none but the index of the ids."""
-        self.hinted = lru_cache(maxsize=HINTS_CACHED)(self._hinted)
+        self.hinted: Callable[..., Statements] = lru_cache(maxsize=HINTS_CACHED)(self._hinted)
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
         self._indexes = [each for each in options.indexes if not each.hidden]
@@ -217,20 +222,28 @@ class Statements:
         indexes = options.text, options.substrings
         compound = [each for each in of_arrays if len(each.paths) > 1]
         self._conditions = Conditions(table, database, arrays, *indexes, compound=compound)
-        self.partial = [index for index in self._indexes if index.is_partial]
-        self.reads_values = bool(self.partial) or options.substrings is not None
+        self.partial: list[Index] = [index for index in self._indexes if index.is_partial]
+        self.reads_values: bool = bool(self.partial) or options.substrings is not None
         """Statements depend on values of filters, see `implied`."""
-        self.can_refuse = any(index.refuses for index in options.indexes)
-        self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database))
+        self.can_refuse: bool = any(index.refuses for index in options.indexes)
+        self.order: Callable[..., Order] = lru_cache(maxsize=SHAPES_CACHED)(
+            partial(Order, table, database)
+        )
         """Return the columns of a sort."""
         self._planned = lru_cache(maxsize=SHAPES_CACHED)(self._plan)
-        self.index_group = lru_cache(maxsize=SHAPES_CACHED)(self._compile_index_group)
-        self.id_range = lru_cache(maxsize=DIRECTIONS)(self._compile_id_range)
-        self.versions = lru_cache(maxsize=VERSIONS_CACHED)(
+        self.index_group: Callable[..., Query | None] = lru_cache(maxsize=SHAPES_CACHED)(
+            self._compile_index_group
+        )
+        self.id_range: Callable[..., tuple[str, str, str]] = lru_cache(maxsize=DIRECTIONS)(
+            self._compile_id_range
+        )
+        self.versions: Callable[..., VersionStatements] = lru_cache(maxsize=VERSIONS_CACHED)(
             partial(VersionStatements, table, database)
         )
         """Return the statements for a schema version."""
-        self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
+        self.vectors: Callable[..., VectorStatements] = lru_cache(maxsize=VECTORS_CACHED)(
+            partial(VectorStatements, table, database)
+        )
         """Return the statements of a vector index: of its physical name and its definition."""
 
     def _hinted(self, collection: str, hint: Hint) -> Statements:
@@ -505,7 +518,7 @@ class Statements:
         both = sa.select(guard, sa.null(), sa.null()).union_all(rows)
         return Query(self._sql(both), self._conditions.where(EVERYTHING).bindings, guard="row")
 
-    statistics = Statement(
+    statistics: Statement = Statement(
         lambda s: sa.select(
             s._number(s._conditions.where(EVERYTHING)),
             sa.literal_column(s.database.placement.size(s.table), sa.BigInteger),

@@ -16,6 +16,9 @@ from .statement import ONE, ZERO, Statement
 class SurveyStatements:
     """The statements for a table."""
 
+    table: sa.Table
+    database: Database
+
     def __init__(self, table: sa.Table, database: Database) -> None:
         self.table, self.database = table, database
 

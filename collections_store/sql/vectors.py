@@ -42,12 +42,19 @@ def _binary(name: str) -> sa.BindParameter[Any]:
 class VectorStatements:
     """The statements of a vector index of a collection's table."""
 
+    database: Database
+    documents: sa.Table
+    index: VectorIndex
+    v: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
+    j: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
+    d: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]]
+
     def __init__(
         self, documents: sa.Table, database: Database, physical: str, index: VectorIndex
     ) -> None:
         self.database, self.documents, self.index = database, documents, index
         metadata, ddl = sa.MetaData(schema=documents.schema), database.ddl
-        self.vectors = sa.Table(
+        self.vectors: sa.Table = sa.Table(
             physical,
             metadata,
             sa.Column("number", ddl.serial_type, sa.Identity(), primary_key=True),
@@ -59,7 +66,7 @@ class VectorStatements:
             sa.Column("vector", sa.LargeBinary),
             **ddl.serial_options,
         )
-        self.journal = sa.Table(
+        self.journal: sa.Table = sa.Table(
             journal_of(physical),
             metadata,
             sa.Column("number", ddl.serial_type, sa.Identity(), primary_key=True),

@@ -31,9 +31,15 @@ def has_other_version(table: sa.Table, version: int) -> sa.ColumnElement[bool]:
 class VersionStatements:
     """The statements for a table and a schema version."""
 
+    table: sa.Table
+    database: Database
+
     def __init__(self, table: sa.Table, database: Database, version: int) -> None:
         self.table, self.database = table, database
-        self.where = has_other_version(table, version), is_live(table)
+        self.where: tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]] = (
+            has_other_version(table, version),
+            is_live(table),
+        )
 
     @Statement
     def any(self) -> Any:
@@ -49,9 +55,9 @@ class VersionStatements:
         others = rows.cte("others").prefix_with("MATERIALIZED")
         return sa.select(others.c.id, others.c.found).limit(ONE).offset(ZERO)
 
-    count = Statement(lambda s: sa.select(sa.func.count(s.table.c.seq)).where(*s.where))
+    count: Statement = Statement(lambda s: sa.select(sa.func.count(s.table.c.seq)).where(*s.where))
     """Count the documents with other versions."""
-    some = Statement(
+    some: Statement = Statement(
         lambda s: (
             sa.select(s.table.c.seq, *document_columns(s.table))
             .where(*s.where, s.table.c.seq > integer("seq"))

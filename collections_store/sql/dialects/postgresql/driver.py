@@ -95,9 +95,9 @@ class StoreConnection(Connection[Any]):
         """Whether the statement may take long."""
         self.is_ready = False
         """Whether a first statement was executed: a pooler logs a client in, and then makes it wait for the server."""
-        self.awaits_server = False
+        self.awaits_server: bool = False
         """Whether a pooler has not passed on the first statement of a transaction yet, as far as is known."""
-        self.first_reply_timeout = self.connect_timeout
+        self.first_reply_timeout: float = self.connect_timeout
         """Seconds for the answer to that statement."""
         self.is_replicated = True
         self.server = ""
