@@ -195,6 +195,14 @@ class Statements:
     options: CollectionOptions
     database: Database
     feed: FeedStatements | None
+    order: Callable[..., Order]
+    """Return the columns of a sort."""
+    index_group: Callable[..., Query | None]
+    id_range: Callable[..., tuple[str, str, str]]
+    versions: Callable[..., VersionStatements]
+    """Return the statements for a schema version."""
+    vectors: Callable[..., VectorStatements]
+    """Return the statements of a vector index: of its physical name and its definition."""
 
     def __init__(
         self,
@@ -226,25 +234,14 @@ class Statements:
         self.reads_values: bool = bool(self.partial) or options.substrings is not None
         """Statements depend on values of filters, see `implied`."""
         self.can_refuse: bool = any(index.refuses for index in options.indexes)
-        self.order: Callable[..., Order] = lru_cache(maxsize=SHAPES_CACHED)(
-            partial(Order, table, database)
-        )
-        """Return the columns of a sort."""
+        self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database))
         self._planned = lru_cache(maxsize=SHAPES_CACHED)(self._plan)
-        self.index_group: Callable[..., Query | None] = lru_cache(maxsize=SHAPES_CACHED)(
-            self._compile_index_group
-        )
-        self.id_range: Callable[..., tuple[str, str, str]] = lru_cache(maxsize=DIRECTIONS)(
-            self._compile_id_range
-        )
-        self.versions: Callable[..., VersionStatements] = lru_cache(maxsize=VERSIONS_CACHED)(
+        self.index_group = lru_cache(maxsize=SHAPES_CACHED)(self._compile_index_group)
+        self.id_range = lru_cache(maxsize=DIRECTIONS)(self._compile_id_range)
+        self.versions = lru_cache(maxsize=VERSIONS_CACHED)(
             partial(VersionStatements, table, database)
         )
-        """Return the statements for a schema version."""
-        self.vectors: Callable[..., VectorStatements] = lru_cache(maxsize=VECTORS_CACHED)(
-            partial(VectorStatements, table, database)
-        )
-        """Return the statements of a vector index: of its physical name and its definition."""
+        self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
 
     def _hinted(self, collection: str, hint: Hint) -> Statements:
         """Return the statements that use one index of fields only; raises `InvalidOption`."""
