@@ -228,11 +228,8 @@ class StoreTokens:
     """Returns the tokens of positions in the feeds of a store, from `positions` on. `identity`: of the database, or ""."""
 
     def __init__(self, identity: str, positions: FeedPositions) -> None:
-        self._text, self._at = (
-            bytearray(_STORE_FORMAT if identity else _ANONYMOUS),
-            dict[str, int](),
-        )
-        self._text += bytes.fromhex(identity)
+        self._text = bytearray(_STORE_FORMAT if identity else _ANONYMOUS) + bytes.fromhex(identity)
+        self._at: dict[str, int] = {}
         for key, (name, number) in sorted(positions.items()):
             self._text += bytes.fromhex(key)
             self._at[key] = len(self._text)

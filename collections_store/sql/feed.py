@@ -70,18 +70,17 @@ class FeedStatements:
     @Statement
     def after(self) -> Any:
         """Select the changes past the position `:seq`, `:limit` at most, and the pruned row."""
-        c = self.c
-        untyped = [sa.type_coerce(each, sa.types.NULLTYPE) for each in (c.before, c.after)]
-        bodies = [BodyText(each, sa.Text()) for each in untyped]
-        chosen = sa.select(c.seq, c.kind, c.id, c.version, c.time, *bodies)
-        limited = chosen.where(c.seq > integer("seq")).order_by(c.seq)
-        return limited.limit(integer("limit")).offset(ZERO)
+        bodies = self.c.before, self.c.after
+        untyped = [sa.type_coerce(each, sa.types.NULLTYPE) for each in bodies]
+        return self._after([BodyText(each, sa.Text()) for each in untyped])
 
     @Statement
     def heads(self) -> Any:
         """Select the same rows as `after`, with whether there are bodies in place of the bodies."""
+        return self._after([each.is_not(None) for each in (self.c.before, self.c.after)])
+
+    def _after(self, bodies: list[Any]) -> Any:
         c = self.c
-        bodies = [each.is_not(None) for each in (c.before, c.after)]
         chosen = sa.select(c.seq, c.kind, c.id, c.version, c.time, *bodies)
         limited = chosen.where(c.seq > integer("seq")).order_by(c.seq)
         return limited.limit(integer("limit")).offset(ZERO)
