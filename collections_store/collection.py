@@ -976,8 +976,8 @@ class Collection(OperationBuilder, Generic[Body]):
         return self._run(DropIndex(self.name, read_index_name(name)))
 
     def hide_index(self, name: str) -> bool:
-        """Hide an index of fields from queries: show what they cost without the index before it is dropped. Return False
-        for an unknown name.
+        """Hide an index of fields from queries, so that `explain` shows their cost without the index. Return False for an
+        unknown name.
 
         A hidden index is maintained, refuses duplicates, and lets documents expire. A `hint` of the index raises
         `InvalidOption`. The database creates the index again, except one of arrays: readers and writers wait. Raise

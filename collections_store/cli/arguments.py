@@ -98,7 +98,7 @@ class Target:
 
     def use(self, url: str | None) -> None:
         """Use the URL of an argument, if there is one."""
-        if url is not None:
+        if url:
             self.url, self.option = url, "the argument URL"
 
     def to_write(self, **options: Any) -> Store:

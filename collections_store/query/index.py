@@ -510,9 +510,10 @@ def read_index_name(name: Any) -> str:
 
 def read_hidden_name(name: Any) -> str:
     """Return the name of an index to hide; raises `InvalidIndex`."""
-    if name in {ID_INDEX, "$id"}:
+    read = read_index_name(name)
+    if read in {ID_INDEX, "$id"}:
         raise InvalidIndex("name", "must not be the index of the ids, which cannot be hidden")
-    return read_index_name(name)
+    return read
 
 
 def _partial(where: Filter) -> Filter | None:

@@ -246,8 +246,8 @@ class Statements:
     def _hinted(self, collection: str, hint: Hint) -> Statements:
         """Return the statements that use one index of fields only; raises `InvalidOption`."""
         found: list[Index | Sort] = [NATURAL] if hint == NATURAL else []
-        whole_first = sorted(self.options.indexes, key=lambda each: each.is_partial)
-        found += [each for each in whole_first if hint in {each.name, each.sort}]
+        best_first = sorted(self.options.indexes, key=lambda each: (each.hidden, each.is_partial))
+        found += [each for each in best_first if hint in {each.name, each.sort}]
         found += [BY_ID] if hint in {ID_INDEX, BY_ID} else []
         if found and isinstance(found[0], Index) and found[0].hidden:
             problem = f"{found[0].name} is hidden: use unhide_index, or another index"

@@ -125,6 +125,9 @@ def test_a_hint_of_a_hidden_index_is_refused(things: Any) -> None:
     for hint in ("n_1", {"n": 1}):
         with pytest.raises(InvalidOption, match="n_1 is hidden: use unhide_index, or another"):
             things.find({"n": 1}, hint=hint)
+    things.create_index("n", where={"n": 1}, name="visible")
+    assert ids(things, {"n": 1}, hint={"n": 1}) == ["1"]
+    things.drop_index("visible")
     with pytest.raises(InvalidOption, match=r"\(none\)"):
         things.find({"n": 1}, hint="other")
 
@@ -145,8 +148,10 @@ def test_what_cannot_be_hidden(things: Any) -> None:
         for name in ("_id_", "$id"):
             with pytest.raises(InvalidIndex, match="must not be the index of the ids"):
                 hide(name)
-        with pytest.raises(InvalidIndex, match="must be a string, got 5"):
-            hide(5)
+        odd: Any
+        for odd in (5, None, ["n_1"]):
+            with pytest.raises(InvalidIndex, match="must be a string, got "):
+                hide(odd)
     things.create_text_index("n")
     things.create_vector_index("v", dimensions=2)
     for name in ("text", "v_vector"):

@@ -7,19 +7,19 @@ by side has no rank, which the table refuses. A wildcard index has the path, too
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ....query.index import Index
 from ...elements import Keys
-from ...entries import chains_of, column_names, steps_of
+from ...entries import KeyStep, chains_of, column_names, steps_of
 from .filters import path_literal
 from .ordering import SqliteIndexedForm, SqliteOrdering
 
 SCALAR_TYPES: Final = "('integer', 'real', 'text', 'true', 'false')"
 _RANK: Final = (
-    "CASE {alias}.key WHEN 'empty' THEN 0 ELSE "
-    "CASE {alias}.type WHEN 'integer' THEN 2 WHEN 'real' THEN 2 WHEN 'text' THEN 3 WHEN 'object' THEN 4 "
+    "CASE k{n} WHEN 'empty' THEN 0 ELSE "
+    "CASE t{n} WHEN 'integer' THEN 2 WHEN 'real' THEN 2 WHEN 'text' THEN 3 WHEN 'object' THEN 4 "
     "WHEN 'array' THEN 5 WHEN 'false' THEN 8 WHEN 'true' THEN 9 ELSE 1 END END"
 )
 """An empty array at the end of a path comes before null."""
@@ -28,8 +28,8 @@ _OPENED: Final = (
     "WHEN 0 THEN '{{\"empty\":null}}' ELSE {owner} -> {path} END "
     "ELSE ifnull('{{\"value\":' || ({owner} -> {path}) || '}}', '{{\"missing\":null}}') END"
 )
-_IS_ARRAY: Final = "({alias}.key NOT IN ('value', 'missing'))"
-_INNER: Final = "(CASE {alias}.type WHEN 'object' THEN {alias}.value ELSE '{{}}' END)"
+_IS_ARRAY: Final = "(k{n} NOT IN ('value', 'missing'))"
+_INNER: Final = "(CASE e{n}.type WHEN 'object' THEN e{n}.value ELSE '{{}}' END)"
 
 
 def entry_columns(index: Index) -> list[list[str]]:
@@ -44,31 +44,49 @@ def entries(body: str, seq: str, index: Index, table: str = "") -> str:
     if index.is_wildcard:
         return _entries_below(body, seq, index, table)
     steps = steps_of(index)
-    named: list[dict[str, str]] = []
-    for number, step in enumerate(steps):
-        owner = body if step.owner is None else _INNER.format(**named[step.owner])
-        named.append({"owner": owner, "path": path_literal(step.keys[-1:]), "alias": f"e{number}"})
-    found = {step.keys: each for step, each in zip(steps, named, strict=True)}
-    fields = [found[path.keys] for path in index.paths]
-    ranks = [_RANK.format(**each) for each in fields]
-    some = [f"{each['alias']}.key <> 'missing'" for each in fields]
-    arrays = [_IS_ARRAY.format(**each) for each in named]
+    number = {step.keys: n for n, step in enumerate(steps)}
+    ends = [number[path.keys] for path in index.paths]
+    ranks = [_RANK.format(n=n) for n in ends]
+    some = [f"k{n} <> 'missing'" for n in ends]
+    arrays = [_IS_ARRAY.format(n=n) for n in range(len(steps))]
     if parallel := _side_by_side(chains_of(index, steps), arrays):
         ranks[0] = f"CASE WHEN {parallel} THEN NULL ELSE {ranks[0]} END"
         some.append(f"({parallel})")
-    values = [f"ifnull({each['alias']}.value, '')" for each in fields]
-    columns = (each for pair in zip(ranks, values, strict=True) for each in pair)
-    texts = [_OPENED.format(**each) for each in named]
-    outer = {n: text for n, text in enumerate(texts) if steps[n].owner is None}
-    selected = ", ".join([f"{seq} AS seq", *(f"{text} AS o{n}" for n, text in outer.items())])
-    # with a limit SQLite does not flatten the query, and evaluates its columns once
-    tables = [f"(SELECT {selected}{f' FROM {table}' * bool(table)} LIMIT -1) AS opened"]
-    tables += (
-        f"json_each({f'opened.o{n}' if n in outer else text}) AS e{n}"
-        for n, text in enumerate(texts)
-    )
+    columns = [each for n, rank in zip(ends, ranks, strict=True) for each in (rank, f"v{n}")]
     where = f" WHERE {' OR '.join(some)}" if index.sparse else ""
-    return f"SELECT DISTINCT opened.seq, {', '.join(columns)} FROM {', '.join(tables)}{where}"
+    rows = _opened(body, seq, steps, set(ends), table)
+    return f"SELECT DISTINCT seq, {', '.join(columns)} FROM ({rows}){where}"
+
+
+def _opened(body: str, seq: str, steps: Sequence[KeyStep], ends: set[int], table: str) -> str:
+    """Return the SELECT of `seq`, and of each step's key (`k0`), and at the ends of paths type and value.
+
+    Each depth is a query of its own. With a limit SQLite does not flatten a query, and evaluates its columns once: else a
+    value would be read again for each element of an array beside it.
+    """
+    kept = ["seq"]
+    columns = [f"{seq} AS seq", *_texts(steps, None, body)]
+    rows = f"SELECT {', '.join(columns)}{f' FROM {table}' * bool(table)} LIMIT -1"
+    for depth in range(1, max(len(step.keys) for step in steps) + 1):
+        here = [n for n, step in enumerate(steps) if len(step.keys) == depth]
+        columns = kept.copy()
+        for n in here:
+            columns.append(f"e{n}.key AS k{n}")
+            kept.append(f"k{n}")
+            if n in ends:
+                columns.append(f"e{n}.type AS t{n}, ifnull(e{n}.value, '') AS v{n}")
+                kept.append(f"t{n}, v{n}")
+            columns.extend(_texts(steps, n, _INNER.format(n=n)))
+        opened = ", ".join(f"json_each(o{n}) AS e{n}" for n in here)
+        rows = f"SELECT {', '.join(columns)} FROM ({rows}), {opened} LIMIT -1"
+    return rows
+
+
+def _texts(steps: Sequence[KeyStep], owner: int | None, value: str) -> Iterator[str]:
+    """Yield the columns of the values within an owner's value, as `json_each` opens them."""
+    for n, step in enumerate(steps):
+        if step.owner == owner:
+            yield f"{_OPENED.format(owner=value, path=path_literal(step.keys[-1:]))} AS o{n}"
 
 
 def spelled(keys: Keys) -> str:
