@@ -218,3 +218,22 @@ def test_a_bucket_holds_what_is_within_its_boundaries(
     del bucket["default"]
     with pytest.raises(InvalidOperand, match="no bucket"):
         things.aggregate([{"$bucket": bucket}])
+
+
+def test_a_bucket_within_a_field_that_is_read_whole(things: Any) -> None:
+    things.put_many((str(n), {"a": each}) for n, each in enumerate([7, {"b": 7}, {"b": 3}, 12]))
+    output = {"all": {"$addToSet": "$a"}}
+    bucket = {"groupBy": "$a.b", "boundaries": [0, 5, 10], "default": 99, "output": output}
+    pipeline: list[Any] = [{"$bucket": bucket}]
+    assert things.aggregate(pipeline) == list(Pipeline.parse(pipeline).run(things.list()))
+
+
+def test_the_extremes_of_a_bucket_of_integers_and_other_numbers(things: Any) -> None:
+    things.put_many(
+        (str(n), {"a": n, "k": each}) for n, each in enumerate([1, 1.0, 2, 0.5, 7, 7.0])
+    )
+    output = {"least": {"$min": "$k"}, "most": {"$max": "$k"}, "sum": {"$sum": "$k"}}
+    bucket = {"groupBy": "$a", "boundaries": [0, 3, 10], "output": output}
+    pipeline: list[Any] = [{"$bucket": bucket}]
+    expected = list(Pipeline.parse(pipeline).run(things.list()))
+    assert repr(things.aggregate(pipeline)) == repr(expected)
