@@ -175,13 +175,12 @@ class GroupedFields(NamedTuple):
     extremes: tuple[Keys, ...] = ()
     unwound: Keys | None = None
     limits: tuple[float, ...] = ()
-    """The boundaries of a `$bucket` by the first of `values`: for a number between two of them, the lower one comes."""
+    """The boundaries of a `$bucket` by the only one of `values`: for a number between two of them, the lower one comes."""
 
     def without_extremes(self) -> GroupedFields:
         """Return the fields with the extremes read for their values."""
         numbers = tuple(each for each in self.numbers if each not in self.extremes)
-        values = (*self.values, *self.extremes)
-        return GroupedFields(values, numbers, (), self.unwound, self.limits)
+        return GroupedFields((*self.values, *self.extremes), numbers, (), self.unwound)
 
 
 @lru_cache(maxsize=_GROUPS)
@@ -214,18 +213,19 @@ def fields_of(stage: Group, unwound: Keys | None = None) -> GroupedFields | None
     inner = {keys for keys in read if any(keys[:n] in found for n in range(len(keys)))}
     numbers -= found | inner
     values, extremes = tuple(sorted(found - inner)), extremes & numbers
-    limits = _limits(stage) if len(values) == 1 else ()
+    limits = _limits(stage, values)
     return GroupedFields(values, tuple(sorted(numbers)), tuple(sorted(extremes)), unwound, limits)
 
 
-def _limits(stage: Group) -> tuple[float, ...]:
+def _limits(stage: Group, values: tuple[Keys, ...]) -> tuple[float, ...]:
     """Return the boundaries of a `$bucket`, if they are numbers, and nothing else reads its field."""
     match stage.key:
-        case Bucket(Reference(_, keys), boundaries) if len(boundaries) <= _MAX_LIMITS:
+        case Bucket(Reference("CURRENT" | "ROOT", keys), boundaries) if values == (keys,):
             limits = tuple([each.value for each in boundaries])
             nodes = nodes_of(tuple([each.operand for _, each in stage.fields]))
             others = (each.keys for each in nodes if isinstance(each, Reference))
-            if all(map(_is_limit, limits)) and not any(e[: len(keys)] == keys for e in others):
+            is_free = not any(each[: len(keys)] == keys for each in others)
+            if is_free and len(limits) <= _MAX_LIMITS and all(map(_is_limit, limits)):
                 return limits
     return ()
 

@@ -165,7 +165,7 @@ class OtherText(_Element):
 
 
 class WithinLimits(_Element):
-    """The `ValueText` of a `TypeAt` and a `ValueText`; for a number clearly between two of the ascending `limits`, the lower one."""
+    """The `ValueText` of a `TypeAt` and a `ValueText`; for a number clearly between two ascending limits, the lower limit."""
 
     def __init__(self, kind: Clause, text: Clause, limits: Sequence[float]) -> None:
         super().__init__(kind, text)

@@ -168,7 +168,7 @@ def mapped_class(table: sa.Table, collection: str) -> type[Any]:
     return model
 
 
-def body_text(table: sa.Table) -> sa.ColumnElement[str]:
+def body_text(table: sa.FromClause) -> sa.ColumnElement[str]:
     """Return the body as text."""
     body: Body = table.c.body.type  # type: ignore[assignment]
     return body.text(sa.type_coerce(table.c.body, sa.types.NULLTYPE), sa.Text())

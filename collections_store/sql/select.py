@@ -64,7 +64,7 @@ from .clauses import (
     partial_condition,
 )
 from .dialects.protocols import Binding, Database
-from .elements import ArrayAt, IsNot, Keys, TypeAt, ValueText
+from .elements import ArrayAt, BodyText, IsNot, Keys, TypeAt, ValueText
 from .feed import FeedStatements
 from .groups import GroupedColumns, in_index
 from .schema import (
@@ -683,16 +683,21 @@ class Statements:
         guard = self._array_guard(shape, where.prefixes | prefixes)
         if guard is None:
             return self._query(statement, where)
-        found = statement.subquery("found")
         exact = self._conditions.where(shape)
         bindings = exact.bindings + where.bindings
         if self.database.orders_union_all:
+            found = statement.subquery("found")
             first: Any = sa.select(guard, *(sa.null() for _ in list(found.c)[1:]))
             both = first.union_all(sa.select(*found.c))
             return Query(self._sql(both), bindings, where.residual, guard="row")
+        # PostgreSQL would render the bodies of all sorted rows as text, also of those past the limit
+        columns = (
+            self.table.c.body if isinstance(e, BodyText) else e for e in statement.selected_columns
+        )
+        found = statement.with_only_columns(*columns).subquery("found")
         row = sa.select(guard.label("guard")).subquery("guarded")
-        joined = row.outerjoin(found, sa.true())
-        both = sa.select(row.c.guard, *found.c).select_from(joined)
+        shown = (body_text(found) if each.name == "body" else each for each in found.c)
+        both = sa.select(row.c.guard, *shown).select_from(row.outerjoin(found, sa.true()))
         return Query(self._sql(both), bindings, where.residual, guard="column")
 
     def _by_hint(self, rows: sa.Select[Any], *, indexed: bool) -> sa.Select[Any]:

@@ -1,15 +1,16 @@
 """Stages that the database runs give the results of Python, on documents that are hard for SQL."""
 
 import time
+from math import inf, nextafter
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from collections_store import MemoryLimitExceeded
+from collections_store import InvalidOperand, MemoryLimitExceeded
 from collections_store.aggregation import totals
 from collections_store.aggregation.pipeline import Pipeline
-from collections_store.aggregation.totals import _readers
+from collections_store.aggregation.totals import CombinedRows, _readers
 
 pytestmark = pytest.mark.each_backend
 
@@ -174,3 +175,65 @@ def test_columns_give_the_groups_of_documents(
     assert None not in ways
     monkeypatch.setattr(totals, "_readers", lambda *_: None)
     assert outcome() == by_columns
+
+
+LIMITS: list[list[Any]] = [
+    [0, 10, 20],
+    [-0.0, 0.1, 0.3, 5],
+    [-(10**14), 1, 1e9],
+    [1, 2**60],
+    ["a", "n", "z"],
+]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_a_bucket_holds_what_is_within_its_boundaries(
+    things: Any, monkeypatch: Any, limits: list[Any]
+) -> None:
+    """The database replaces numbers by boundaries, but for those whose order it may mistake."""
+    near = [
+        found
+        for each in (0, 0.1, 0.3, 1, 5, 10, 20, 1e9)
+        for found in (each, nextafter(each, -inf), nextafter(each, inf), each - 1, each + 0.25)
+    ]
+    values = [*near, 5e-324, 1e300, 2**62, 2**53 + 1, 10**14, True, None, "n", [1], {"a": 1}, 0.2]
+    things.put_many((f"{n:02d}", {"n": each, "k": n}) for n, each in enumerate(values))
+    things.put("98", {"k": 1})
+    output = {"n": COUNT, "sum": {"$sum": "$k"}}
+    bucket = {"groupBy": "$n", "boundaries": limits, "default": "zz", "output": output}
+    rows = []
+
+    def noted(found: Any, fields: Any) -> CombinedRows:
+        rows.extend(found)
+        return CombinedRows(found, fields)
+
+    monkeypatch.setattr("collections_store.operations.grouping.CombinedRows", noted)
+    expected = list(Pipeline.parse([{"$bucket": bucket}]).run(things.list()))
+    assert things.aggregate([{"$bucket": bucket}]) == expected
+    fewer = len(rows) < len(set(map(repr, values))) - 5
+    assert fewer == (limits not in ([1, 2**60], ["a", "n", "z"]))
+    by_key = {**bucket, "output": {**output, "mean": {"$avg": "$n"}}}  # reads the field itself
+    expected = list(Pipeline.parse([{"$bucket": by_key}]).run(things.list()))
+    assert repr(things.aggregate([{"$bucket": by_key}])) == repr(expected)
+    del bucket["default"]
+    with pytest.raises(InvalidOperand, match="no bucket"):
+        things.aggregate([{"$bucket": bucket}])
+
+
+def test_a_bucket_within_a_field_that_is_read_whole(things: Any) -> None:
+    things.put_many((str(n), {"a": each}) for n, each in enumerate([7, {"b": 7}, {"b": 3}, 12]))
+    output = {"all": {"$addToSet": "$a"}}
+    bucket = {"groupBy": "$a.b", "boundaries": [0, 5, 10], "default": 99, "output": output}
+    pipeline: list[Any] = [{"$bucket": bucket}]
+    assert things.aggregate(pipeline) == list(Pipeline.parse(pipeline).run(things.list()))
+
+
+def test_the_extremes_of_a_bucket_of_integers_and_other_numbers(things: Any) -> None:
+    things.put_many(
+        (str(n), {"a": n, "k": each}) for n, each in enumerate([1, 1.0, 2, 0.5, 7, 7.0])
+    )
+    output = {"least": {"$min": "$k"}, "most": {"$max": "$k"}, "sum": {"$sum": "$k"}}
+    bucket = {"groupBy": "$a", "boundaries": [0, 3, 10], "output": output}
+    pipeline: list[Any] = [{"$bucket": bucket}]
+    expected = list(Pipeline.parse(pipeline).run(things.list()))
+    assert repr(things.aggregate(pipeline)) == repr(expected)

@@ -75,6 +75,11 @@ SIMPLE: st.SearchStrategy[Any] = st.one_of(
     st.integers(1, 4).map(lambda count: {"$limit": count}),
     st.integers(0, 3).map(lambda count: {"$skip": count}),
     FORMULAS.map(lambda formula: {"$sortByCount": formula}),
+    st.tuples(FORMULAS, st.lists(NUMBERS, min_size=2, max_size=4, unique=True)).map(
+        lambda given: {
+            "$bucket": {"groupBy": given[0], "boundaries": sorted(given[1]), "default": "other"}
+        }
+    ),
     FIELDS.map(lambda field: {"$unwind": f"${field}"}),
     FIELDS.map(
         lambda field: {"$unwind": {"path": f"${field}", "preserveNullAndEmptyArrays": True}}
