@@ -103,7 +103,6 @@ def _as_json(value: Any) -> Any:
 
 
 _NAMES_1: Final[dict[type, tuple[str, tuple[str, ...]]]] = {
-    Filter: ("Filter", ("condition",)),
     Sort: ("Sort", ("fields",)),
     SortField: ("SortField", ("target", "descending")),
     conditions.Field: ("Field", ("path", "test")),
@@ -139,6 +138,8 @@ def _printed_1(value: Any) -> str:
         return f"({', '.join(map(_printed_1, value))}{',' * (len(value) == 1)})"
     if isinstance(value, Path):
         return f"Path({', '.join(map(repr, value.keys))})"
+    if isinstance(value, Filter):
+        return f"Filter(condition={_printed_1(value.condition)})"
     if isinstance(value, conditions.Value) and isinstance(value.value, Pattern):
         pattern = value.value
         kind = (
