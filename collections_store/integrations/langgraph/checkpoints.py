@@ -655,7 +655,7 @@ def _read_down(
             if "task" in document.body:
                 before.append(document)
                 continue
-            if not listing.matches(document):
+            if listing.metadata and not listing.matches(document):
                 continue
             found.append(document)
             its = [each for each in before if checkpoint_of(each.id) == document.id]
