@@ -43,8 +43,9 @@ if TYPE_CHECKING:
         VersionSettings,
     )
     from .query.change import Change
+    from .query.explanation import Explanation
     from .query.filter import Filter
-    from .query.index import Explanation, Index
+    from .query.index import Index
     from .query.projection import Projection
     from .query.sort import Sort
     from .query.text_index import TextIndex
@@ -101,7 +102,8 @@ _MODULES = {
     "options": "CallOptions ChangeSettings CollectionSettings ModelSettings StoreOptions VersionSettings",
     "query.change": "Change",
     "query.filter": "Filter",
-    "query.index": "Explanation Index",
+    "query.explanation": "Explanation",
+    "query.index": "Index",
     "expressions.path": "Path",
     "query.projection": "Projection",
     "query.sort": "Sort",

@@ -39,8 +39,9 @@ from .operations.vectors import ListUnindexed
 from .options import CallOptions, Consistency, Ttl, check_choice, check_integer, check_version
 from .options.calls import PLAIN
 from .query.change import ChangeKind
+from .query.explanation import Explanation
 from .query.filter import FilterLike
-from .query.index import Explanation, Index, read_hidden_name, read_index_name
+from .query.index import Index, read_hidden_name, read_index_name
 from .query.sort import SortLike
 from .query.text_index import TextFields, TextIndex
 from .query.vector_index import VectorFields, VectorIndex

@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 from ..document import Document
 from ..operations.by_id import BodyWrite, Get
 from ..operations.called import plain_operation
-from ..operations.find import Explain
+from ..operations.explain import Explain
 from ..operations.operation import Operation
 from ..operations.update import Increment
 from ..options import Consistency, Options

@@ -13,11 +13,11 @@ from ..aggregation.stages import Facet, Group
 from ..errors import CollectionNotFound
 from ..expressions.classes import value_class
 from ..expressions.path import Path
+from ..query.explanation import Explanation
 from ..query.filter import Filter
-from ..query.index import Explanation
 from ..query.sort import NATURAL, Sort, SortField
 from .aggregate import Aggregate
-from .find import Explain
+from .explain import Explain
 from .grouping import group_queries
 from .operation import Operation
 from .session import Session

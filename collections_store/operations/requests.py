@@ -45,8 +45,9 @@ from ..options import (
 from ..options.calls import NO_OPTIONS, PLAIN, CallContext, read_hint
 from ..query.change import ChangeFilter
 from ..query.conditions import read_target
+from ..query.explanation import Explanation
 from ..query.filter import Filter
-from ..query.index import Explanation, Index, read_index_name
+from ..query.index import Index, read_index_name
 from ..query.sort import NATURAL, Sort
 from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
@@ -68,11 +69,11 @@ from .by_id import Insert, Put, Replace
 from .called import called, called_batches
 from .editing import Editing
 from .embedding import create_vector_index, find_nearest
+from .explain import Explain
 from .find import (
     Batches,
     Count,
     Distinct,
-    Explain,
     Find,
     FindByIds,
     FindIdPrefixes,

@@ -22,7 +22,7 @@ from ..errors import (
 from ..expressions.classes import value_class
 from ..query.conditions import Metadata
 from ..query.filter import Filter
-from ..query.index import every_conjunct
+from ..query.serving import every_conjunct
 from ..sql.dialects.protocols import UniqueViolated
 from .aggregate import Aggregate
 from .aggregate_stream import AggregateBatch

@@ -1,11 +1,10 @@
-"""Index definitions, the conditions that an index serves, and explanations of queries."""
+"""Index definitions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import dropwhile
-from typing import Any, Final, Literal, Self, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
 
 from .. import codec
 from ..errors import (
@@ -19,47 +18,29 @@ from ..errors import (
 from ..expressions.collation import Collation
 from ..expressions.path import (
     ANY,
-    MAX_KEYS,
     Path,
     Wildcard,
     is_index,
-    path_or_text,
     path_prefixes,
     path_repr,
 )
 from .conditions import (
     TIMES,
-    And,
-    Collated,
-    Compare,
-    Condition,
-    Equals,
     Exists,
     Field,
-    HasElement,
-    HasObject,
     HasType,
     Matches,
-    Metadata,
     OneOf,
-    Or,
-    Target,
     scalars_of,
-    takes_missing,
-    uncollated,
-    values_of,
 )
 from .filter import Filter
 from .parser import FilterParser
-from .sort import Sort, SortField, field_pairs
+from .serving import MAX_OPENED, can_open, every_conjunct, is_indexable
+from .sort import Sort, field_pairs
 
 MAX_FIELDS: Final = 5
 """A row of PostgreSQL's indexes ends at 2,704 bytes."""
-MAX_OPENED: Final = 3
-"""Keys of an index of arrays; the statement that maintains it doubles with each."""
 MAX_NAME: Final = 200
-SCALARS: Final = frozenset({"null", "boolean", "number", "string"})
-_OF_STRINGS: Final = frozenset({"string", "strings", "prefix regex"})
 TYPES: Final = frozenset({"string", "object", "array", "bool", "null", "number"})
 """The types that both databases distinguish."""
 MAX_POSITIONS: Final = 40
@@ -72,9 +53,6 @@ ID_INDEX: Final = "_id_"
 """MongoDB's name of the index of the ids."""
 MAX_INDEXES: Final = 64
 """MongoDB's limit."""
-Fields: TypeAlias = tuple[SortField, ...]
-BY_ID: Final = Sort((SortField("id"),))
-"""The order of the index of the ids."""
 _CODEC: Final = codec.Codec()
 _KEYS: Final = (
     "name",
@@ -170,7 +148,7 @@ class Index:
         if rules is not None:
             _check_collated(sort, others)
         options = unique, partial, arrays, sparse, expire_after_seconds, rules, "", hidden
-        index = cls(_name(name, sort, arrays=arrays), sort, *options)
+        index = cls(name_of(name, sort, arrays=arrays), sort, *options)
         if (positions := len(prefixes_of(index))) > MAX_POSITIONS:
             problem = f"must have at most {MAX_POSITIONS} keys in all, with those of where, got {positions}"
             raise InvalidIndex(sort.fields[0].name, problem)
@@ -201,7 +179,7 @@ class Index:
     @property
     def own_name(self) -> str | None:
         """The name, unless it is the default of the fields."""
-        return None if self.name == _name(None, self.sort, arrays=self.arrays) else self.name
+        return None if self.name == name_of(None, self.sort, arrays=self.arrays) else self.name
 
     @property
     def has_entries(self) -> bool:
@@ -311,80 +289,6 @@ def limits_of(index: Index) -> tuple[tuple[Field, ...], ...]:
     return tuple((each,) for each in every if isinstance(each, Field))
 
 
-def implies(condition: Condition, limit: Field) -> bool:
-    """Return whether all documents that match a condition match a condition of a partial index."""
-    if condition == limit:
-        return True
-    match uncollated(condition), limit:
-        case Field(path, test), Field(limited, Exists()):
-            return path == limited and not takes_missing(test)
-    return False
-
-
-def every_conjunct(condition: Condition) -> Iterator[Condition]:
-    """Yield the parts of a conjunction, also of nested conjunctions."""
-    if isinstance(condition, And):
-        for each in condition.conditions:
-            yield from every_conjunct(each)
-    else:
-        yield condition
-
-
-def is_indexable(
-    condition: Condition,
-    indexed: Collection[tuple[str, ...]],
-    collated: Collection[tuple[str, ...]] = (),
-) -> bool:
-    """Return whether a condition is about scalars in `indexed` fields, or in fields of an index with the collation of
-    the filter, `collated`.
-    """
-    match condition:
-        case Collated(Field() as field):
-            return is_indexable(field, collated)
-        case Field(path) if path.keys not in indexed and path.keys in collated:
-            strings = any(each.kind in _OF_STRINGS for each in values_of(condition))
-            return not strings and is_indexable(condition, collated)
-        case Field(path, Equals(value) | Compare(_, value)):
-            return path.keys in indexed and value.kind in SCALARS
-        case Field(path, OneOf(lists)):
-            return path.keys in indexed and bool(lists)
-        case Field(path, Matches(pattern)):
-            return path.keys in indexed and pattern.kind == "prefix regex"
-        case And(conditions) | Or(conditions):
-            each_is = (is_indexable(each, indexed, collated) for each in conditions)
-            return bool(conditions) and all(each_is)
-    return False
-
-
-def is_in_arrays(field: Field, indexed: Collection[tuple[str, ...]]) -> bool:
-    """Return whether a condition is about scalars in an index of arrays; null is not in the index."""
-    match field.test:
-        case Equals(value) | Compare(_, value):
-            return field.path.keys in indexed and value.kind in SCALARS - {"null"}
-        case OneOf(lists):
-            some = bool(lists) and all(each.kind != "null" for each in lists)
-            return field.path.keys in indexed and some
-        case Matches(pattern):
-            return field.path.keys in indexed and pattern.kind == "prefix regex"
-    return False
-
-
-def can_open(keys: tuple[str, ...]) -> bool:
-    """Return whether an index of arrays can go over a field."""
-    return len(keys) <= MAX_OPENED and not any(map(is_index, keys))
-
-
-def implied_by(condition: Condition) -> Iterator[Field]:
-    """Yield the conditions on values in arrays that an `$elemMatch` implies."""
-    match condition:
-        case Field(path, HasElement(tests)):
-            yield from (Field(path, test) for test in tests)
-        case Field(path, HasObject(inner)):
-            for each in every_conjunct(inner):
-                if isinstance(each, Field) and len(path.keys) + len(each.path.keys) <= MAX_KEYS:
-                    yield Field(Path(*path.keys, *each.path.keys), each.test)
-
-
 def read_keys(keys: Any) -> Sort:
     """Return the fields and directions of an index, as `Sort.parse` does, also wildcards; raise `InvalidSort`."""
     if keys is None or isinstance(keys, Sort):
@@ -476,7 +380,8 @@ def _check_collated(sort: Sort, others: Mapping[str, Any]) -> None:
             raise InvalidIndex("collation", f"does not go with {option}")
 
 
-def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
+def name_of(name: Any, sort: Sort, *, arrays: bool) -> str:
+    """Return the name of an index: a caller's, or the default of its fields."""
     arrays = arrays and not isinstance(sort.fields[0].target, Wildcard)
     if arrays and len(sort.fields) == 1:
         default = sort.fields[0].name
@@ -565,204 +470,3 @@ def _can_limit(field: Field) -> bool:
 
 
 # -- explanations ------------------------------------------------------------------------------
-
-Ordered: TypeAlias = Literal["natural", "index", "database", "python"]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """The plan of a database: lines, the indexes used, the indexes read from end to end, whether the plan scans the
-    table or sorts, and the estimated number of rows that the plan reads; None: the database has no estimate.
-    """
-
-    lines: tuple[str, ...]
-    indexes: tuple[str, ...]
-    walked: tuple[str, ...]
-    scans: bool
-    sorts: bool
-    rows: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """The explanation of a `find` or an `aggregate`; prints as five or six lines, and a line for each further fact that
-    makes a query slow.
-
-    `sql` runs with `parameters`. `in_sql` is the part of the filter that runs in the database, `in_matcher` the part
-    that runs in Python, on the rows of the database. `indexes` are the names of the indexes used: "$body" is the index
-    of whole bodies, "$id" the index of the ids. `scans`: the query may read all documents, be it in the order of an
-    index. `order` names the sorter: an index, the database, Python, or nothing ("natural"). `arrays`: indexed fields
-    hold arrays, so the exact form was used. `plan` is the database's own, in lines. `missing_index` is an index that
-    would help, and `advice` the call that creates that index; both may be None. `documents` is about the number of
-    documents that the query reads if no limit ends it sooner; None: the database has no estimate. `in_database` and
-    `in_python` are the stages of a pipeline that run there, such as "$match"; a stage that runs in both is in both. If a
-    `$facet` takes several statements, `sql`, `parameters` and `plan` are those of the first that scans, or of the first.
-
-    >>> with Store("sqlite://") as store:
-    ...     version = store["cities"].put("berlin", {"country": "de"})
-    ...     print(store["cities"].explain({"country": "de"}, sort="people").advice)
-    create_index([('country', 1), ('people', 1)])
-    """
-
-    sql: str = field(repr=False)
-    parameters: Mapping[str, Any] = field(repr=False)
-    in_sql: Filter
-    in_matcher: Filter | None
-    indexes: tuple[str, ...]
-    scans: bool
-    order: Ordered
-    arrays: bool
-    plan: tuple[str, ...] = field(repr=False)
-    advice: str | None = None
-    missing_index: Index | None = field(default=None, repr=False)
-    documents: int | None = field(default=None, repr=False)
-    in_database: tuple[str, ...] = field(default=(), repr=False)
-    in_python: tuple[str, ...] = field(default=(), repr=False)
-
-    def __str__(self) -> str:
-        return "\n".join(f"{name}: {fact}" for name, fact in facts_of(self))
-
-    def _repr_html_(self) -> str:
-        from ..codec.html import html_of_plan
-
-        named = dict(facts_of(self))
-        about = "" if self.documents is None else f": {named['documents']}"
-        steps = [(named["scans"] + about, self.scans), (named["uses"], self.scans)]
-        if self.in_matcher is not None:
-            steps.append(("filter in Python", True))
-        if self.order != "natural":
-            steps.append((_ORDERS[self.order], self.order != "index"))
-        if self.in_python:
-            steps.append((f"{named['in Python']} in Python", True))
-        return html_of_plan([*steps, ("result", False)], list(named.items()))
-
-
-_ORDERS: Final[dict[Ordered, str]] = {
-    "natural": "natural",
-    "index": "from an index",
-    "database": "sorted by the database",
-    "python": "sorted in Python",
-}
-
-
-def facts_of(explanation: Explanation) -> list[tuple[str, str]]:
-    """Return the names and the facts of an explanation's lines."""
-    indexes, documents = ", ".join(explanation.indexes), explanation.documents
-    unknown = "unknown, the database has no estimate"
-    facts = [
-        ("uses", f"index {indexes}" if indexes else "no index"),
-        ("scans", "the whole collection" if explanation.scans else "a part of the collection"),
-        ("documents", unknown if documents is None else f"about {documents:,}"),
-        ("order", _ORDERS[explanation.order]),
-        ("advice", explanation.advice or "none"),
-    ]
-    if explanation.in_database or explanation.in_python:
-        stages = explanation.in_database, explanation.in_python
-        facts[:0] = zip(("in the database", "in Python"), map(_stages, stages), strict=True)
-        facts.remove(("order", _ORDERS[explanation.order]))
-    if explanation.in_matcher is not None:
-        facts.append(("filter in Python", str(explanation.in_matcher)))
-    if explanation.arrays:
-        facts.append(("arrays in indexed fields", "yes, so the exact form was used"))
-    return facts
-
-
-def _stages(names: tuple[str, ...]) -> str:
-    return ", ".join(names) or "nothing"
-
-
-def missing_index(
-    filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: bool
-) -> Index | None:
-    """Return an index that would help a query, new or hidden; None: such an index exists, or none would help.
-
-    The order: fields of equalities, fields of the sort, ranges. `arrays`: the field needs an index of arrays.
-    """
-    fields = _scalars_in(filter)
-    equal = [each.path for each in fields if isinstance(each.test, Equals | OneOf)]
-    ranges = [each.path for each in fields if isinstance(each.test, Compare | Matches)]
-    order = [each for each in sort.fields if isinstance(each.target, Path) and each.target.keys]
-    wanted = [*map(SortField, equal), *order, *map(SortField, ranges)]
-    if arrays and equal + ranges:
-        wanted = [SortField(each) for each in (equal + ranges)[:1] if can_open(each.keys)]
-    unique = {each.target: each for each in reversed(wanted)}  # the first of each field
-    chosen = tuple(dict.fromkeys(unique[each.target] for each in wanted))[:MAX_FIELDS]
-    backwards = tuple(replace(each, descending=not each.descending) for each in chosen)
-    serving = [
-        each
-        for each in existing
-        if not each.is_partial
-        and each.collation is None
-        and each.arrays == arrays
-        and each.sort.fields[: len(chosen)] in {chosen, backwards}
-    ]
-    if not chosen or serving:
-        return next(iter(serving), None) if all(each.hidden for each in serving) else None
-    advised = Sort(chosen)
-    name = _name(None, advised, arrays=arrays)
-    taken = {each.name for each in existing}  # a partial or sparse index may have the default name
-    names = (name, *(f"{name[: MAX_NAME - 3]}_{n}" for n in range(2, MAX_INDEXES + 2)))
-    return Index(next(each for each in names if each not in taken), advised, arrays=arrays)
-
-
-def creation(index: Index) -> str:
-    """Return the call that creates an index over fields of the body, or uses a hidden one again."""
-    if index.hidden:
-        return f"unhide_index({index.name!r})"
-    directions = [direction for _, direction in index.fields]
-    keys = list(zip(map(path_or_text, index.paths), directions, strict=True))
-    fields = repr(keys[0][0]) if directions == [1] else repr(keys)
-    named = "" if index.own_name is None else f", name={index.own_name!r}"
-    return f"create_index({fields}{', arrays=True' if index.arrays else ''}{named})"
-
-
-def plan_order(condition: Condition, indexes: Iterable[Index]) -> Sort | None:
-    """Return the order of the matching documents in the index that the condition narrows most, or in the index of the
-    ids. None: no index yields an order, or the order is natural, because all fields are equal to values.
-    """
-    equal, bounded = set(equal_targets(condition)), set(_bounded_targets(condition))
-    best, order = (0, False), None
-    for fields in (*(index.sort.fields for index in indexes if not index.arrays), BY_ID.fields):
-        free = free_fields(fields, equal)
-        found = len(fields) - len(free), bool(free) and free[0].target in bounded
-        if found > best:
-            best, order = found, Sort(free) if free else None
-    return order
-
-
-def free_fields(fields: Fields, equal: Collection[Target]) -> Fields:
-    """Return the fields that still order the entries of an index when the `equal` fields have a value."""
-    return tuple(dropwhile(lambda each: each.target in equal, fields))
-
-
-def equal_targets(condition: Condition, collation: Collation | None = None) -> Iterator[Target]:
-    """Yield the fields that must equal a value in an index with a collation."""
-    for each in every_conjunct(condition):
-        field = each
-        if isinstance(each, Collated) and each.collation == collation:
-            field = each.condition
-        match field:
-            case Field(path, Equals()) if is_indexable(field, {path.keys}):
-                yield path
-
-
-def _bounded_targets(condition: Condition) -> Iterator[Target]:
-    for each in every_conjunct(condition):
-        match each:
-            case Field(path, Compare() | Matches()) if is_indexable(each, {path.keys}):
-                yield path
-            case Metadata(name, Compare()) if name == "id" or name in TIMES:
-                yield name
-
-
-def indexable_keys(filter: Filter) -> Iterator[tuple[str, ...]]:
-    """Yield the keys of the fields for which an index is possible."""
-    yield from (each.path.keys for each in _scalars_in(filter))
-
-
-def _scalars_in(filter: Filter) -> list[Field]:
-    conditions = list(every_conjunct(filter.condition))
-    for each in tuple(conditions):
-        conditions.extend(implied_by(each))
-    fields = (each for each in conditions if isinstance(each, Field))
-    return [each for each in fields if each.path.keys and is_indexable(each, {each.path.keys})]

@@ -7,7 +7,8 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from .conditions import Condition, Field, HasObject
-from .index import Index, every_conjunct, implied_by, is_in_arrays
+from .index import Index
+from .serving import every_conjunct, implied_by, is_in_arrays
 
 
 class Served(NamedTuple):

@@ -18,8 +18,8 @@ from ..expressions.path import Path, is_index
 from . import conditions
 from .conditions import Condition, Field, Test
 from .filter import paths_in
-from .index import every_conjunct
 from .matcher import holds, passes, values_at
+from .serving import every_conjunct
 
 
 def matched_index(

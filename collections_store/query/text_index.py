@@ -15,8 +15,9 @@ from ..search.matching import Texts
 from ..search.query import SearchQuery, parsed
 from ..search.words import WORDS_VERSION
 from .conditions import Condition, Field, Matches, values_of
-from .index import Index, can_open, every_conjunct, read_own_name, unknown_keys
+from .index import Index, read_own_name, unknown_keys
 from .matcher import distinct_values
+from .serving import can_open, every_conjunct
 
 NO_TEXT_INDEX: Final = 'the collection has no text index: create one, for example create_text_index({"title": 3, "body": 1})'
 TextFields: TypeAlias = FieldLike | Iterable[FieldLike] | Mapping[Any, float]

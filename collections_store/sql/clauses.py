@@ -47,15 +47,9 @@ from ..query.conditions import (
     with_sql,
 )
 from ..query.filter import conjuncts, paths_in
-from ..query.index import (
-    Index,
-    implied_by,
-    is_in_arrays,
-    is_indexable,
-    limits_of,
-    prefixes_of,
-)
+from ..query.index import Index, limits_of, prefixes_of
 from ..query.joint import served_jointly
+from ..query.serving import implied_by, is_in_arrays, is_indexable
 from ..query.sort import NULL, Key, Sort
 from ..query.text_index import NO_TEXT_INDEX, TextIndex
 from .dialects.protocols import Binding, Database

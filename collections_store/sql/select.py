@@ -39,17 +39,8 @@ from ..query.conditions import (
     values_of,
 )
 from ..query.filter import EVERYTHING, Filter, conjuncts
-from ..query.index import (
-    BY_ID,
-    ID_INDEX,
-    Index,
-    equal_targets,
-    every_conjunct,
-    free_fields,
-    implies,
-    limits_of,
-    plan_order,
-)
+from ..query.index import ID_INDEX, Index, limits_of
+from ..query.serving import BY_ID, equal_targets, every_conjunct, free_fields, implies, plan_order
 from ..query.sort import NATURAL, Sort
 from ..query.text_index import NO_TEXT_INDEX
 from .by_id import IdStatements
@@ -550,8 +541,8 @@ class Statements:
             case Sort() as order:
                 pass
             case None:
-                plain = [each for each in self._usable(implied) if each.collation is None]
-                order = plan_order(shape, plain) or NATURAL
+                usable = (e for e in self._usable(implied) if not e.arrays and e.collation is None)
+                order = plan_order(shape, (each.sort for each in usable)) or NATURAL
             case _:
                 order = NATURAL
         compiled: Any = self.exact

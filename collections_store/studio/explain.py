@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import CollectionsStoreError
 from ..operations.survey import MeasureIndexes
-from ..query.index import Explanation, Index
+from ..query.explanation import Explanation
+from ..query.index import Index
 from .collection import MANY, surveyed
 from .entries import BadEntry, read_filter, read_sort
 from .pages import Call, PageRoute

@@ -47,9 +47,10 @@ from collections_store.aggregation.pipeline import Pipeline
 from collections_store.codec import Codec
 from collections_store.document import check_id, read_ttl
 from collections_store.expressions.values import MISSING, compare
-from collections_store.query.index import Index, every_conjunct, implies, limits_of, plan_order
+from collections_store.query.index import Index, limits_of
 from collections_store.query.matcher import distinct_values, found_at, matches, values_at
 from collections_store.query.multikey import EMPTY, index_keys
+from collections_store.query.serving import every_conjunct, implies, plan_order
 from collections_store.update import read_replacement
 from collections_store.update.apply import seed, seed_id
 
@@ -126,9 +127,10 @@ class Box:
             condition = Filter.parse(filter).condition
             given = list(every_conjunct(condition))
             usable = (
-                index
+                index.sort
                 for index in self.indexes.values()
-                if all(
+                if not index.arrays
+                and all(
                     any(implies(each, part) for part in limit for each in given)
                     for limit in limits_of(index)
                 )

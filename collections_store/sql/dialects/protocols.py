@@ -31,7 +31,8 @@ from ...query.conditions import (
     Test,
     Value,
 )
-from ...query.index import Index, Plan
+from ...query.explanation import Plan
+from ...query.index import Index
 from ..elements import (
     ArrayAt,
     IndexedTest,

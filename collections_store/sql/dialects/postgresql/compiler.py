@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from ....query.index import Index, Plan
+from ....query.explanation import Plan
+from ....query.index import Index
 from ...elements import (
     Addend,
     AnyInteger,

@@ -21,7 +21,8 @@ from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from .... import codec
-from ....query.index import Index, Plan
+from ....query.explanation import Plan
+from ....query.index import Index
 from ...elements import (
     Addend,
     AnyInteger,
