@@ -654,9 +654,9 @@ class TransactionEnded(CollectionsStoreError, RuntimeError):
 class MissingExtra(CollectionsStoreError, ImportError):
     """An optional dependency is not installed: install the `extra`."""
 
-    def __init__(self, package: str, extra: str, instead: str = "") -> None:
+    def __init__(self, package: str, extra: str, more: str = "") -> None:
         install = f"{package} is not installed: pip install 'collections-store[{extra}]'"
-        super().__init__(f"{install}; {instead}" if instead else install, name=package)
+        super().__init__(f"{install}; {more}" if more else install, name=package)
         self.extra = extra
 
 

@@ -8,6 +8,7 @@ import sqlite3
 import sys
 import unicodedata
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -282,7 +283,7 @@ def test_the_file_stays_whole(store: Store, words: Any, path: Path) -> None:
     words.create_index("w", collation=CASE)
     words.update_many({}, {"$set": {"w": "Neu"}})
     words.delete_many({"n": 1})
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other:
         for name, arguments, function in functions():
             other.create_function(name, arguments, function, deterministic=True)
         assert other.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
@@ -291,7 +292,7 @@ def test_the_file_stays_whole(store: Store, words: Any, path: Path) -> None:
 def test_other_programs_read_and_cannot_write(words: Any, path: Path) -> None:
     words.create_index("w", collation=CASE)
     table = "cs_1_things"
-    with sqlite3.connect(path) as other:
+    with closing(sqlite3.connect(path)) as other:
         [(count,)] = other.execute(f"SELECT count(*) FROM {table} WHERE body LIKE '%oo%'")
         assert count == 2
         with pytest.raises(sqlite3.OperationalError, match="collections_store_key"):
@@ -366,6 +367,10 @@ def test_postgresql_has_no_index_under_a_collation(postgres_backend: Backend) ->
             things.create_index("w", collation=CASE)
         assert things.indexes() == []
         assert ids(things.find({"w": "ZOO"}, collation=CASE)) == ["1"]
+        with Store("sqlite://") as source:
+            source["words"].create_index("w", collation=CASE)
+            with pytest.raises(InvalidIndex, match="needs SQLite"):
+                source.copy_to(store)
 
 
 def test_a_restore_makes_the_keys_again(
