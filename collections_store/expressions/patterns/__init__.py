@@ -173,7 +173,7 @@ class Pattern:
 
 def escaped(text: str) -> str:
     """Return the pattern that finds a string."""
-    return _SPECIAL.sub(r"\\\g<0>", text)
+    return _SPECIAL.sub(r"\\\g<0>", text).replace("\0", r"\x00")
 
 
 def options_of(pattern: re.Pattern[str]) -> str:
