@@ -1,6 +1,6 @@
 """The short way to read plain filter documents has the result of the parser."""
 
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from hypothesis import given
@@ -36,7 +36,7 @@ DOCUMENTS: st.SearchStrategy[dict[Any, Any]] = st.dictionaries(
 )
 
 
-class Operator(str, Enum):
+class Operator(StrEnum):
     """Operators as a caller may name them."""
 
     GREATER = "$gt"
