@@ -510,7 +510,7 @@ def read_plain(document: dict[Any, Any], codec: Codec) -> tuple[PlainShape, list
             [(operator, wanted)] = wanted.items()  # noqa: PLW2901
             if operator not in _COMPARISONS or wanted is None:
                 return None
-            shape.append(operator)
+            shape.append(_COMPARISONS[operator])  # a `str`, also of an enum
         kind = type(wanted)
         if kind is int:
             is_plain = MIN_INTEGER <= wanted <= MAX_INTEGER

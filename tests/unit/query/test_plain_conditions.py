@@ -1,5 +1,6 @@
 """The short way to read plain filter documents has the result of the parser."""
 
+from enum import StrEnum
 from typing import Any
 
 from hypothesis import given
@@ -35,6 +36,12 @@ DOCUMENTS: st.SearchStrategy[dict[Any, Any]] = st.dictionaries(
 )
 
 
+class Operator(StrEnum):
+    """Operators as a caller may name them."""
+
+    GREATER = "$gt"
+
+
 def outcome(read: Any, document: Any) -> Any:
     try:
         return read(document)
@@ -67,3 +74,10 @@ def test_most_documents_are_plain() -> None:
     for other in ({"a": {"$gte": None}}, {"a": [1]}, {"a": "x" * 201}, {"a": float("inf")}):
         assert read_plain(other, CODEC) is None
     assert read_plain(document, Codec(max_bytes=100)) is None
+
+
+def test_the_operators_of_a_shape_are_strings() -> None:
+    read = read_plain({"a": {Operator.GREATER: 1}}, CODEC)
+    assert read is not None
+    assert [type(word) for word in read[0]] == [str, str, str]
+    assert condition_of(read[0]) == condition_of(("a", "$gt", "number"))
