@@ -78,4 +78,4 @@ def _annotated(
                 ):
                     problem = "annotate the field, not what is in it: Annotated[list[…], Indexed(arrays=True)]"
                     raise InvalidIndex(str(Path(*path)), problem)
-            yield from _annotated(field.type, path, (*seen, each))
+            yield from _annotated(member.type, path, (*seen, each))
