@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
 from ..errors import InvalidIndex, shortened
@@ -27,14 +27,14 @@ class Indexed:
 
     unique: bool = False
     descending: bool = False
-    where: Any = None
+    where: Any = field(default=None, hash=False)  # a mapping has no hash
     arrays: bool = False
     sparse: bool = False
     expire_after_seconds: int | None = None
-    collation: Any = None
-    hidden: bool = False
     name: str | None = None
     wildcard: bool = False
+    collation: Any = field(default=None, hash=False)
+    hidden: bool = False
 
 
 def declared_indexes(model: Any) -> list[Index]:
@@ -69,13 +69,13 @@ def _annotated(
 ) -> Iterator[tuple[Path, tuple[Any, ...]]]:
     """Yield the path and the metadata of each field. A model within itself is skipped."""
     for each in alternatives(model):
-        for field in (declared_fields(each) or {}).values() if each not in seen else ():
-            path = (*keys, field.key)
-            yield Path(*path), (*field.metadata, *metadata_within(field.type))
-            for inside in alternatives(field.type):
+        for member in (declared_fields(each) or {}).values() if each not in seen else ():
+            path = (*keys, member.key)
+            yield Path(*path), (*member.metadata, *metadata_within(member.type))
+            for inside in alternatives(member.type):
                 if any(
                     isinstance(i, Indexed) for arg in get_args(inside) for i in metadata_within(arg)
                 ):
                     problem = "annotate the field, not what is in it: Annotated[list[…], Indexed(arrays=True)]"
                     raise InvalidIndex(str(Path(*path)), problem)
-            yield from _annotated(field.type, path, (*seen, each))
+            yield from _annotated(member.type, path, (*seen, each))

@@ -92,3 +92,23 @@ def test_invalid_declarations() -> None:
 
     with pytest.raises(InvalidIndex, match="sparse"):
         declared_indexes(Unusable)
+
+
+RULES = {"locale": "simple", "strength": 2}
+
+
+class OptionalWithMappings(msgspec.Struct):
+    mail: Annotated[str, Indexed(collation=RULES)] | None = None
+    name: Annotated[str, Indexed(where={"active": True})] | None = None
+
+
+def test_a_union_holds_an_index_with_mappings() -> None:
+    assert list(map(str, declared_indexes(OptionalWithMappings))) == [
+        f"mail_1: {{'mail': 1}}, collation {RULES}",
+        "name_1: {'name': 1}, where {'active': True}",
+    ]
+
+
+def test_the_order_of_options_is_that_of_version_0_1() -> None:
+    index = Indexed(True, False, None, False, False, None, "login", False)
+    assert (index.name, index.collation) == ("login", None)
