@@ -40,11 +40,13 @@ class OperandParser(ABC):
         """Return the value of an expression of constants: without fields, metadata, `$rand`, and variables from outside
         of the expression. A missing value is null.
         """
-        node = type(self)(self.error).parse(what, place)
+        node = self.parse(what, place)
         if isinstance(node, Constant):
             return node
+        varies = self.error(place, f"must be a constant, got {shortened(what)}")
+        node = type(self)(lambda *_: varies).parse(what, place)
         if any(map(_varies, nodes_of(node))):
-            self.refuse(place, f"must be a constant, got {shortened(what)}")
+            raise varies
         try:
             value = evaluate(node, Scope(Anonymous(None)))
         except InvalidOperand as error:

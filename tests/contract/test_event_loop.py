@@ -99,7 +99,6 @@ async def search(here: Here) -> Any:
 
 
 async def nearest(here: Here) -> Any:
-    await here.many.create_vector_index("at", dimensions=1)
     return await here.many.nearest([1.0], filter=IN)
 
 
@@ -363,6 +362,8 @@ def here(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> It
         await here.large.put_many((id, LARGE) for id in ("a", "b", "edited"))
         await here.many.put_many((str(n), body) for n, body in enumerate(MANY))
         await here.memory.put_many({"a": LARGE, "b": LARGE})
+        await here.many.create_vector_index("at", dimensions=1)
+        await here.many.nearest([1.0])  # imports numpy, once for the process
 
     runner.run(prepare())
     words_of("warm")  # makes a table, once for the process

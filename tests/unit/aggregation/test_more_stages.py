@@ -397,6 +397,13 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$bucket": {"groupBy": "$a", "boundaries": [0, {"$add": [1, "$a"]}]}}, "must be a constant"),
     ({"$bucket": {"groupBy": "$a", "boundaries": [0, {"$rand": {}}]}}, "must be a constant"),
     ({"$bucket": {"groupBy": "$a", "boundaries": ["$$NOW", "z"]}}, "must be a constant"),
+    ({"$bucket": {"groupBy": "$a", "boundaries": [0, "$$x"]}}, "there is no variable 'x'"),
+    (
+        {"$lookup": {"from": "a", "let": {"x": 1}, "as": "b", "pipeline": [
+            {"$bucket": {"groupBy": "$a", "boundaries": [0, {"$add": [1, "$$x"]}]}},
+        ]}},
+        "boundaries.1': must be a constant, got",
+    ),
     ({"$bucket": {"groupBy": "$a", "boundaries": [0, {"$meta": "textScore"}]}}, "boundaries.1.\\$meta'"),
     ({"$bucket": {"groupBy": "$a", "boundaries": [0, {"$divide": [1, 0]}]}}, "has no value: \\$divide"),
     ({"$bucket": {"groupBy": "$a", "boundaries": [0, {"$add": [1, -1]}]}}, "and greater"),
