@@ -64,7 +64,9 @@ from .update import UpdateLike
 
 T = TypeVar("T")
 Default = TypeVar("Default")
-Bodies: TypeAlias = Mapping[str, Body] | Iterable[tuple[str, Body] | tuple[str, Body, int | None]]
+Bodies: TypeAlias = (
+    Mapping[str, Body] | Iterable[tuple[str, Body] | tuple[str, Body, int | Document[Any] | None]]
+)
 Documents: TypeAlias = list[Document[Body]]
 Values: TypeAlias = list[Any]
 Indexes: TypeAlias = list[Index | TextIndex | VectorIndex]
@@ -228,7 +230,8 @@ class Collection(OperationBuilder, Generic[Body]):
 
         `mode`: "replace" replaces existing documents; "insert" refuses their ids (`DuplicateKey`); "ignore" skips
         existing documents; "if_version" takes triples of id, body and the expected version (None: no document), and
-        refuses any other version (`VersionConflict`). `ttl` as in `put`. A unique index is checked for each
+        refuses any other version (`VersionConflict`). A deleted document that is written again repeats its versions:
+        a `Document` in place of the version expects this document in this version. `ttl` as in `put`. A unique index is checked for each
         document: first for replaced documents, then for new documents, in their order.
 
         >>> store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})

@@ -352,7 +352,7 @@ class DocumentsOutdated(CollectionsStoreError, RuntimeError):
 
 class VersionConflict(CollectionsStoreError, RuntimeError):
     """The document `id` has the version `found`, not `expected` (None: no document), and was not written: read the
-    document again.
+    document again. Equal versions are of two documents: the expected document was deleted, and `id` written again.
     """
 
     collection: str
@@ -363,6 +363,8 @@ class VersionConflict(CollectionsStoreError, RuntimeError):
     def __init__(self, collection: str, id: str, expected: int | None, found: int | None) -> None:
         must = "not exist" if expected is None else f"have version {expected}"
         got = "no document" if found is None else f"version {found}"
+        if found is not None and found == expected:
+            got += " of a later document"
         super().__init__(
             f"collection {collection}: {shortened(id)} must {must}, got {got}: "
             "read the document again, then repeat the change"

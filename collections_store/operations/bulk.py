@@ -33,12 +33,22 @@ MAX_ROWS: Final = 1000
 
 
 class Given(NamedTuple):
-    """A document to write: the position in the call, and the expected version, None if any version will do."""
+    """A document to write: the position in the call, and the expected version, None if any version will do.
+
+    `created`: the creation time of the expected document; None if any will do.
+    """
 
     position: int
     id: str
     text: str
     expected: int | None = None
+    created: int | None = None
+
+    def expects(self, row: Row | None) -> bool:
+        """Return whether the version and the creation time of a row, or None, are as expected."""
+        if row is None or self.expected is None:
+            return row is None and self.expected is None
+        return row[0] == self.expected and self.created in {None, row[2]}
 
 
 @value_class
@@ -131,7 +141,7 @@ class PutBatch(Operation[PutManyResult]):
             if _replaced(session, writer, run, life) != len(run):
                 raise TransactionConflict("others deleted some of the documents at the same time")
         for each in accepted:
-            version, before = there.get(each.id, (0, None))
+            version, before, _ = there.get(each.id, (0, None, None))
             if version or each.id in inserted:
                 kind = "update" if version else "insert"
                 writer.record(kind, each.id, version + 1, before, each.text)
@@ -159,11 +169,12 @@ class PutBatch(Operation[PutManyResult]):
         accepted: list[Given] = []
         refused: list[Refusal] = []
         for each in given:
-            found = there[each.id][0] if each.id in there else None
+            row = there.get(each.id)
+            found = None if row is None else row[0]
             error: CollectionsStoreError | None = None
             if self.mode == "insert" and found is not None:
                 error = id_taken(self.collection, each.id)
-            elif self.mode == "if_version" and found != each.expected:
+            elif self.mode == "if_version" and not each.expects(row):
                 error = VersionConflict(self.collection, each.id, each.expected, found)
             if error is not None and self.strict:
                 raise error

@@ -334,11 +334,13 @@ class Writing:
             ids.append(value[0])
         try:
             if type(value) is tuple and len(value) == 2 and self.mode != "if_version":
-                id, body, version = *value, None  # the usual, sooner
+                id, body, expected = *value, None  # the usual, sooner
             else:
-                id, body, version = self._parts(value)
+                id, body, expected = self._parts(value)
             text = self.codec.encode_body(body) if has_ids else encoded(self.codec, body)
-            return Given(position, check_id(id), text, version)
+            if isinstance(expected, Document):
+                return Given(position, check_id(id), text, expected.version, expected.created_us)
+            return Given(position, check_id(id), text, expected)
         except CollectionsStoreError as error:
             first = value[0] if isinstance(value, tuple | list) and value else None
             id = first if isinstance(first, str) else None
@@ -348,15 +350,17 @@ class Writing:
             refused.append(Refusal(position, id, error))
             return None
 
-    def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
-        """Return id, body and version; raises `InvalidId`, and `InvalidOption` of a version."""
+    def _parts(self, given: Any) -> tuple[Any, Any, int | Document | None]:
+        """Return id, body and expectation; raises `InvalidId`, and `InvalidOption` of a version."""
         parts = given if isinstance(given, (tuple, list)) else ()
         if self.mode != "if_version":
             if len(parts) == 2:
                 return parts[0], parts[1], None
         elif len(parts) == 3:
-            return parts[0], parts[1], check_version(parts[2])
-        triples = "triples of an id, a body and a version (None: no document)"
+            id, body, expected = parts
+            is_read = isinstance(expected, Document) and expected.id == id
+            return id, body, expected if is_read else check_version(expected)
+        triples = "triples of an id, a body and a version or a Document (None: no document)"
         wanted = triples if self.mode == "if_version" else "pairs of an id and a body"
         raise InvalidId(given, f"give {wanted}")
 

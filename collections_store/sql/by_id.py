@@ -99,10 +99,12 @@ class IdStatements:
     """Select id and body of `:ids`."""
     present: Statement = Statement(lambda s: s.select_many(s.c.id))
     """Select those of `:ids` that exist."""
-    versions: Statement = Statement(lambda s: s.locked(s.c.id, s.c.version, sa.null()))
-    """Select and lock id, version and null of `:ids`, in order."""
-    bodies: Statement = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body))
-    """Select and lock id, version and body of `:ids`, in order."""
+    versions: Statement = Statement(
+        lambda s: s.locked(s.c.id, s.c.version, sa.null(), s.c.created_at)
+    )
+    """Select and lock id, version, null and creation time of `:ids`, in order."""
+    bodies: Statement = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body, s.c.created_at))
+    """Select and lock id, version, body and creation time of `:ids`, in order."""
     share: Statement = Statement(
         lambda s: s.select(ONE).where(s.is_live).with_for_update(read=True, key_share=True)
     )

@@ -92,6 +92,26 @@ def test_if_version(things: Any) -> None:
     assert versions(things) == {"a": 2, "b": 1, "c": 1}
 
 
+@pytest.mark.each_backend
+@pytest.mark.parametrize("changes", [False, "both"])
+def test_a_document_as_version_is_no_later_document(store: Any, changes: Any) -> None:
+    store.create_collection("things", changes=changes)
+    things = store["things"]
+    things.put("a", 1)
+    read = things.document("a")
+    things.put_many([("a", 2, read), ("b", 1, None)], mode="if_version", atomic=True)
+    assert versions(things) == {"a": 2, "b": 1}
+    with pytest.raises(InvalidOption, match="if_version"):
+        things.put_many([("c", 3, read)], mode="if_version", atomic=True)
+    things.remove("a")
+    things.put("a", 3)
+    with pytest.raises(VersionConflict, match="of a later document"):
+        things.put_many([("a", 4, read), ("c", 1, None)], mode="if_version", atomic=True)
+    with pytest.raises(BulkWriteError, match="of a later document"):
+        things.put_many([("a", 4, read)], mode="if_version")
+    assert found(things) == {"b": 1, "a": 3}
+
+
 def test_invalid_documents_are_rejected(things: Any) -> None:
     with pytest.raises(BulkWriteError, match=r"position 1 \(at 'x'.*and 1 more") as caught:
         things.put_many([("a", 1), ("b", {"x": {1}}), ("c", 2), ("\0", 1)])

@@ -39,6 +39,7 @@ from collections_store import (
     MissingExtra,
     Store,
     StoreClosed,
+    VersionConflict,
 )
 from collections_store.integrations.openai_agents import (
     OpenAIAgentsSession,
@@ -265,6 +266,54 @@ def test_objects_that_share_a_session_append_in_order(backend: Backend) -> None:
         await one.add_items([user("z")])
         await two.add_items([user("!")])
         assert contents(await one.get_items()) == ["y", "z", "!"]
+
+    use(backend, check)
+
+
+@pytest.mark.each_backend
+def test_a_header_is_not_taken_for_a_later_one_of_the_same_version(backend: Backend) -> None:
+    async def check(store: AsyncStore) -> None:
+        stale, other = (OpenAIAgentsSession("a", store) for _ in range(2))
+        for n in range(3):
+            await stale.add_items([user(n)])
+        before = await store["agent_sessions"].document("1:a/")
+        assert before is not None
+        await other.clear_session()
+        for n in range(3):
+            await other.add_items([user(n)])
+        after = await store["agent_sessions"].document("1:a/")
+        assert after is not None
+        assert after.version == before.version
+        await stale.add_items([user(3)])
+        await other.add_items([user(4)])
+        assert contents(await stale.get_items()) == [0, 1, 2, 3, 4]
+
+    use(backend, check)
+
+
+@pytest.mark.each_backend
+def test_the_ordinary_way_of_an_append_stores_the_same(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def conflict(*_: Any) -> None:
+        raise VersionConflict("agent_sessions", "1:b/", 1, 2)
+
+    async def check(store: AsyncStore) -> None:
+        stored = []
+        for name in ("a", "b"):
+            session = OpenAIAgentsSession(name, store)
+            if name == "b":
+                monkeypatch.setattr(session, "_append_to", conflict)
+            await talk(session, "x", "y")
+            await session.create_branch_from_turn(2, "other")
+            await session.add_items([user("z")])
+            within = {"$id": {"$gte": f"1:{name}/", "$lt": f"1:{name}0"}}
+            found = await store["agent_sessions"].find(within, sort="$id")
+            first = found[0].body.pop("last") - 5
+            numbers = [each.id.rpartition("/")[::2] for each in found[1:]]
+            ids = [(at.replace(name, "", 1), int(number) - first) for at, number in numbers]
+            stored.append((ids, [each.body | {"session": ""} for each in found]))
+        assert stored[0] == stored[1]
 
     use(backend, check)
 

@@ -2,8 +2,8 @@
 
 1. The id of an item is `5:alice/4:main/1763856000000007`: the session and the branch, each with its length, and a
    number. No two sessions share an id, and the items of a branch are a range of ids.
-2. The header, `5:alice/`, has the last number of the session, and the names of its branches. Every append first
-   takes numbers from the header. The items of a call are therefore adjacent, and later calls append after them.
+2. The header, `5:alice/`, has the last number of the session, and the names of its branches. Every append takes
+   numbers from the header. The items of a call are therefore adjacent, and later calls append after them.
 3. An item that begins a turn, a message of the user, has `user`, and the `usage` of the turn. Copies and deletions
    of a turn include the usage.
 """
@@ -94,11 +94,6 @@ def numbered(
     prefix = items_prefix(session, branch)
     for number, body in enumerate(bodies, first):
         yield f"{prefix}{number}", {"session": session, "branch": branch, **body}
-
-
-def number_of(id: str) -> int:
-    """Return the number of an item."""
-    return int(id.rpartition("/")[2])
 
 
 def body_of(item: object) -> Json:

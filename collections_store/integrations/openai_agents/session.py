@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
@@ -12,12 +12,13 @@ from ... import (
     AsyncCollection,
     AsyncStore,
     AsyncTransaction,
-    DuplicateKey,
+    Document,
     InsertOne,
     InvalidBody,
     InvalidOption,
     MissingExtra,
     UpdateOne,
+    VersionConflict,
 )
 from ..stores import StoreOwner
 from .collection import delete_session, prepare
@@ -35,7 +36,6 @@ from .records import (
     items_prefix,
     names_of,
     new_name,
-    number_of,
     numbered,
     start,
     turn_of,
@@ -80,8 +80,8 @@ class OpenAIAgentsSession(StoreOwner):
         self._collection = collection
         self._documents: AsyncCollection[Any] = self._store[collection]
         self._branch = MAIN
-        self._last = ("", 0)
-        """A session and its last number, which others may have changed."""
+        self._header: Document[Any] | None = None
+        """The header after the last append; others may have changed the stored header."""
 
     @classmethod
     def from_url(cls, session_id: str, *, url: str, **options: Any) -> Self:
@@ -112,19 +112,16 @@ class OpenAIAgentsSession(StoreOwner):
 
         `limit`: the number of latest items; None: the limit of the settings; negative: all.
         """
-        session = self.session_of(wrapper)
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
         if limit == 0:
             return []
-        within = self._items(branch_id, session)
+        within = self._items(branch_id, self.session_of(wrapper))
         if limit is None or limit < 0:
             found = await self._documents.find(within, sort="$id")
         else:
             found = await self._documents.find(within, sort=LAST_FIRST, limit=limit)
             found.reverse()
-        if found:
-            self._last = session, max(self._last_of(session), number_of(found[-1].id))
         return [item_of(each) for each in found]
 
     async def add_items(
@@ -156,7 +153,7 @@ class OpenAIAgentsSession(StoreOwner):
         """Delete the session with all branches. Then the current branch is "main"."""
         header = {"$id": header_id(self.session_of(wrapper))}
         await delete_session(self._store, self._collection, header)
-        self._branch, self._last = MAIN, ("", 0)
+        self._branch, self._header = MAIN, None
 
     async def create_branch_from_turn(
         self, turn_number: int, branch_name: str | None = None
@@ -260,34 +257,43 @@ class OpenAIAgentsSession(StoreOwner):
         problem = f"session {self.session_id!r} has no branch {branch!r}: see list_branches"
         return InvalidOption("branch_id", problem)
 
-    def _last_of(self, session: str) -> int:
-        return self._last[1] if self._last[0] == session else 0
-
     async def _append(self, session: str, bodies: Sequence[Json]) -> None:
-        """Append items after the last known number, in a single call of the database. If the header has another
-        number, reserve numbers first.
-        """
-        header, count = {"$id": header_id(session)}, len(bodies)
-        last = self._last_of(session) or start()
-        with suppress(DuplicateKey):  # the header has another number
-            expected = header | {"last": last}
-            return await self._insert(session, bodies, last, expected, {"$inc": {"last": count}})
-        reserved = await self._documents.increment(header["$id"], "last", count, initial=start())
-        change = {
-            "$max": {"last": reserved}
-        }  # creates the header again if it was deleted meanwhile
-        return await self._insert(session, bodies, reserved - count, header, change)
+        """Append items. If others append at the same time, reserve numbers first."""
+        id, header, self._header = header_id(session), self._header, None
+        if header is None or header.id != id:
+            header = await self._documents.document(id)
+        try:
+            self._header = await self._append_to(header, session, bodies)
+        except VersionConflict:
+            await self._reserve_and_append(session, bodies)
 
-    async def _insert(
-        self, session: str, bodies: Sequence[Json], last: int, header: Json, change: Json
-    ) -> None:
-        """Insert items after a number, and change the header."""
-        names: Json = {"$set": {"session": session}, "$addToSet": {"branches": self._branch}}
-        items = numbered(session, self._branch, bodies, last + 1)
+    async def _append_to(
+        self, header: Document[Any] | None, session: str, bodies: Sequence[Json]
+    ) -> Document[Any] | None:
+        """Write the header, as long as it is the document that was read, with items after its last number; return the
+        new header, or None for a first header.
+        """
+        body = {"last": start(), "branches": []} | ({} if header is None else header.body)
+        items = numbered(session, self._branch, bodies, body["last"] + 1)
+        branches = list(dict.fromkeys([*body["branches"], self._branch]))
+        body |= {"session": session, "branches": branches, "last": body["last"] + len(bodies)}
+        given = [(header_id(session), body, header), *((id, item, None) for id, item in items)]
+        await self._documents.put_many(given, mode="if_version", atomic=True)
+        return header and replace(header, body=body, version=header.version + 1)
+
+    async def _reserve_and_append(self, session: str, bodies: Sequence[Json]) -> None:
+        """Reserve numbers in the header, and then write items with these numbers."""
+        id, count = header_id(session), len(bodies)
+        last = await self._documents.increment(id, "last", count, initial=start())
+        change = {
+            "$set": {"session": session},
+            "$addToSet": {"branches": self._branch},
+            "$max": {"last": last},  # creates the header again if it was deleted meanwhile
+        }
+        items = numbered(session, self._branch, bodies, last - count + 1)
         inserts = (InsertOne(body, id=id) for id, body in items)
-        requests = [UpdateOne(header, names | change, upsert=True), *inserts]
+        requests = [UpdateOne({"$id": id}, change, upsert=True), *inserts]
         await self._documents.bulk_write(requests, atomic=True)
-        self._last = session, last + len(bodies)
 
     async def _create_branch(
         self, turn: int, name: str | None, transaction: AsyncTransaction
