@@ -120,7 +120,7 @@ class Explain(Operation[Explanation]):
             arrays = arrays or session.finds(statements.has_array(self.filter, keys), self.filter)
         if arrays and not session.database.indexes_arrays:
             return None
-        served = sort if sort.collation is None else NATURAL  # no index has a collation
+        served = sort if sort.collation is None else NATURAL  # no collated index is advised
         index = missing_index(self.filter, served, existing, arrays=arrays)
         return index if index is not None and can_index(session.database, index) else None
 

@@ -69,8 +69,8 @@ def read_identity(session: Session) -> str:
     """Return the identity of the database; "" if no collection has recorded changes since there are identities."""
     if not has_table(session, session.store.identities):
         return ""
-    [(identity,)] = session.rows(session.store.identity)
-    return str(identity)
+    rows = session.rows(session.store.identity)  # none if the table is newer than the snapshot
+    return str(rows[0][0]) if rows else ""
 
 
 def has_table(session: Session, table: sa.Table) -> bool:
