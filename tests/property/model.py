@@ -265,6 +265,8 @@ class Box:
             except CollectionsStoreError as error:
                 if atomic:
                     raise
+                if isinstance(error, VersionConflict) and self.live(id) is None:
+                    self.rows.pop(id, None)  # the call has deleted the expired document
                 step = PutManyResult(refused=(Refusal(position, id, error),))
             result += step
         if result.refused:

@@ -676,6 +676,17 @@ def test_the_model_knows_what_a_refused_index_and_the_order_of_an_index_change(
     machine.teardown()
 
 
+def test_the_model_knows_that_a_refused_version_deletes_an_expired_document(
+    open_store: Opener, clock: Clock
+) -> None:
+    machine = Machine(open_store, clock, [])
+    machine.initialize_collection({"ttl": 2}, None, [("a", {})], None)
+    machine.wait(3)
+    machine.put_versions("things", [("a", {}, 1)], atomic=False)
+    machine.purge_expired("things")
+    machine.teardown()
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
 def test_a_store_behaves_like_a_dict_for_longer(open_store: Opener, clock: Clock) -> None:
