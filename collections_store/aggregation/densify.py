@@ -32,6 +32,10 @@ def parse_densify(parser: PipelineParser, operand: Any, place: str) -> Stage:
         raise InvalidPipeline(f"{place}.partitionByFields", "must be a list of fields")
     partition = tuple(path_of(each, f"{place}.partitionByFields") for each in names)
     field = path_of(given["field"], f"{place}.field")
+    for each in partition:
+        if each[: len(field)] == field[: len(each)]:
+            problem = f"must not have a path of the field, got {shortened('.'.join(each))}"
+            raise InvalidPipeline(f"{place}.partitionByFields", problem)
     here = f"{place}.range"
     limits = parser.expressions.named(given["range"], here, ("step", "bounds"), ("unit",))
     step, unit, bounds = limits["step"], unit_of(limits, here), limits["bounds"]

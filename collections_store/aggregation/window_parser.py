@@ -187,6 +187,8 @@ def _weight(given: Mapping[str, Any], place: str) -> float:
 
 def _window(given: Any, sort: Sort, place: str) -> Window:
     names = "documents", "range", "unit"
+    if given == {}:
+        return _WHOLE
     if (
         not isinstance(given, dict)
         or not set(given) <= set(names)

@@ -222,16 +222,12 @@ def _shifted(function: WindowFunction, _: Window, partition: _Partition) -> list
 
 
 def _smoothed(function: WindowFunction, _: Window, partition: _Partition) -> list[Any]:
-    """Return the exponential moving average; null for a value other than a number."""
-    column, average = list[Any](), None
+    """Return the exponential moving average of the numbers up to each row; null before the first number."""
+    column, average = list[float | None](), None
     for value in partition.values(function.operands[0]):
-        if not is_number(value):
-            column.append(None)
-            continue
-        weighed = (
-            value if average is None else value * function.number + average * (1 - function.number)
-        )
-        average = result(weighed)
+        if is_number(value):
+            weight = 1 if average is None else function.number
+            average = result(float(value * weight + (average or 0) * (1 - weight)))
         column.append(average)
     return column
 

@@ -174,8 +174,9 @@ def to_parts(time: datetime, at: tzinfo, by_week: Any) -> dict[str, int]:
 
 def from_parts(by_week: bool, year: Any, *parts: Any) -> str:
     """Return the time of parts; a part out of its range carries to the next larger part."""
-    *numbers, at = parts
-    month, day, hour, minute, second, milli = (integer(n, -(2**15), 2**15 - 1) for n in numbers)
+    *large, second, milli, at = parts
+    month, day, hour, minute = (integer(n, -(2**15), 2**15 - 1) for n in large)
+    second, milli = integer(second), integer(milli)  # MongoDB bounds only the others
     year = integer(year, 1, 9999)
     try:
         if by_week:

@@ -55,6 +55,8 @@ def test_moving_average_for_each_year() -> None:
 def test_whole_partition() -> None:
     assert column(CAKES, {"$max": "$quantity"}) == [162] * 3 + [140] * 3
     assert column(CAKES, {"$count": {}}, partitionBy=None) == [6] * 6
+    empty = {"$max": "$quantity", "window": {}}
+    assert column(CAKES, empty) == [162] * 3 + [140] * 3
 
 
 def test_range_of_numbers() -> None:
@@ -111,9 +113,13 @@ def test_exponential_moving_average() -> None:
     assert by_count == pytest.approx([13, 14.6, 12.866666667, 12.088888889])
     by_weight = column(rows, {"$expMovingAvg": {"input": "$price", "alpha": 0.75}})
     assert by_weight == pytest.approx([13, 14.8, 12.7, 11.95])
-    assert column(
-        [{"price": None}, {"price": 4}], {"$expMovingAvg": {"input": "$price", "N": 2}}
-    ) == [None, 4]
+
+
+def test_exponential_moving_average_stays_where_a_value_is_no_number() -> None:
+    rows = [{"at": n, "price": price} for n, price in enumerate((None, "x", 4, None, 10))]
+    found = column(rows, {"$expMovingAvg": {"input": "$price", "N": 3}})
+    assert found == [None, None, 4, 4, 7]
+    assert [type(each) for each in found[2:]] == [float] * 3
 
 
 def test_derivative_and_integral() -> None:
@@ -259,7 +265,7 @@ REFUSED: list[tuple[Any, str]] = [
     (window({"a": {"$sum": 1, "window": {"documents": [1, 0]}}}), "must not be greater"),
     (window({"a": {"$sum": 1, "window": {"documents": [0.5, 1]}}}), "documents.0': must be an integer"),
     (window({"a": {"$sum": 1, "window": {"documents": [0]}}}), "a list of two bounds"),
-    (window({"a": {"$sum": 1, "window": {}}}), "either documents or range"),
+    (window({"a": {"$sum": 1, "window": {"unit": "day"}}}), "either documents or range"),
     (window({"a": {"$sum": 1, "window": {"range": [0, 1]}}}, sortBy={"b": -1}), "one ascending field"),
     (window({"a": {"$sum": 1, "window": {"documents": [0, 1], "unit": "day"}}}), "requires a range"),
     (window({"a": {"$sum": 1, "window": {"range": [0, 1], "unit": "age"}}}), "unit'"),
@@ -283,6 +289,9 @@ REFUSED: list[tuple[Any, str]] = [
     (densify(step=0), "step': must be a positive number"),
     (densify(step=1.5, unit="day"), "whole with a unit"),
     (densify(bounds="partition"), "requires partitionByFields"),
+    (densify(partitionByFields=["b", "a"]), "partitionByFields': must not have a path of the field"),
+    (densify(partitionByFields=["a.b"]), "partitionByFields': must not have a path of the field"),
+    (densify(field="a.b", partitionByFields=["a"]), "partitionByFields': must not have a path of the field"),
     (densify(bounds=[3, 1]), "the first value must not be greater"),
     (densify(bounds=["2021-01-01T00:00:00Z", 1]), "times with a unit"),
 ]  # fmt: skip
