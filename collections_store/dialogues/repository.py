@@ -27,6 +27,7 @@ from ..errors import (
     DialogueConflict,
     DialoguesNotSaved,
     DuplicateKey,
+    SchemaTooNew,
     VersionConflict,
     shortened,
 )
@@ -44,6 +45,7 @@ from .model import DialogueLabel, check_label, check_string
 from .quarantine import DialogueQuarantine
 from .reader import RESTORE_BATCH, DialogueReader, Run
 from .records import (
+    NEWER,
     NOTHING,
     Attempt,
     BadRecord,
@@ -269,17 +271,20 @@ class DialogueRepository(Generic[D]):
         self, ttl: Any, kept: Any, forget: Callable[..., object] = lambda *_: None
     ) -> Steps[int]:
         """Delete terminal dialogues older than `ttl`, or more than `kept`; return the number of dialogues that this process
-        deleted. `forget` is called with the keys of the deleted dialogues.
+        deleted. `forget` is called with the keys of the deleted dialogues. Those of a newer format move to the quarantine.
         """
         age = read_ttl(ttl) or None
         if kept is not None:
             check_count("kept", kept)
         before, count = None if age is None else now() - age, 0
         while age is not None or kept is not None:
-            purged: dict[str, bool] = yield self._write(self.purge_batch, before, kept)
+            purged, newer = yield self._write(self.purge_batch, before, kept)
             forget(*purged)
             count += sum(purged.values())
-            if len(purged) < PURGE_BATCH:
+            is_last = len(purged) + len(newer) < PURGE_BATCH
+            for record, reason in newer:
+                is_last |= not (yield from self._to_quarantine(record, reason))
+            if is_last:
                 break
         return count
 
@@ -296,23 +301,32 @@ class DialogueRepository(Generic[D]):
             run(by_id.Put(names.finished, key, "null"))
         return any(found)
 
-    def purge_batch(self, run: Run, before: int | None, kept: int | None) -> dict[str, bool]:
+    def purge_batch(
+        self, run: Run, before: int | None, kept: int | None
+    ) -> tuple[dict[str, bool], list[tuple[Record, str]]]:
         """Delete a batch of the oldest terminal dialogues: older than a time, in microseconds since 1970, or more than
-        `kept`. Return the keys, and for each whether this transaction deleted the dialogue.
+        `kept`. Return the keys, and for each whether this transaction deleted the dialogue; and the records of a newer
+        format, with the reason to leave them.
         """
         terminal = self.names.terminal
         oldest: list[Document] = run(Find(terminal, Filter(), limit=PURGE_BATCH))
         # counted afterwards: what others purge in between is among the oldest, and no longer counts
         excess = 0 if kept is None else max(0, run(Count(terminal, Filter())) - kept)
-        return {
-            each.id: self._purge(run, each)
-            for number, each in enumerate(oldest)
-            if number < excess or (before is not None and each.created_us < before)
-        }
+        purged: dict[str, bool] = {}
+        newer: list[tuple[Record, str]] = []
+        for number, each in enumerate(oldest):
+            if number < excess or (before is not None and each.created_us < before):
+                record = Record(each, is_terminal=True, messages=())
+                try:
+                    purged[each.id] = self._purge(run, record)
+                except SchemaTooNew as error:
+                    newer.append((record, NEWER.format(error.found, error.expected)))
+        return purged, newer
 
-    def _purge(self, run: Run, header: Document) -> bool:
+    def _purge(self, run: Run, record: Record) -> bool:
+        header = record.document
         try:
-            label = Record(header, is_terminal=True, messages=()).label.get_incomplete_version()
+            label = record.label.get_incomplete_version()
         except BadRecord:
             found: bool = run(by_id.RemoveById(self.names.terminal, header.id))
             for number, _ in self._stored.record(run, header, is_terminal=True).messages:
@@ -460,7 +474,8 @@ class DialogueRepository(Generic[D]):
                 self.persisted[record.document.id] = persisted
         return dialogues
 
-    def _to_quarantine(self, record: Record, reason: str) -> Steps[None]:
+    def _to_quarantine(self, record: Record, reason: str) -> Steps[bool]:
+        """Move a record to the quarantine; return False after an error, which is logged."""
         document, collection = record.document, self.names.headers(record.is_terminal)
         self.reported.append(Quarantined(collection, document.id, reason, document.body))
         id = shortened(document.id)
@@ -471,6 +486,8 @@ class DialogueRepository(Generic[D]):
             pass  # somebody else moved it, or wrote it again
         except CollectionsStoreError:
             LOG.exception("%s %s could not be moved to quarantine", collection, id)
+            return False
+        return True
 
     def quarantined(self) -> Steps[list[Quarantined]]:
         found: list[Document] = yield Find(self.names.quarantine, Filter())

@@ -41,7 +41,7 @@ MESSAGE = {
 
 
 def stored(store: Any, header: Any = HEADER, message: Any = MESSAGE) -> None:
-    store[ADA.active].put(KEY, header)
+    store[ADA.headers(header["is_terminal"])].put(KEY, header)
     store[ADA.messages].put(f"{KEY}0000000001", message)
 
 
@@ -128,6 +128,21 @@ def test_a_dialogue_of_a_newer_format_moves_to_the_quarantine_unchanged(
     assert [each.performative for each in restored.messages] == [MESSAGE["performative"]]
     assert [each.body for each in on_disk(store, "active")] == [header]
     assert [each.body for each in on_disk(store, "messages")] == [message]
+
+
+def test_a_purge_moves_a_dialogue_of_a_newer_format_to_the_quarantine(
+    store: Any, again: Any
+) -> None:
+    newer = {**HEADER, "is_terminal": True, "record_format": 2}
+    stored(store, newer)
+    dialogues = again()
+    for _ in range(2):
+        dialogues.finish(dialogues.create("eve", "ask")[1], "done")
+    assert dialogues.purge(kept=1) == 1
+    [left] = on_disk(store, "terminal")
+    assert left.body["dialogue_label"]["dialogue_opponent_addr"] == "eve"
+    assert [each.body for each in dialogues.quarantined()] == [newer, MESSAGE]
+    assert "in format 2, and this version knows 1" in dialogues.quarantined()[0].reason
 
 
 @pytest.mark.parametrize("lacking", [*MESSAGE])
