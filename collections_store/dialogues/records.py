@@ -299,9 +299,12 @@ class Record:
 
     @property
     def dialogue(self) -> Document:
-        """The dialogue of a filter: the header with `messages`."""
+        """The dialogue of a filter: the header with `messages`; a header that is no object is alone."""
+        header = self.document.body
+        if not isinstance(header, dict):
+            return self.document
         messages = [json for _, json in self.messages]
-        return replace(self.document, body={**self.document.body, "messages": messages})
+        return replace(self.document, body={**header, "messages": messages})
 
     @property
     def label(self) -> DialogueLabel:

@@ -208,6 +208,20 @@ def test_messages_of_another_dialogue_are_quarantined(
     assert "message 1" in header.reason
 
 
+@pytest.mark.parametrize("body", [5, None, "x", [1]])
+def test_a_header_that_is_no_object_does_not_stop_a_search(
+    open_store: Opener, store: Any, body: Any
+) -> None:
+    ada = open_store.dialogues(store, rules=RULES)
+    bad, good = (ended(ada, each).dialogue_label.key for each in ("bob", "eve"))
+    ada.teardown()
+    store[ADA.terminal].put(bad, body)
+    second = open_store.dialogues(store, rules=RULES)
+    [found] = second.find({"$nor": [{"messages.performative": "none"}]})
+    assert found.dialogue_label.key == good
+    assert [each.id for each in second.quarantined() if each.collection == ADA.terminal] == [bad]
+
+
 def test_true_is_not_the_number_one(open_store: Opener, store: Any) -> None:
     ada = open_store.dialogues(store)
     first = Message("ask", {"n": [1]}, 1, 0, ("r", ""), "eve", "ada")
