@@ -1,7 +1,7 @@
 """The reference page of differences from MongoDB, from the tables of operators and from the replayed cases.
 
-`(cd tests && PYTHONPATH=. python conformance/conformance_page.py > ../docs/reference/conformance.md)` writes the page; a test
-compares the two.
+`PYTHONPATH=tests python tests/conformance/conformance_page.py > docs/reference/conformance.md` writes the page; a test compares
+the two.
 """
 
 from collections.abc import Iterable

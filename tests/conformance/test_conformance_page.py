@@ -15,7 +15,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 
 
 def test_the_page_is_made_from_the_table() -> None:
-    assert PAGE.read_text(encoding="utf-8") == reference()
+    advice = "PYTHONPATH=tests python tests/conformance/conformance_page.py > docs/reference/conformance.md"
+    assert PAGE.read_text(encoding="utf-8") == reference(), advice
 
 
 def test_a_name_stands_once() -> None:
