@@ -252,15 +252,13 @@ _DECLARED: Final = (
     Operator(
         "$dateToString",
         times.to_string,
-        f"date: time, {_ZONE}, format: any?",
-        null=2,
+        'date: any, timezone: any = "UTC", format: any?',
         recovers=("onNull",),
     ),
     Operator(
         "$dateFromString",
         times.from_string,
-        f"dateString: any, {_ZONE}, format: any?",
-        null=2,
+        'dateString: any, timezone: any = "UTC", format: any?',
         recovers=("onNull", "onError"),
     ),
     # types

@@ -347,14 +347,18 @@ _DATES: Final = ({"Y", "m", "d"}, {"Y", "b", "d"}, {"Y", "j"}, {"G", "V", "u"})
 """The specifiers that make a date; without those of a time of day it is midnight."""
 
 
-def to_string(time: datetime, at: tzinfo, pattern: Any = _ISO) -> str | None:
-    """Return a time in a format, by default with milliseconds, and `Z` in UTC."""
+def to_string(time: Any, at: Any, pattern: Any = _ISO) -> str | None:
+    """Return a time in a format, by default with milliseconds, and `Z` in UTC. The zone and the format are checked also
+    for a time of null.
+    """
+    where = None if is_null(at) else zone(at)
     if pattern is _ISO:
-        pattern = "%Y-%m-%dT%H:%M:%S.%L" + "Z" * (at is UTC)
-    if is_null(pattern):
+        pattern = "%Y-%m-%dT%H:%M:%S.%L" + "Z" * (where is UTC)
+    pieces = None if is_null(pattern) else _pieces(string(pattern), frozenset(_WRITERS))
+    if is_null(time) or where is None or pieces is None:
         return None
-    clock, found = _shifted(time, at), []
-    for text, specifier in _pieces(string(pattern), frozenset(_WRITERS)):
+    clock, found = _shifted(instant(time), where), []
+    for text, specifier in pieces:
         found.append(text)
         if specifier:
             found.append(_WRITERS[specifier](clock))
@@ -373,16 +377,21 @@ def _pieces(pattern: str, known: frozenset[str]) -> tuple[tuple[str, str], ...]:
     return tuple(zip(texts, [*others[::2], ""], strict=True))
 
 
-def from_string(text: Any, at: tzinfo, pattern: Any = _ISO) -> str | None:
-    """Return the time of a string; the time zone is that of a string without one."""
-    if is_null(pattern):
+def from_string(text: Any, at: Any, pattern: Any = _ISO) -> str | None:
+    """Return the time of a string; the time zone is that of a string without one. The zone and the format are checked
+    also for null in place of the string.
+    """
+    where = None if is_null(at) else zone(at)
+    if pattern is not _ISO and not is_null(pattern):
+        _pieces(string(pattern), frozenset(_READERS))
+    if is_null(text) or where is None or is_null(pattern):
         return None
     if not isinstance(text, str):
         raise ConversionError(f"requires a string, got {named(text)}", text)
-    found = _parsed(text) if pattern is _ISO else _by_format(text, string(pattern))
+    found = _parsed(text) if pattern is _ISO else _by_format(text, pattern)
     if found.tzinfo is None:
-        return _instant_of(found, at)
-    if at is not UTC:
+        return _instant_of(found, where)
+    if where is not UTC:
         problem = f"requires no timezone beside the one in the string, got {named(text)}"
         raise ConversionError(problem, text)
     return iso(_shifted(found, UTC))
