@@ -13,7 +13,7 @@ from ..expressions.values import is_number
 from ..query.sort import NATURAL, Sort
 from . import stages
 from .group_parser import parse_accumulator
-from .operands import MAX_COUNT, fields_of, integer_of, path_of, unit_of
+from .operands import fields_of, integer_of, path_of, unit_of
 from .order import parse_sort
 from .parser import PipelineParser
 from .stages import Stage, Window, WindowField, WindowFunction
@@ -21,6 +21,8 @@ from .windows import FUNCTIONS, DeclaredFunction
 
 _FIXED: Final = frozenset({"week", "day", "hour", "minute", "second", "millisecond"})
 _WHOLE: Final = Window()
+_MOST: Final = 2**31 - 1
+"""The greatest distance between two positions."""
 
 
 def parse_set_window_fields(parser: PipelineParser, operand: Any, place: str) -> Stage:
@@ -99,7 +101,9 @@ def _field(parser: PipelineParser, name: str, given: Any, sort: Sort, place: str
     ((operator, operand),) = rest.items()
     here = f"{place}.{operator}"
     declared = FUNCTIONS.get(operator)
-    window = _window(given["window"], sort, f"{place}.window") if "window" in given else _WHOLE
+    window = _WHOLE
+    if "window" in given:
+        window = _window(parser, given["window"], sort, f"{place}.window")
     if declared is None:
         return WindowField(keys, parse_accumulator(parser, rest, place), window)
     _check_sort(declared, sort, here)
@@ -127,7 +131,7 @@ def _function(
             given = named(operand, place, ("output", "by"), ("default",))
             default = parser.expressions.constant(given.get("default"), f"{place}.default")
             operands = (parse(given["output"], f"{place}.output"), default)
-            number = integer_of(given["by"], -MAX_COUNT, f"{place}.by")
+            number = integer_of(given["by"], -_MOST - 1, f"{place}.by", _MOST)
         case "average":
             given = named(operand, place, ("input",), ("N", "alpha"))
             operands = (parse(given["input"], f"{place}.input"),)
@@ -185,7 +189,7 @@ def _weight(given: Mapping[str, Any], place: str) -> float:
     return float(alpha)
 
 
-def _window(given: Any, sort: Sort, place: str) -> Window:
+def _window(parser: PipelineParser, given: Any, sort: Sort, place: str) -> Window:
     names = "documents", "range", "unit"
     if given == {}:
         return _WHOLE
@@ -202,12 +206,16 @@ def _window(given: Any, sort: Sort, place: str) -> Window:
             f"{place}.{kind}", f"must be a list of two bounds, got {shortened(bounds)}"
         )
     is_whole = kind == "documents" or unit is not None
-    low, high = (_end(each, is_whole, f"{place}.{kind}.{n}") for n, each in enumerate(bounds))
+    low, high = (
+        _end(parser, each, is_whole, f"{place}.{kind}.{n}") for n, each in enumerate(bounds)
+    )
     if low is not None and high is not None and low > high:
         raise InvalidPipeline(
             f"{place}.{kind}", "the lower bound must not be greater than the upper"
         )
     if kind == "documents":
+        for n, end in enumerate((low, high)):
+            integer_of(end or 0, -_MOST - 1, f"{place}.documents.{n}", _MOST)
         if unit is not None:
             raise InvalidPipeline(f"{place}.unit", "requires a range")
         if sort is NATURAL and (low is not None or high is not None):
@@ -221,11 +229,12 @@ def _window(given: Any, sort: Sort, place: str) -> Window:
     return Window(low, high, is_range=True, unit=unit)
 
 
-def _end(value: Any, is_whole: bool, place: str) -> float | None:
-    if value == "unbounded":
+def _end(parser: PipelineParser, given: Any, is_whole: bool, place: str) -> float | None:
+    if given == "unbounded":
         return None
-    if value == "current":
+    if given == "current":
         return 0
+    value = parser.expressions.constant(given, place).value
     if not is_number(value) or (is_whole and value != int(value)):
         kind = "an integer" if is_whole else "a number"
         raise InvalidPipeline(

@@ -55,6 +55,8 @@ def test_moving_average_for_each_year() -> None:
 def test_whole_partition() -> None:
     assert column(CAKES, {"$max": "$quantity"}) == [162] * 3 + [140] * 3
     assert column(CAKES, {"$count": {}}, partitionBy=None) == [6] * 6
+    computed = {"documents": [{"$subtract": [0, 1]}, {"$literal": 0}]}
+    assert column(CAKES, {"$sum": 1}, computed) == [1, 2, 2] * 2
     empty = {"$max": "$quantity", "window": {}}
     assert column(CAKES, empty) == [162] * 3 + [140] * 3
 
@@ -265,6 +267,9 @@ REFUSED: list[tuple[Any, str]] = [
     (window({"a": {"$sum": 1, "window": {"documents": [1, 0]}}}), "must not be greater"),
     (window({"a": {"$sum": 1, "window": {"documents": [0.5, 1]}}}), "documents.0': must be an integer"),
     (window({"a": {"$sum": 1, "window": {"documents": [0]}}}), "a list of two bounds"),
+    (window({"a": {"$sum": 1, "window": {"documents": ["$b", 0]}}}), "documents.0': must be a constant"),
+    (window({"a": {"$sum": 1, "window": {"documents": [0, 2**31]}}}), "documents.1': must be an integer from -2147483648"),
+    (window({"a": {"$shift": {"output": "$x", "by": -2**31 - 1}}}), "by': must be an integer from -2147483648"),
     (window({"a": {"$sum": 1, "window": {"unit": "day"}}}), "either documents or range"),
     (window({"a": {"$sum": 1, "window": {"range": [0, 1]}}}, sortBy={"b": -1}), "one ascending field"),
     (window({"a": {"$sum": 1, "window": {"documents": [0, 1], "unit": "day"}}}), "requires a range"),
