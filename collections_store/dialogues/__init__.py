@@ -3,7 +3,7 @@
 The package knows AEA's terms, and no framework. Each layer uses only the layers below:
 
 3. `dialogues` and `aio` have the public methods, which run the procedures of `manager`. `cache` holds dialogues in memory.
-2. `repository` stores, reads, finds and deletes dialogues, within transactions.
+2. `repository` stores, reads, finds and deletes dialogues, within transactions, by `reader`, `quarantine` and `undo`.
 1. `model` has labels, messages, rules and dialogues, `records` their stored form, `search` the parts of a filter. Pure.
 
 Begin with `create` in `dialogues`.
