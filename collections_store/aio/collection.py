@@ -76,7 +76,7 @@ def _counterpart(
 class AsyncCollection(OperationBuilder, Generic[Body]):
     """A named group of documents, for asyncio. Async counterpart of `Collection`.
 
-    `store.collection("name")` and `store["name"]` return a collection without I/O: the first operation stores
+    `store.collection("name")` and `store["name"]` return a collection without I/O: the first write or `watch` stores
     declared options, schema versions and indexes, and raises their errors. Each method takes the arguments of the
     sync method and returns the same result, awaited. Any number of tasks may share a collection.
 

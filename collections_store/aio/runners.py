@@ -1,4 +1,4 @@
-"""Runners of the operations of an `AsyncCollection`. The first operation stores the declarations.
+"""Runners of the operations of an `AsyncCollection`. The first write or change stream stores the declarations.
 
 The rules:
 

@@ -70,6 +70,10 @@ class Collation:
             key = _without_icu
         object.__setattr__(self, "key", key)
 
+    def __reduce__(self) -> tuple[type[Collation], tuple[Any, ...]]:
+        """Pickle what the key is made of: ICU's function is of this process."""
+        return Collation, (self.locale, self.options)
+
     @classmethod
     def parse(cls, given: Any) -> Collation | None:
         """Read the collation of a call; None for no collation and the locale "simple" alone. Raises `InvalidOption`, and

@@ -42,7 +42,6 @@ SAMPLED: Final = 1000
 """Documents of a collection in which the doctor looks for times."""
 LISTED: Final = 10
 """Fields that a finding lists."""
-_ANEW: Final = "run `collections-store index drop {} {}`, then create it again"
 _TRANSIENT: Final = (DatabaseBusy, DatabaseUnavailable, TransactionConflict)
 Check: TypeAlias = tuple[str, Callable[[], "Iterable[Finding]"]]
 """The name of a check, and what finds its problems."""
@@ -228,18 +227,23 @@ def _of_indexes(
             severity: Severity = "error" if index.unique else "warning"
             harm = "duplicates are not refused" if index.unique else "queries scan"
             problem = f"the index {index.name!r} ({index.physical}) does not exist: {harm}"
-            yield Finding(severity, "indexes", name, problem, _ANEW.format(name, index.name))
+            yield Finding(severity, "indexes", name, problem, _again(name, index.name))
         if (unwritable := problem_of(index)) is not None:
-            yield Finding("error", "indexes", name, unwritable, _ANEW.format(name, index.name))
+            yield Finding("error", "indexes", name, unwritable, _again(name, index.name))
     for each in options.vector_indexes:
         if not {each.physical, journal_of(each.physical)} <= there:
             problem = f"a table of the index {each.name!r} ({each.physical}) does not exist"
-            yield Finding("error", "indexes", name, problem, _ANEW.format(name, each.name))
+            yield Finding("error", "indexes", name, problem, _again(name, each.name))
     for text in options.text_indexes:
         if text.physical not in there:
             harm = "queries scan or fail" if text.substring else "searches fail"
             problem = f"the text index {text.name!r} ({text.physical}) does not exist: {harm}"
-            yield Finding("error", "indexes", name, problem, _ANEW.format(name, text.name))
+            yield Finding("error", "indexes", name, problem, _again(name, text.name))
+
+
+def _again(collection: str, index: str) -> str:
+    """Return the advice to create an index again; a shell must not expand a name such as "$updated_at_1"."""
+    return f"run `collections-store index drop {quote(collection)} {quote(index)}`, then create it again"
 
 
 def _of_words(session: Session, name: str, table: str, index: TextIndex) -> Iterator[Finding]:
@@ -253,7 +257,7 @@ def _of_words(session: Session, name: str, table: str, index: TextIndex) -> Iter
         first = next((f", of {shortened(id)} first" for (id,) in rows if id is not None), "")
         more = " or more" if len(rows) == LIMITS["rows"] else ""
         problem = f"the text index {index.name!r} has other words than {len(rows):,}{more} documents{first}"
-        yield Finding("error", "words", name, problem, _ANEW.format(name, index.name))
+        yield Finding("error", "words", name, problem, _again(name, index.name))
 
 
 def _of_times(session: Session, name: str, statements: Statements) -> Iterator[Finding]:

@@ -90,7 +90,7 @@ class ExplainAggregate(Operation[Explanation]):
             arrays = explain.has_arrays(session, query)
             query = statements.count(filter, indexed=False) if arrays else query
             found = explain.explained(session, query, NATURAL, arrays=arrays, by_sql=True)
-            return _without_expiry(found), matched + 1
+            return _without_expiry(found), matched + (not query.residual)
         grouped = self._grouped(session, explain, rest)
         if grouped is not None:
             return grouped, matched + 1 + (not isinstance(rest.steps[0].stage, Group))

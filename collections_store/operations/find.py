@@ -236,16 +236,17 @@ class Count(Operation[int]):
 
     def __call__(self, session: Session) -> int:
         statements = session.collection(self.collection)
-        query = statements.count(self.filter)
-        if query.residual:
-            with session.transaction(write=False):
-                return sum(1 for _ in matching(session, self.collection, self.filter))
-        try:
-            [row] = session.select(query, self.filter)
-        except Inexact:
-            query = statements.count(self.filter, indexed=False)
-            [row] = session.select(query, self.filter)
-        return int(row[0])
+        for indexed in (True, False):
+            query = statements.count(self.filter, indexed=indexed)
+            if query.residual:
+                break
+            try:
+                [row] = session.select(query, self.filter)
+            except Inexact:
+                continue
+            return int(row[0])
+        with session.transaction(write=False):
+            return sum(1 for _ in matching(session, self.collection, self.filter))
 
 
 @value_class

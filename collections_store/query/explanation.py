@@ -135,6 +135,8 @@ def missing_index(
     unique = {each.target: each for each in reversed(wanted)}  # the first of each field
     chosen = tuple(dict.fromkeys(unique[each.target] for each in wanted))[:MAX_FIELDS]
     backwards = tuple(replace(each, descending=not each.descending) for each in chosen)
+    if not chosen:
+        return None
     serving = [
         each
         for each in existing
@@ -143,8 +145,8 @@ def missing_index(
         and each.arrays == arrays
         and each.sort.fields[: len(chosen)] in {chosen, backwards}
     ]
-    if not chosen or serving:
-        return next(iter(serving), None) if all(each.hidden for each in serving) else None
+    if serving:
+        return serving[0] if all(each.hidden for each in serving) else None
     advised = Sort(chosen)
     name = name_of(None, advised, arrays=arrays)
     taken = {each.name for each in existing}  # a partial or sparse index may have the default name

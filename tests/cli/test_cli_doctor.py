@@ -219,6 +219,24 @@ def test_what_was_dropped_by_hand(cli: Cli, store: Store, shared_backend: Backen
     assert ("warning", "indexes", "people") not in problems(cli)
 
 
+def test_the_advice_to_drop_an_index_is_a_command_for_a_shell(
+    cli: Cli, store: Store, shared_backend: Backend
+) -> None:
+    store["people"].create_index("$updated_at")
+    store["people"].create_index("n", name="it's mine; true")
+    with connected(shared_backend) as execute:
+        for index in store["people"].indexes():
+            execute(f'DROP INDEX "{index.physical}"')
+    advised = [each["advice"].split("`")[1] for each in findings(cli) if each["check"] == "indexes"]
+    for advice in advised:
+        program, *arguments = shlex.split(advice)
+        assert program == "collections-store"
+        cli.done(*arguments)
+    assert len(advised) == 2
+    assert "'$updated_at_1'" in advised[0] + advised[1]
+    assert store["people"].indexes() == []
+
+
 def test_the_tables_of_a_text_index_are_known(
     cli: Cli, store: Store, shared_backend: Backend
 ) -> None:

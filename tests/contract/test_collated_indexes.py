@@ -115,6 +115,13 @@ def test_arrays_and_objects(words: Any) -> None:
     assert (plan.indexes, plan.arrays, str(plan.in_matcher)) == (("w_1",), True, "{'w': 'ZOO'}")
     assert ids(words.find({"w": "ZOO"}, collation=CASE)) == ["0", "3", "5"]
     assert ids(words.find({"w": {"a": "B"}}, collation=CASE)) == ["6"]
+    words.put("7", {"w": ["other"]})
+    assert words.count({"w": "ZOO"}, collation=CASE) == 3
+    counting: Any = [{"$match": {"w": "ZOO"}}, {"$count": "n"}]
+    assert words.aggregate(counting, collation=CASE) == [{"n": 3}]
+    counted = words.explain_aggregate(counting, collation=CASE)
+    assert (counted.in_database, counted.in_python) == ((), ("$match", "$count"))
+    words.remove("7")
     assert ids(words.find(sort="w", collation=CASE)) == ["2", "4", "1", "5", "0", "3", "6"]
 
 

@@ -86,6 +86,20 @@ def test_a_hidden_index_serves_no_sort(things: Any) -> None:
     assert (explained.order, explained.advice) == ("index", None)
 
 
+def test_a_hidden_index_of_other_fields_is_not_advised(things: Any) -> None:
+    things.put_many((str(n), body(n)) for n in range(300))
+    things.create_index("n", hidden=True)
+    queries: list[tuple[Any, dict[str, Any]]] = [
+        ({}, {}),
+        ({"k": {"$ne": 1}}, {}),
+        ({}, {"sort": "$version"}),
+    ]
+    queries.append(({"tags": "T1"}, {"collation": {"locale": "simple", "strength": 2}}))
+    for filter, options in queries:
+        explained = things.explain(filter, **options)
+        assert (explained.advice, explained.missing_index) == (None, None), filter
+
+
 @pytest.mark.parametrize("arrays", [False, True])
 def test_a_hidden_unique_index_refuses_duplicates(things: Any, arrays: bool) -> None:
     things.put_many({"1": {"a": 1}, "2": {"a": 2}})

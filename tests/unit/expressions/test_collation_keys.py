@@ -1,12 +1,22 @@
 """Collations: keys compare as ICU compares the strings, and every part of the language takes the keys."""
 
+import copy
+import pickle
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collections_store import Document, Filter, InvalidFilter, InvalidOption, Projection, Sort
+from collections_store import (
+    Document,
+    Filter,
+    Index,
+    InvalidFilter,
+    InvalidOption,
+    Projection,
+    Sort,
+)
 from collections_store.aggregation.pipeline import Pipeline
 from collections_store.expressions.collation import Collation, Collator, under
 from collections_store.expressions.evaluation import key_of, sort_key
@@ -53,6 +63,16 @@ def test_keys_compare_as_icu_compares_the_strings(
     assert equal(left, right, ordered=collator) is (wanted == 0)
     assert (key_of(left, ordered=collator) == key_of(right, ordered=collator)) is (wanted == 0)
     assert sorted([left, right], key=sort_key(collator)) == ([left, right] if wanted <= 0 else [right, left])  # fmt: skip
+
+
+@pytest.mark.parametrize("rules", [{"locale": "de"}, {"locale": "simple", "strength": 1}])
+def test_an_index_under_a_collation_can_be_pickled(rules: dict[str, Any]) -> None:
+    index = Index.parse("name", collation=rules)
+    for read in (pickle.loads(pickle.dumps(index)), copy.deepcopy(index)):
+        assert read == index
+        assert read.collation is not None
+        assert index.collation is not None
+        assert read.collation.key("\u00c9a") == index.collation.key("\u00c9a")
 
 
 def test_python_alone_does_not_know_which_strings_are_equal() -> None:
