@@ -248,8 +248,13 @@ def open_shared_connection(
     database = catalogue.statements.database
     if path is not None:
         refuse_at_times(path)
+    options = database.transactions.shared_options
     try:
         connection = engine.connect()
+        if (
+            options
+        ):  # an engine's own, of `Engine.execution_options`, would override ours of the engine
+            connection.execution_options(**options)
     except database.errors.types() as error:
         raise translate(error, engine, database) from error
     except sa.exc.TimeoutError as error:
