@@ -52,6 +52,7 @@ from .clauses import (
     Prefixes,
     Where,
     any_array,
+    hidden_condition,
     partial_condition,
 )
 from .dialects.protocols import Binding, Database, Rows
@@ -210,7 +211,7 @@ class Statements:
         """Whether a statement in natural order is in the indexed form; where the first is inexact, the next is exact."""
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
-        self._indexes = [each for each in options.indexes if not each.hidden]
+        self._indexes = [each for each in options.indexes if not each.hidden or each is hint]
         has_own_sql = bool(options.text_indexes) or any(
             e.arrays or e.is_partial or e.collation is not None for e in self._indexes
         )
@@ -236,8 +237,13 @@ class Statements:
         )
         self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
 
-    def _hinted(self, collection: str, hint: Hint) -> Statements:
-        """Return the statements that use one index of fields only; raises `InvalidOption`."""
+    def _hinted(self, collection: str, hint: Hint | Index) -> Statements:
+        """Return the statements that use one index of fields only; raises `InvalidOption`. An `Index` may be hidden, or meanwhile
+        gone.
+        """
+        if isinstance(hint, Index):
+            there = next((each for each in self.options.indexes if each == hint), None)
+            return Statements(self.table, self.options, self.database, self.feed, there)
         found: list[Index | Sort] = [NATURAL] if hint == NATURAL else []
         best_first = sorted(self.options.indexes, key=lambda each: (each.hidden, each.is_partial))
         found += [each for each in best_first if hint in {each.name, each.sort}]
@@ -631,6 +637,8 @@ class Statements:
             where = self._conditions.where(shape)
         limiting = [e for e in usable if e.is_partial and (indexed or not e.unique)]
         limits = [partial_condition(self.table, each) for each in limiting]
+        if indexed and isinstance(self._hint, Index) and self._hint.hidden:
+            limits.append(hidden_condition(self.table))
         prefixes: set[Keys] = set()
         if any(each.unique for each in limiting):  # these do not hold documents with arrays there
             limited = [part.path for e in limiting for limit in limits_of(e) for part in limit]

@@ -117,3 +117,14 @@ def test_an_aggregation_explains_the_plan_of_the_hint(index: str) -> None:
         assert len(things.aggregate(pipelines[0], hint=HINTS[index])) == 86 + 1
         explained = things.explain_aggregate(pipelines[0], hint=HINTS[index])
         assert explained.indexes == things.explain(FILTER, hint=HINTS[index]).indexes
+
+
+@pytest.mark.parametrize("options", [{}, {"where": {"b": 1}}, {"sparse": True}], ids=str)
+def test_a_purge_reads_by_a_hidden_index(options: dict[str, Any]) -> None:
+    with Store("sqlite://") as store:
+        things = store["things"]
+        things.put_many({str(n): {"a": f"{1900 + n}-01-01T00:00:00Z", "b": 1} for n in range(300)})
+        things.create_index("a", expire_after_seconds=60, hidden=True, **options)
+        assert things.explain({"a": "1950-01-01T00:00:00Z", "b": 1}).scans
+        assert indexes_used(store, things, things.purge_expired) == {"a_1"}
+        assert min(each.body["a"] for each in things.find()) > "2020"
