@@ -253,7 +253,7 @@ def open_shared_connection(
         connection = engine.connect()
         if (
             options
-        ):  # an engine's own, of `Engine.execution_options`, would override ours of the engine
+        ):  # as options of an engine, those of the engine that it derives from override them
             connection.execution_options(**options)
     except database.errors.types() as error:
         raise translate(error, engine, database) from error

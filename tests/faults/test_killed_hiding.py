@@ -13,7 +13,7 @@ from faults.test_processes import start
 from faults.test_processes import stop_processes as stop_processes
 from selection import sampled
 
-from collections_store import DuplicateKey, Store
+from collections_store import DuplicateKey, Index, Store
 
 
 def hide(url: str, options: dict[str, Any]) -> None:
@@ -42,6 +42,7 @@ def test_a_killed_hiding_leaves_the_index_whole(shared_backend: Backend, seed: i
             with Store(shared_backend.url, **shared_backend.options) as other:
                 left = other["things"]
                 [index] = left.indexes()
+                assert isinstance(index, Index)
                 assert ("n_1" in left.explain({"n": 7}).indexes) is not index.hidden
                 with pytest.raises(DuplicateKey):
                     left.put("x", {"n": 7})
