@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any
+from typing import Any, Final
 
 from ..codec import Codec
 from ..codec.times import iso
 from ..document import Anonymous, moment, now
 from ..errors import InvalidPipeline
 from ..expressions.nodes import Meta, nodes_of
-from ..query.conditions import Metadata, Text
+from ..query.conditions import Field, Metadata, Text, leaves
+from ..query.filter import Filter
 from ..query.matcher import matches
 from . import stages
 from .parser import PipelineParser
@@ -19,6 +20,11 @@ from .pipeline import run
 from .rows import Context, NoCollections, placed
 from .stages import PlacedStage
 from .table import STAGES, allowed
+
+_HEAD: Final = {
+    (key,) for key in ("operationType", "wallTime", "ns", "documentKey", "version", "expired")
+}
+"""The fields of a change document, but for `_id` and the bodies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +43,19 @@ class ChangePipeline:
     _leading: tuple[tuple[str, stages.Match], ...] = field(init=False, compare=False, repr=False)
     """The first `$match` stages, which need no generators, and their places."""
     _later: tuple[PlacedStage, ...] = field(init=False, compare=False, repr=False)
+    _of_heads: tuple[Filter, ...] = field(init=False, compare=False, repr=False)
+    """The filters of the first `$match` stages that read no bodies."""
 
     def __post_init__(self) -> None:
-        leading = [
+        leading: list[tuple[str, Any]] = [
             (step.place, step.stage)
             for step in takewhile(lambda step: isinstance(step.stage, stages.Match), self.steps)
         ]
         object.__setattr__(self, "_now", iso(moment(self.time)))
         object.__setattr__(self, "_leading", tuple(leading))
         object.__setattr__(self, "_later", self.steps[len(leading) :])
+        filters = (match.filter for _, match in leading)
+        object.__setattr__(self, "_of_heads", tuple(takewhile(_reads_no_body, filters)))
 
     @classmethod
     def parse(cls, pipeline: Any, codec: Codec) -> ChangePipeline:
@@ -82,6 +92,22 @@ class ChangePipeline:
             problem = "the stages must keep _id, the token of a change, by which a stream continues"
             raise InvalidPipeline("", problem)
         return result
+
+    @property
+    def reads_heads(self) -> bool:
+        """Whether the first `$match` reads no bodies, so that `leaves_out` may be true."""
+        return bool(self._of_heads)
+
+    def leaves_out(self, head: dict[str, Any], *, ordered: bool = True) -> bool:
+        """Return whether `result` is None for a change document, given without `_id` and bodies. If false, `result` decides."""
+        row = Anonymous(head)
+        return not all(matches(each, row, ordered=ordered) for each in self._of_heads)
+
+
+def _reads_no_body(filter: Filter) -> bool:
+    return all(
+        isinstance(each, Field) and each.path.keys[:1] in _HEAD for each in leaves(filter.condition)
+    )
 
 
 def _check_match(place: str, match: stages.Match) -> None:

@@ -172,9 +172,6 @@ class OpenDatabase:
     def _borrow(self, engine: sa.Engine) -> None:
         if not self._is_private:
             protect(engine)
-        options = self.database.transactions.shared_options
-        if options:  # with options, an engine makes slower connections
-            engine = engine.execution_options(**options)
         path = self.database.urls.file_of(engine.url)
         opener = partial(open_shared_connection, engine, path, self._catalogue)
         pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)

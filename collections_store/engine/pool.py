@@ -248,8 +248,13 @@ def open_shared_connection(
     database = catalogue.statements.database
     if path is not None:
         refuse_at_times(path)
+    options = database.transactions.shared_options
     try:
         connection = engine.connect()
+        if (
+            options
+        ):  # as options of an engine, those of the engine that it derives from override them
+            connection.execution_options(**options)
     except database.errors.types() as error:
         raise translate(error, engine, database) from error
     except sa.exc.TimeoutError as error:

@@ -19,6 +19,7 @@ from ..errors import SPILLING, InvalidOperand, InvalidPipeline, MemoryLimitExcee
 from ..expressions.classes import value_class
 from ..expressions.collation import Collation, under
 from ..expressions.evaluation import MEMORY_LIMIT
+from ..expressions.fields import Keys
 from ..query.filter import Filter
 from ..query.sort import NATURAL, Sort
 from ..results import AggregationResults
@@ -175,15 +176,20 @@ class Aggregate(Operation[list[Any]]):
                 yield from scored(session, self.collection, filter)
                 return
             keys = fields_read(rest.steps, ordered=session.database.ordered_keys)
-            if keys is not None and session.database.ordering.can_order(keys):
-                query = session.collection(self.collection).parts(filter, keys)
-                if not query.residual:
-                    window = rest.leading()
-                    enough = None if window.limit is None else window.skip + window.limit
-                    yield from parts(session, query, filter, keys, None if window.sort else enough)
-                    return
+            if keys is not None and self._reads_parts(session, filter, keys):
+                window = rest.leading()
+                enough = None if window.limit is None else window.skip + window.limit
+                where = self.collection, filter, keys
+                yield from parts(session, *where, None if window.sort else enough)
+                return
             for _, document in matching(session, self.collection, filter):
                 yield document
+
+    def _reads_parts(self, session: Session, filter: Filter, keys: Keys) -> bool:
+        """Return whether the database can return the values under `keys` of the matching documents."""
+        if not session.database.ordering.can_order(keys):
+            return False
+        return not session.collection(self.collection).parts(filter, keys).residual
 
     def _run(self, session: Session, rest: Pipeline, rows: Iterable[Row]) -> Iterator[Any]:
         return (row.body for row in run(rest.steps, rows, self.context(session)))

@@ -70,6 +70,7 @@ class _Limit:
 
     def __init__(self, index: Index) -> None:
         assert index.expire_after_seconds is not None
+        self._index = index
         limit = _EPOCH + timedelta(microseconds=now(), seconds=-index.expire_after_seconds)
         [self._path], self._latest = index.paths, iso(limit)
         tests = [Compare("$gte", Value.of("0")), Compare("$lte", Value.of(f"{self._latest[:19]}Z"))]
@@ -81,7 +82,8 @@ class _Limit:
         """Yield documents that have expired; none: none has. The index finds them, unless it begins with many
         strings that are no times.
         """
-        found = Find(collection, self.filter, None, limit=PURGE_BATCH)(session)
+        with session.hinted(collection, self._index):  # it may be hidden
+            found = Find(collection, self.filter, None, limit=PURGE_BATCH)(session)
         past = list(filter(self.is_past, found))
         if len(found) == PURGE_BATCH and 2 * len(past) < len(found):
             every = (document for _, document in matching(session, collection, self.filter))

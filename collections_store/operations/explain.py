@@ -40,7 +40,7 @@ class Explain(Operation[Explanation]):
         by_sql = statements.can_order(self.filter, sort) and not arrays
         by_sql = by_sql and (in_batches or not query.residual)
         if not by_sql:
-            query = statements.select(self.filter, NATURAL, indexed=False)
+            query = self.in_batches(session)
         return self.explained(session, query, sort, arrays=arrays, by_sql=by_sql)
 
     def absent(self) -> Explanation:
@@ -54,6 +54,12 @@ class Explain(Operation[Explanation]):
             return session.finds(query.arrays, self.filter)
         rows = session.rows(query.sql, query.parameters(self.filter, {"skip": 0, "limit": 0}))
         return bool(rows[0][0])
+
+    def in_batches(self, session: Session) -> Query:
+        """Return the statement that reads in natural order: the statement of `ReadBatch`."""
+        statements = session.collection(self.collection)
+        forms = (statements.select(self.filter, NATURAL, indexed=e) for e in statements.forms)
+        return next(each for each in forms if not self.has_arrays(session, each))
 
     def explained(
         self,

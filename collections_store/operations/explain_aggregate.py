@@ -98,7 +98,7 @@ class ExplainAggregate(Operation[Explanation]):
             sort = NATURAL if pipeline.scored else leading.sort  # by the score
             found = Explain(self.collection, filter, sort, leading.skip, leading.limit)(session)
             return found, len(pipeline.steps) - len(leading.rest.steps)
-        query = statements.select(filter, NATURAL, indexed=False)
+        query = explain.in_batches(session)
         return explain.explained(session, query, NATURAL, arrays=False, by_sql=True), matched
 
     def _grouped(self, session: Session, explain: Explain, rest: Pipeline) -> Explanation | None:

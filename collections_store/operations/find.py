@@ -54,6 +54,7 @@ from .read import (
     next_limit,
     popped,
     returned,
+    selected,
 )
 from .session import Session
 
@@ -275,12 +276,13 @@ class Distinct(Operation[list[Any]]):
             for seq, document in matching(session, self.collection, self.filter):
                 yield seq, metadatum(document, field)
             return
-        query = session.collection(self.collection).distinct(self.filter, field.keys)
-        if query.residual or not session.database.ordering.can_order(field.keys):
+        statements = session.collection(self.collection)
+        compile = partial(statements.distinct, self.filter, field.keys)
+        if compile().residual or not session.database.ordering.can_order(field.keys):
             for seq, document in matching(session, self.collection, self.filter):
                 yield from ((seq, each) for each in distinct_values(document.body, field.keys))
             return
-        for seq, text in popped(session.select(query, self.filter)):
+        for seq, text in popped(selected(session, statements, self.filter, compile)[1]):
             yield seq, decode(text)
         yield from self._within_arrays(session, field.keys)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from ..query.filter import Filter
 from ..sql.groups import MAX_VALUE
 from ..sql.select import Query
 from .connection import Inexact
-from .read import BEFORE_ALL, next_limit
+from .read import BEFORE_ALL, next_limit, selected
 from .session import Session
 
 MAX_VALUES: Final = 50_000
@@ -102,15 +103,18 @@ def _any_inexact(rows: list[Any], fields: GroupedFields) -> bool:
 
 
 def parts(
-    session: Session, query: Query, filter: Filter, keys: Keys, enough: int | None
+    session: Session, collection: str, filter: Filter, keys: Keys, enough: int | None
 ) -> Iterator[Row]:
     """Yield bodies with the values under `keys` only, in natural order, by `Statements.parts`; memory stays constant. `enough`:
     the number of bodies that the stages need; None: all.
     """
     after: int | None = BEFORE_ALL
     limit = FIRST_PARTS if enough is None else min(FIRST_PARTS, enough)
+    statements = session.collection(collection)
+    compile = partial(statements.parts, filter, keys)
     while after is not None:
-        rows = session.select(query, filter, seq=after, limit=limit)
+        window = {"seq": after, "limit": limit}
+        _, rows = selected(session, statements, filter, compile, **window)
         after = rows[-1][0] if len(rows) == limit else None
         limit = next_limit(limit, sum(len(text) for row in rows for text in row[1:] if text))
         for _, whole, *texts in rows:

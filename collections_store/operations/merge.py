@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 from ..aggregation.pipeline import WHOLE, run
@@ -11,7 +13,7 @@ from ..aggregation.rows import Context, NoCollections, name_at, placed
 from ..aggregation.stages import Output, PlacedStage
 from ..codec import Codec, decode
 from ..document import Document, check_id, new_id
-from ..errors import DocumentNotFound, InvalidOperand, InvalidPipeline
+from ..errors import DocumentNotFound, DuplicateKey, InvalidOperand, InvalidPipeline
 from ..expressions.classes import value_class
 from ..expressions.evaluation import named
 from ..expressions.fields import Keys
@@ -19,6 +21,7 @@ from ..expressions.path import Path
 from ..expressions.values import MISSING, identical
 from ..query.conditions import And, Equals, Field, Value
 from ..query.filter import Filter
+from ..query.index import Index
 from ..results import AggregationResults
 from .aggregate import Aggregate
 from .by_id import GetDocument, id_taken
@@ -78,13 +81,14 @@ class Merge(Operation[list[Any]]):
     def _write_all(
         self, session: Session, writer: Writer | _NewCollection, rows: list[Any]
     ) -> None:
-        self._check_unique(writer)
+        if self.output.on:
+            self._unique_index(writer)
         with placed(self.place):
             for row in rows:
                 self._write(session, writer, row)
 
-    def _check_unique(self, writer: Writer | _NewCollection) -> None:
-        """Raise `InvalidPipeline` if several documents could have the same values at `on`."""
+    def _unique_index(self, writer: Writer | _NewCollection) -> Index:
+        """Return the unique index of `on`; raise `InvalidPipeline` if several documents could have the same values there."""
         wanted = {Path(*keys) for keys in self.output.on}
         for each in writer.statements.options.indexes if isinstance(writer, Writer) else ():
             if (
@@ -94,13 +98,12 @@ class Merge(Operation[list[Any]]):
                 and each.collation is None
                 and {f.target for f in each.sort.fields} == wanted
             ):
-                return
-        if wanted:
-            problem = (
-                "requires a unique index of these fields that is neither sparse nor partial: "
-                "create_index(..., unique=True)"
-            )
-            raise InvalidPipeline(f"{self.place}.on", problem)
+                return each
+        problem = (
+            "requires a unique index of these fields that is neither sparse nor partial: "
+            "create_index(..., unique=True)"
+        )
+        raise InvalidPipeline(f"{self.place}.on", problem)
 
     def _write(self, session: Session, writer: Writer | _NewCollection, row: Any) -> None:
         id, body = self._id(row.get("_id", row.get("id", MISSING))), row["body"]
@@ -114,6 +117,8 @@ class Merge(Operation[list[Any]]):
         if found is None or self.output.replaces:
             self._insert(writer, new_id() if id is None else id, body)
             return
+        if self.output.matched == "fail":
+            raise self._duplicate(session, writer, id, body)
         new = self._new_body(session, found, body, row)
         if new is MISSING or identical(new, found.body, ordered=session.database.ordered_keys):
             return
@@ -162,8 +167,6 @@ class Merge(Operation[list[Any]]):
                 return body
             case "keepExisting":
                 return MISSING
-            case "fail":
-                raise id_taken(self.output.collection, found.id)
         ordered = session.database.ordered_keys
         context = Context(NoCollections(), self.memory_limit, ordered, self.variables)
         variables = {
@@ -173,6 +176,17 @@ class Merge(Operation[list[Any]]):
         inner = replace(context, variables={**self.variables, **variables})
         [row] = run(self.output.steps, [found], inner)
         return self._without_id(found, row.body)
+
+    def _duplicate(
+        self, session: Session, writer: Writer | _NewCollection, id: str | None, body: Any
+    ) -> DuplicateKey:
+        """Return the error of an insertion: of the index of the ids, or else of that of `on`."""
+        name = self.output.collection
+        if id is not None and (not self.output.on or GetDocument(name, id)(session) is not None):
+            return id_taken(name, id)
+        index = self._unique_index(writer)
+        key = {str(path): reduce(getitem, path.keys, body) for path in index.paths}
+        return DuplicateKey(name, index.name, key, id)
 
     def _without_id(self, found: Document, body: Any) -> Any:
         """Return a new body without the id of its document in `_id`. Raise `InvalidOperand` for another `_id`, unless

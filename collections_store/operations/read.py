@@ -22,6 +22,7 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import field
 from functools import partial
 from itertools import chain, islice
@@ -37,7 +38,7 @@ from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Key, Sort
-from ..sql.select import Query
+from ..sql.select import Query, Statements
 from .by_id import as_document, raise_unless_skipped
 from .connection import Inexact
 from .operation import Operation
@@ -45,6 +46,9 @@ from .session import Session
 
 Positioned: TypeAlias = tuple[int, Document]
 """A document behind its position in natural order."""
+
+Compile: TypeAlias = Callable[..., Query]
+"""Returns a statement over a filter, `indexed` in the indexed form."""
 
 NO_LIMIT: Final = 2**62
 """The sum of two has 64 bits: Citus adds the number of rows to skip to the limit."""
@@ -135,9 +139,10 @@ class ReadBatch(Operation[Batch]):
     empty = partial(Batch, (), (), None)
 
     def __call__(self, session: Session) -> Batch:
-        query = session.collection(self.collection).select(self.filter, NATURAL, 0, indexed=False)
+        statements = session.collection(self.collection)
+        select = partial(statements.select, self.filter, NATURAL, 0)
         window = {"seq": self.after, "skip": 0, "limit": self.limit}
-        rows = session.select(query, self.filter, **window)
+        query, rows = selected(session, statements, self.filter, select, **window)
         after = rows[-1][0] if len(rows) == self.limit else None
         characters = sum([len(row[2]) for row in rows])
         positions = [row[0] for row in rows]
@@ -163,6 +168,19 @@ class ReadBatch(Operation[Batch]):
         if query.residual or not names_only:
             parts = list(parts)  # what can fail does so within the operation
         return Batch(parts, positions, after, characters)
+
+
+def selected(
+    session: Session, statements: Statements, filter: Filter, compile: Compile, **window: Any
+) -> tuple[Query, list[Any]]:
+    """Return a statement in the first exact form of `Statements.forms`, and its rows."""
+    *hinted, last = statements.forms
+    for indexed in hinted:
+        query = compile(indexed=indexed)
+        with suppress(Inexact):
+            return query, session.select(query, filter, **window)
+    query = compile(indexed=last)
+    return query, session.select(query, filter, **window)
 
 
 class NaturalBatches:

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from ..options import Isolation
 from ..options.calls import Hint
+from ..query.index import Index
 from ..sql.catalogue import CatalogueStatements
 from ..sql.select import Statements
 from .catalogue import Catalogue
@@ -28,7 +29,7 @@ class Session(Connection):
 
     catalogue: Catalogue
     store: CatalogueStatements
-    hint: tuple[str, Hint] | None = None
+    hint: tuple[str, Hint | Index] | None = None
     """The collection and the index of the hint of the call in execution."""
     _recorder: Recorder | None = None
 
@@ -52,6 +53,15 @@ class Session(Connection):
             found = self.catalogue.look_up(self, name)
         hint = self.hint
         return found if hint is None or hint[0] != name else found.hinted(name, hint[1])
+
+    @contextmanager
+    def hinted(self, collection: str, index: Index) -> Iterator[None]:
+        """Read a collection by an index, also by a hidden one."""
+        hint, self.hint = self.hint, (collection, index)
+        try:
+            yield
+        finally:
+            self.hint = hint
 
     @contextmanager
     def unhinted(self) -> Iterator[None]:

@@ -77,14 +77,19 @@ class SharedConnection(Connection):
     def driver(self) -> Any:
         return self.sa.connection.driver_connection
 
-    def take_snapshot(self) -> None:
-        """Let all statements of the next transaction see the same moment; the engine restores the isolation."""
-        options = self.database.transactions.isolation_options("repeatable read")
+    def take_snapshot(self, isolation: Isolation = "repeatable read") -> None:
+        """Let all statements of the next transaction see the same moment, under "serializable" if the caller's engine is;
+        the engine restores the isolation.
+        """
+        level = self.sa.engine.get_execution_options().get("isolation_level")
+        if (level or self.sa.default_isolation_level) == "SERIALIZABLE":
+            isolation = "serializable"
+        options = self.database.transactions.isolation_options(isolation)
         if options:
             self.sa.execution_options(**options)
 
     def begin_transaction(self, isolation: Isolation, *, write: bool = True) -> None:
-        self.sa.execution_options(**self.database.transactions.isolation_options(isolation))
+        self.take_snapshot(isolation)
         self.sa.begin()
         self.prepare(write=write)
 

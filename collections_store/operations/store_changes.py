@@ -44,9 +44,9 @@ from .session import Session
 FEEDS_CACHED: Final = 4096
 FOREIGN: Final = "it is of another database, which has a history of its own"
 FASTER: Final = 4
-"""A feed is read row by row at first, since another may have all earlier changes, and then in batches that grow so."""
+"""Batches are small at first, and grow so."""
 FIRST_BODIES: Final = 10
-"""The bodies of a feed are read in batches that begin so, and grow as well."""
+"""The bodies of the first batch of a feed."""
 Feeds: TypeAlias = dict[str, tuple[str, FeedStatements]]
 """For the key of each feed the collection's name, and the statements, in the order of the names."""
 
@@ -106,7 +106,7 @@ class ReadStoreChanges(Operation[Changes]):
     collections = ()
 
     def __call__(self, session: Session) -> Changes:
-        merged = _MergedFeeds(session, self.position, self.limit, self.codec)
+        merged = _MergedFeeds(session, self.position, self.limit, self.codec, self.pipeline)
         ordered = session.database.ordered_keys
         results, number = results_of(self.pipeline, merged, ordered=ordered)
         more = merged.end is None or number < len(merged.tokens)
@@ -121,8 +121,16 @@ class _MergedFeeds:
     the changes are yielded, until they have about `BATCH_CHARACTERS`.
     """
 
-    def __init__(self, session: Session, position: str, limit: int, codec: Codec) -> None:
+    def __init__(
+        self,
+        session: Session,
+        position: str,
+        limit: int,
+        codec: Codec,
+        pipeline: ChangePipeline,
+    ) -> None:
         self._session, self._position, self._limit, self._codec = session, position, limit, codec
+        self._pipeline = pipeline
         identity, positions = read_store_token(position)
         self._identity, self._known = identity or read_identity(session), dict(positions)
         self._feeds, self._names = _feeds(session)
@@ -197,7 +205,9 @@ class _MergedFeeds:
         return self._known[key][1] if key in self._known else 0
 
     def _heads(self, key: str) -> Iterator[tuple[int, str, Row]]:
-        """Yield the rows of a feed without bodies, each after the latest time so far."""
+        """Yield the rows of a feed without bodies, each after the latest time so far; row by row at first, since another feed
+        may have all earlier changes.
+        """
         name, feed = self._feeds[key]
         number, size, latest = self._number(key), 1, 0
         while heads := self._session.rows(feed.heads, {"seq": number, "limit": size}):
@@ -211,16 +221,30 @@ class _MergedFeeds:
             number, size = heads[-1][0], min(FASTER * size, self._limit)
 
     def _rows(self, key: str, heads: Sequence[Row]) -> Iterator[Row]:
-        """Yield the first rows of a feed."""
-        if not any(before or after for *_, before, after in heads):
-            yield from [(*head[:5], None, None) for head in heads]
-            return
+        """Yield the first rows of a feed, without the bodies of the changes that the pipeline leaves out."""
+        wanted = [
+            head[0] for head in heads if (head[5] or head[6]) and not self._is_left_out(key, head)
+        ]
+        bodies, chosen = self._bodies(key, wanted), frozenset(wanted)
+        for head in heads:
+            yield next(bodies) if head[0] in chosen else (*head[:5], None, None)
+
+    def _is_left_out(self, key: str, head: Row) -> bool:
+        if not self._pipeline.reads_heads:
+            return False
+        change = change_of((*head[:5], None, None), self._codec, "")
+        ordered = self._session.database.ordered_keys
+        return self._pipeline.leaves_out(document_of(change, self._feeds[key][0]), ordered=ordered)
+
+    def _bodies(self, key: str, positions: list[int]) -> Iterator[Row]:
+        """Yield the rows at the positions."""
         _, feed = self._feeds[key]
-        number, count, size = self._number(key), len(heads), FIRST_BODIES
-        while count > 0:
-            rows = self._session.rows(feed.after, {"seq": number, "limit": min(count, size)})
-            yield from rows
-            number, count, size = rows[-1][0], count - len(rows), FASTER * size
+        size = FIRST_BODIES
+        while positions:
+            some, positions = positions[:size], positions[size:]
+            listed = self._session.database.compiler.list_parameter(some)
+            yield from self._session.rows(feed.chosen, {"positions": listed})
+            size *= FASTER
 
 
 def _lost(session: Session, token: str, key: str, name: str, feed: FeedStatements) -> ChangesLost:

@@ -38,9 +38,9 @@ class CallOptions(TypedDict, total=False):
       `{"$natural": 1}` for none. Without a sort, `find` returns documents in the order of the index. SQLite obeys if it
       decides the whole filter and the indexed fields hold no arrays. PostgreSQL uses no other index of fields, but may
       scan the collection or use the index over whole bodies. An index of arrays or a wildcard index serves its
-      conditions as without a hint, and no other index of fields does. Methods that read the collection in batches
-      (`stream` without a sort, `distinct`, `update_many`, `delete_many`, `aggregate`) only check the hint. An unknown or
-      hidden index raises `InvalidOption`, as does a partial index whose condition the filter lacks.
+      conditions as without a hint, and no other index of fields does. `stream` without a sort stays in natural order, and
+      each batch reads the entries of the index again. An unknown or hidden index raises `InvalidOption`, as does a partial
+      index whose condition the filter lacks.
     * `collation`: the rules by which strings compare, by default by code point: a mapping with the `locale`, and MongoDB's
       options `strength` (1 to 5), `caseLevel`, `caseFirst`, `numericOrdering`, `alternate`, `maxVariable`, `normalization`
       and `backwards`. Requires the extra `collation`, except `{"locale": "simple", "strength": 1 or 2}`, which ignores case, with

@@ -17,7 +17,7 @@ from ..options import CollectionOptions, Feed, Names
 from ..query.index import Index
 from ..query.text_index import TextIndex
 from ..query.vector_index import VectorIndex
-from .clauses import metadata_column, partial_condition, sort_part
+from .clauses import hidden_condition, metadata_column, partial_condition, sort_part
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, TypeAt
 from .feed import FeedStatements
@@ -30,7 +30,7 @@ from .schema import (
     revision_table,
 )
 from .select import Statements
-from .statement import TEMPLATE, ZERO, Statement, compiled, on_table
+from .statement import TEMPLATE, Statement, compiled, on_table
 from .vectors import VectorStatements
 from .versions import has_other_version
 
@@ -278,7 +278,7 @@ class IndexStatements:
             columns.append(self._table.c.seq)
         only = None if not index.is_partial else partial_condition(self._table, index)
         if index.hidden:
-            always = sa.func.abs(self._table.c.seq) >= ZERO  # no query has this condition
+            always = hidden_condition(self._table)
             only = always if only is None else sa.and_(only, always)
         return [self._create(index.physical, *columns, only=only, unique=index.unique)]
 

@@ -610,6 +610,11 @@ def partial_condition(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
     return sa.and_(*limits)
 
 
+def hidden_condition(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Return the condition of a hidden index: always true, and in no query that does not name the index."""
+    return sa.func.abs(table.c.seq) >= sa.literal_column("0")
+
+
 def can_index(database: Database, index: Index) -> bool:
     """Return whether the database can address the keys of an index."""
     keys = [*prefixes_of(index), *(path.keys for path in index.paths)]

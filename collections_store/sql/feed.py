@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from ..options import Feed, Names
 from .dialects.protocols import Database
-from .elements import BodyFromText, BodyText
+from .elements import AnyInteger, BodyFromText, BodyText
 from .schema import feed_table, integer, listed
 from .statement import ONE, ZERO, Statement
 
@@ -70,20 +70,31 @@ class FeedStatements:
     @Statement
     def after(self) -> Any:
         """Select the changes past the position `:seq`, `:limit` at most, and the pruned row."""
-        bodies = self.c.before, self.c.after
-        untyped = [sa.type_coerce(each, sa.types.NULLTYPE) for each in bodies]
-        return self._after([BodyText(each, sa.Text()) for each in untyped])
+        return self._after(self._bodies())
 
     @Statement
     def heads(self) -> Any:
         """Select the same rows as `after`, with whether there are bodies in place of the bodies."""
         return self._after([each.is_not(None) for each in (self.c.before, self.c.after)])
 
-    def _after(self, bodies: list[Any]) -> Any:
+    @Statement
+    def chosen(self) -> Any:
+        """Select the changes at `:positions`, as `after` does."""
+        positions = sa.bindparam("positions", type_=sa.types.NULLTYPE)
+        return self._rows(self._bodies()).where(AnyInteger(self.c.seq, positions))
+
+    def _bodies(self) -> list[Any]:
+        bodies = self.c.before, self.c.after
+        untyped = [sa.type_coerce(each, sa.types.NULLTYPE) for each in bodies]
+        return [BodyText(each, sa.Text()) for each in untyped]
+
+    def _rows(self, bodies: list[Any]) -> Any:
         c = self.c
-        chosen = sa.select(c.seq, c.kind, c.id, c.version, c.time, *bodies)
-        limited = chosen.where(c.seq > integer("seq")).order_by(c.seq)
-        return limited.limit(integer("limit")).offset(ZERO)
+        return sa.select(c.seq, c.kind, c.id, c.version, c.time, *bodies).order_by(c.seq)
+
+    def _after(self, bodies: list[Any]) -> Any:
+        later = self._rows(bodies).where(self.c.seq > integer("seq"))
+        return later.limit(integer("limit")).offset(ZERO)
 
     @Statement
     def lock_first(self) -> Any:

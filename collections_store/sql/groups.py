@@ -5,9 +5,9 @@ Two subqueries with a limit keep a database from flattening them: GROUP BY would
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import compress
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 
@@ -30,6 +30,8 @@ from .elements import (
 from .schema import integer
 from .statement import ONE, ZERO
 
+ByHint: TypeAlias = Callable[..., sa.Select[Any]]
+"""Returns a SELECT that reads a table by the index of a hint, if there is one: `Statements._by_hint`."""
 MAX_VALUE: Final = 1000
 """Characters of JSON that `GroupedColumns.select` returns of a value."""
 _TRUNCATED: Final[sa.ColumnElement[Any]] = sa.literal_column(str(MAX_VALUE + 1))
@@ -52,9 +54,11 @@ class GroupedColumns:
     unwound: Keys | None = None
     limits: tuple[float, ...] = ()
 
-    def select(self, table: sa.Table, database: Database, clauses: list[Clause]) -> sa.Select[Any]:
+    def select(
+        self, table: sa.Table, database: Database, clauses: list[Clause], by_hint: ByHint
+    ) -> sa.Select[Any]:
         """Return the SELECT of the distinct combinations, as of `Statements.group`."""
-        rows, rest = self._computed(table, database, clauses)
+        rows, rest = self._computed(table, database, clauses, by_hint)
         position, values, types, inexact = self._split(rows)
         if self.limits:
             values[0] = WithinLimits(types.pop(), values[0], self.limits)
@@ -86,7 +90,7 @@ class GroupedColumns:
         return (*self.numbers, *self.paths) if self.limits else self.numbers
 
     def _computed(
-        self, table: sa.Table, database: Database, clauses: list[Clause]
+        self, table: sa.Table, database: Database, clauses: list[Clause], by_hint: ByHint
     ) -> tuple[list[Any], list[Clause]]:
         """Return position, texts, types and the checks of each row, and the clauses that are left."""
         body = table.c.body
@@ -95,7 +99,8 @@ class GroupedColumns:
             columns.append(Unwound(body, self.unwound))
         elif not database.takes_subqueries:
             return columns, clauses
-        found = _limited(sa.select(*_labelled(columns)).where(*clauses), "computed")
+        computed = by_hint(sa.select(*_labelled(columns)))
+        found = _limited(computed.where(*clauses), "computed")
         if self.unwound is None:
             return list(found.c), []
         seq, *outside, array = found.c
@@ -141,7 +146,7 @@ class GroupedColumns:
         return columns[0], columns[1:texts], columns[texts:types], columns[types:]
 
 
-def in_index(table: sa.Table, database: Database, keys: Keys) -> sa.Select[Any]:
+def in_index(table: sa.Table, database: Database, keys: Keys, by_hint: ByHint) -> sa.Select[Any]:
     """Return the SELECT of a field's values, as of `Statements.group`, from an index of the field. Equal values are one row, with
     the text of the first. To find each first row in the index is faster than the least position of all rows.
     """
@@ -150,11 +155,12 @@ def in_index(table: sa.Table, database: Database, keys: Keys) -> sa.Select[Any]:
         return [SortPart(of.c.body, keys, part) for part in database.ordering.parts]
 
     values = [each.label(f"v{number}") for number, each in enumerate(parts(table))]
-    groups = sa.select(sa.func.count().label("number"), *values).select_from(table)
+    groups = by_hint(sa.select(sa.func.count().label("number"), *values).select_from(table))
     number, *equal = _few(groups.group_by(*parts(table)), "groups").c
     first, row = table.alias("first"), table.alias("row")
     same = (part == value for part, value in zip(parts(first), equal, strict=True))
-    position = sa.select(first.c.seq).where(*same).order_by(first.c.seq).limit(ONE).offset(ZERO)
+    position = by_hint(sa.select(first.c.seq), first).where(*same)
+    position = position.order_by(first.c.seq).limit(ONE).offset(ZERO)
     found = _few(sa.select(position.scalar_subquery().label("c0"), number.label("c1")), "found")
     text = sa.func.substr(ValueText(row.c.body, keys), ONE, _TRUNCATED)
     value = sa.select(text).where(row.c.seq == found.c.c0).scalar_subquery()

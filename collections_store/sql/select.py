@@ -52,9 +52,10 @@ from .clauses import (
     Prefixes,
     Where,
     any_array,
+    hidden_condition,
     partial_condition,
 )
-from .dialects.protocols import Binding, Database
+from .dialects.protocols import Binding, Database, Rows
 from .elements import ArrayAt, BodyText, IsNot, Keys, TypeAt, ValueText
 from .feed import FeedStatements
 from .groups import GroupedColumns, in_index
@@ -206,9 +207,11 @@ class Statements:
         self._hint = hint
         """The only index of fields to use; `NATURAL`: none; `BY_ID`: none but the index of the ids."""
         self.hinted: Callable[..., Statements] = lru_cache(maxsize=HINTS_CACHED)(self._hinted)
+        self.forms: tuple[bool, ...] = (False,) if hint is None else (True, False)
+        """Whether a statement in natural order is in the indexed form; where the first is inexact, the next is exact."""
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
-        self._indexes = [each for each in options.indexes if not each.hidden]
+        self._indexes = [each for each in options.indexes if not each.hidden or each is hint]
         has_own_sql = bool(options.text_indexes) or any(
             e.arrays or e.is_partial or e.collation is not None for e in self._indexes
         )
@@ -234,8 +237,13 @@ class Statements:
         )
         self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
 
-    def _hinted(self, collection: str, hint: Hint) -> Statements:
-        """Return the statements that use one index of fields only; raises `InvalidOption`."""
+    def _hinted(self, collection: str, hint: Hint | Index) -> Statements:
+        """Return the statements that use one index of fields only; raises `InvalidOption`. An `Index` may be hidden, or meanwhile
+        gone.
+        """
+        if isinstance(hint, Index):
+            there = next((each for each in self.options.indexes if each == hint), None)
+            return Statements(self.table, self.options, self.database, self.feed, there)
         found: list[Index | Sort] = [NATURAL] if hint == NATURAL else []
         best_first = sorted(self.options.indexes, key=lambda each: (each.hidden, each.is_partial))
         found += [each for each in best_first if hint in {each.name, each.sort}]
@@ -418,10 +426,12 @@ class Statements:
         """
         where = self._where(shape, implied, indexed)
         if self.options.feed is None:
-            return self._query(sa.delete(self.table).where(*where.clauses), where)
+            every = self._by_hint(sa.delete(self.table), indexed=indexed)
+            return self._query(every.where(*where.clauses), where)
         # FOR UPDATE tests again the rows that others change meanwhile, before they count towards the limit
         seq = self.table.c.seq
-        rows = sa.select(seq).where(*where.clauses, seq > integer("seq")).order_by(seq)
+        rows = self._by_hint(sa.select(seq), indexed=indexed).order_by(seq)
+        rows = rows.where(*where.clauses, seq > integer("seq"))
         some = rows.limit(integer("limit")).offset(ZERO).with_for_update().scalar_subquery()
         deleted = sa.delete(self.table).where(seq.in_(some))
         return self._query(
@@ -429,16 +439,18 @@ class Statements:
         )
 
     @PerShape
-    def distinct(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
+    def distinct(
+        self, shape: Condition, implied: Implied, keys: Keys, *, indexed: bool = False
+    ) -> Query:
         """Select the values of a field as JSON text, each with the position of the first row with the value, from the
         rows without an array on the path.
         """
-        where = self._where(shape, implied, False)
+        where = self._where(shape, implied, indexed)
         value, seq = ValueText(self.table.c.body, keys), self.table.c.seq
         arrays = any_array(self.table.c.body, path_prefixes(keys))
-        rows = sa.select(sa.func.min(seq), value)
+        rows = self._by_hint(sa.select(sa.func.min(seq), value), indexed=indexed)
         rows = rows.where(*where.clauses, IsNot(arrays), value.is_not(None))
-        return self._query(rows.group_by(value), where)
+        return self._guarded(shape, where, rows.group_by(value))
 
     @PerShape
     def bodies_with_array(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
@@ -455,15 +467,18 @@ class Statements:
         return self._arrays(shape, path_prefixes(keys))
 
     @PerShape
-    def parts(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
+    def parts(
+        self, shape: Condition, implied: Implied, keys: Keys, *, indexed: bool = False
+    ) -> Query:
         """Select values at the top of the first `:limit` bodies past the position `:seq`: the position, the whole body if the
         body is no object, and each value as JSON text, null for a missing value.
         """
-        where, seq, body = self._where(shape, implied, False), self.table.c.seq, self.table.c.body
+        where, seq, body = self._where(shape, implied, indexed), self.table.c.seq, self.table.c.body
         whole = sa.case((TypeAt(body, ()) != OBJECT, body_text(self.table)))
         values = (ValueText(body, (key,)) for key in keys)
-        rows = sa.select(seq, whole, *values).where(*where.clauses, seq > integer("seq"))
-        return self._query(rows.order_by(seq).limit(integer("limit")).offset(ZERO), where)
+        rows = self._by_hint(sa.select(seq, whole, *values), indexed=indexed).order_by(seq)
+        rows = rows.where(*where.clauses, seq > integer("seq"))
+        return self._guarded(shape, where, rows.limit(integer("limit")).offset(ZERO))
 
     @PerShape
     def group(
@@ -488,7 +503,8 @@ class Statements:
         """
         columns = GroupedColumns(paths, numbers, extremes, unwound, limits)
         where = self._where(shape, implied, True)
-        statement = columns.select(self.table, self.database, list(where.clauses))
+        by_hint = partial(self._by_hint, indexed=True)
+        statement = columns.select(self.table, self.database, list(where.clauses), by_hint)
         return self._guarded(shape, where, statement, columns.prefixes())
 
     def _compile_index_group(self, keys: Keys) -> Query | None:
@@ -502,7 +518,7 @@ class Statements:
         some: sa.Select[Any] = sa.select(ONE).where(is_expired(self.table)).correlate(None)
         arrays = self._array_guard(EVERYTHING, path_prefixes(keys)[:-1])
         guard = sa.exists(some) if arrays is None else sa.or_(sa.exists(some), arrays)
-        rows = in_index(self.table, self.database, keys)
+        rows = in_index(self.table, self.database, keys, partial(self._by_hint, indexed=True))
         both = sa.select(guard, sa.null(), sa.null()).union_all(rows)
         return Query(self._sql(both), self._conditions.where(EVERYTHING).bindings, guard="row")
 
@@ -621,6 +637,8 @@ class Statements:
             where = self._conditions.where(shape)
         limiting = [e for e in usable if e.is_partial and (indexed or not e.unique)]
         limits = [partial_condition(self.table, each) for each in limiting]
+        if indexed and isinstance(self._hint, Index) and self._hint.hidden:
+            limits.append(hidden_condition(self.table))
         prefixes: set[Keys] = set()
         if any(each.unique for each in limiting):  # these do not hold documents with arrays there
             limited = [part.path for e in limiting for limit in limits_of(e) for part in limit]
@@ -662,7 +680,11 @@ class Statements:
         )
 
     def _guarded(
-        self, shape: Condition, where: Where, statement: sa.Select[Any], prefixes: Prefixes
+        self,
+        shape: Condition,
+        where: Where,
+        statement: sa.Select[Any],
+        prefixes: Prefixes = frozenset(),
     ) -> Query:
         """Add the array guard for `prefixes` and the prefixes of the clauses.
 
@@ -691,15 +713,18 @@ class Statements:
         both = sa.select(row.c.guard, *shown).select_from(row.outerjoin(found, sa.true()))
         return Query(self._sql(both), bindings, where.residual, guard="column")
 
-    def _by_hint(self, rows: sa.Select[Any], *, indexed: bool) -> sa.Select[Any]:
-        """Return the query that reads by the index of the hint; an index serves the indexed form only."""
+    def _by_hint(self, rows: Rows, table: sa.FromClause | None = None, *, indexed: bool) -> Rows:
+        """Return the statement that reads the table, or an alias of it, by the index of the hint; an index serves the
+        indexed form only.
+        """
+        table, read_by = self.table if table is None else table, self.database.compiler.read_by
         match self._hint:
             case Sort(fields=()):
-                return self.database.compiler.read_by(rows, self.table, None)
+                return read_by(rows, table, None)
             case Sort() if indexed:
-                return self.database.compiler.read_by(rows, self.table, "$id")
+                return read_by(rows, table, "$id")
             case Index(arrays=False, physical=physical) if indexed:
-                return self.database.compiler.read_by(rows, self.table, physical)
+                return read_by(rows, table, physical)
         return rows
 
     def _number(self, where: Where, *, indexed: bool = True) -> sa.ColumnElement[int]:

@@ -90,6 +90,37 @@ def test_a_database_without_problems(cli: Cli, store: Store) -> None:
     assert result.stderr.startswith("found ")
 
 
+def test_a_hidden_index_is_no_problem(cli: Cli, store: Store) -> None:
+    people = store["people"]
+    people.put_many({str(n): {"age": n, "at": f"{2020 + n}"} for n in range(50)})
+    people.create_index("age", unique=True, hidden=True)
+    people.create_index("at")
+    assert problems(cli, 0) == []
+    people.hide_index("at_1")
+    people.unhide_index("age_1")
+    assert problems(cli, 0) == []
+
+
+def test_a_hidden_index_that_was_dropped_by_hand(
+    cli: Cli, store: Store, shared_backend: Backend
+) -> None:
+    store["people"].put("a", {"n": 1})
+    store["people"].create_index("n", hidden=True)
+    [index] = store["people"].indexes()
+    with connected(shared_backend) as execute:
+        execute(f'DROP INDEX "{index.physical}"')
+    assert problems(cli) == [("warning", "indexes", "people")]
+
+
+def test_a_collated_index_is_no_problem(cli: Cli, store: Store, shared_backend: Backend) -> None:
+    if shared_backend.is_postgresql:
+        pytest.skip("indexes under a collation are SQLite's")
+    people = store["people"]
+    people.put_many({str(n): {"name": f"Zoo{n}"} for n in range(50)})
+    people.create_index("name", unique=True, collation={"locale": "simple", "strength": 1})
+    assert problems(cli, 0) == []
+
+
 def test_fields_that_mix_forms_of_times(cli: Cli, store: Store) -> None:
     whole, short, offset = (
         "2026-11-22T10:00:00.123456Z",

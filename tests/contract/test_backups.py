@@ -149,6 +149,44 @@ def test_some_collections_are_backed_up_and_restored(pair: Pair, tmp_path: Path)
         pair.other.restore(path, ["c"])
 
 
+@pytest.mark.parametrize("name", [*NAMES, "store.db"])
+def test_hidden_and_collated_indexes_are_restored(tmp_path: Path, name: str) -> None:
+    rules = {"locale": "simple", "strength": 1}
+    path = tmp_path / name
+    with Store(f"sqlite:///{tmp_path / 'a.db'}") as source:
+        words = source["words"]
+        words.put_many((str(n), {"w": f"Zoo{n}", "n": n}) for n in range(300))
+        words.create_index("n", unique=True, hidden=True)
+        words.create_index("w", unique=True, collation=rules)
+        indexes = [each.to_json() for each in words.indexes()]
+        source.backup(path)
+    with Store(f"sqlite:///{tmp_path / 'b.db'}") as restored:
+        restored.restore(path)
+        words = restored["words"]
+        assert [each.to_json() for each in words.indexes()] == indexes
+        assert words.explain({"n": 7}).indexes == ()
+        assert words.explain({"w": "ZOO7"}, collation=rules).indexes == ("w_1",)
+        assert [each.id for each in words.find({"w": "ZOO7"}, collation=rules)] == ["7"]
+        for body, index in (({"n": 7}, "n_1"), ({"n": 999, "w": "zoo7"}, "w_1")):
+            with pytest.raises(DuplicateKey) as refused:
+                words.put("x", body)
+            assert refused.value.index == index
+        words.unhide_index("n_1")
+        assert words.explain({"n": 7}).indexes == ("n_1",)
+
+
+def test_a_hidden_index_is_restored_on_another_database(pair: Pair, tmp_path: Path) -> None:
+    pair.source["things"].put_many((str(n), {"n": n}) for n in range(300))
+    pair.source["things"].create_index("n", unique=True, hidden=True)
+    pair.source.backup(tmp_path / "store.jsonl")
+    pair.other.restore(tmp_path / "store.jsonl")
+    things = pair.other["things"]
+    assert [each.hidden for each in things.indexes()] == [True]
+    assert "n_1" not in things.explain({"n": 7}).indexes
+    with pytest.raises(DuplicateKey):
+        things.put("x", {"n": 7})
+
+
 def test_a_store_that_is_not_empty_is_refused_unless_told(pair: Pair, tmp_path: Path) -> None:
     pair.source["a"].put("x", 1)
     path = tmp_path / "a.jsonl"

@@ -3,7 +3,9 @@
 from base64 import urlsafe_b64encode
 from contextlib import suppress
 from hashlib import sha256
+from itertools import product
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -471,11 +473,59 @@ def test_a_damaged_record_is_passed_by_the_token_of_the_error(
         assert next(stream)["documentKey"] == {"_id": "1"}
         with pytest.raises(DatabaseError, match="document '2' is damaged") as damaged:
             next(stream)
-        nothing = watched.watch(pipeline=[{"$match": {"version": 0}}], after="oldest", timeout=60)
+        unmatched = [{"$match": {"fullDocument.n": 0}}]
+        nothing = watched.watch(pipeline=unmatched, after="oldest", timeout=60)
         with pytest.raises(DatabaseError, match="document '2' is damaged"):
             nothing.try_next()  # without waiting for the next change
         token = str(damaged.value).rpartition("after='")[2][:-1]
         assert [each["documentKey"]["_id"] for each in drain(watched, after=token)] == ["3"]
+
+
+HEADS: list[Any] = [
+    {"operationType": "delete"},
+    {"operationType": {"$in": ["insert", "replace"]}, "documentKey._id": {"$gt": "1"}},
+    {"$or": [{"version": {"$gt": 1}}, {"ns.coll": "b"}]},
+    {"expired": True},
+    {"wallTime": {"$gt": "2020"}, "ns": {"coll": "a"}},
+]
+READS_BODIES = {"$or": [{"fullDocument": {"$exists": True}}, {"version": {"$exists": True}}]}
+
+
+@pytest.mark.each_backend
+def test_a_first_match_without_bodies_has_the_same_results(
+    store: Any, feeds: tuple[Any, Any]
+) -> None:
+    """A stream of a store decides it before the bodies are read."""
+    for each in feeds:
+        each.put_many({"1": {"n": 1}, "2": {"n": 2}, "3": {"n": 3}}, ttl=0.001)
+        sleep(0.01)
+        each.purge_expired()
+        each.put_many({"2": {"n": 2}, "3": {"n": 3}})
+        each.put("2", {"n": 4})
+        each.remove("3")
+        each.put_many({str(n): {"n": n} for n in range(100, 160)})
+    for head, watched in product(HEADS, (*feeds, store)):
+        assert drain(store, [{"$match": head}])
+        for after in ([], [{"$match": {"fullDocument.n": {"$gt": 120}}}], [{"$unset": "version"}]):
+            found = drain(watched, [{"$match": head}, *after])
+            assert found == drain(watched, [{"$match": {"$and": [head, READS_BODIES]}}, *after])
+
+
+def test_the_body_of_a_change_that_is_left_out_is_not_read(
+    store: Any, feeds: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = feeds
+    a.put_many({"1": 1, "2": {"bad": 1}, "3": 3})
+    read: list[str] = []
+
+    def note(text: str) -> Any:
+        read.append(text)
+        return decode(text)
+
+    monkeypatch.setattr("collections_store.operations.changes.decode", note)
+    found = drain(store, [{"$match": {"documentKey._id": "2"}}])
+    assert [each["fullDocument"] for each in found] == [{"bad": 1}]
+    assert len(read) == 1
 
 
 @pytest.mark.each_backend

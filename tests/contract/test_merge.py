@@ -188,6 +188,24 @@ def test_merge_on_fields_does_not_change_the_id(store: Any, orders: Any, matched
     assert totals.get("x")["by"] == "a"
 
 
+@pytest.mark.each_backend
+def test_a_refused_match_names_the_index(store: Any, orders: Any) -> None:
+    """The index of the ids comes first, as in an insertion."""
+    totals = store["totals"]
+    totals.create_index([("by.name", 1), ("n", 1)], unique=True, name="who")
+    totals.put("x", {"by": {"name": "a"}, "n": 1, "more": 2})
+    row = {"$set": {"by": {"name": "a"}, "n": 1}}
+    merge = {"$merge": {"into": "totals", "on": ["n", "by.name"], "whenMatched": "fail"}}
+    for id, index, key in (
+        ("new", "who", {"by.name": "a", "n": 1}),
+        ("x", "$id", {"$id": "x"}),
+    ):
+        with pytest.raises(DuplicateKey) as refused:
+            orders.aggregate([{"$limit": 1}, row, {"$set": {"_id": id}}, merge])
+        assert (refused.value.index, refused.value.key, refused.value.id) == (index, key, id)
+    assert bodies(totals) == {"x": ({"by": {"name": "a"}, "n": 1, "more": 2}, 1)}
+
+
 def test_all_or_nothing(store: Any, orders: Any) -> None:
     store["totals"].put("b", {"total": 0})
     fails: list[tuple[Any, type[Exception], str]] = [

@@ -16,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from backends import Backend
 from faults.test_cancellation import SLOW, Slow
+from faults.test_change_feed import wait_for_a_lock
 from faults.test_processes import finish, start, start_interpreter, stop_processes
 
 from collections_store import (
@@ -166,6 +167,87 @@ def test_serializable_transactions_are_retried_without_write_skew(
 
         list(threads.map(add, range(24)))
         assert sorted(d.body["seen"] for d in store["a"].list()) == list(range(24))
+
+
+ENGINES: dict[str, Callable[[str], sa.Engine]] = {
+    "argument": lambda url: sa.create_engine(url, isolation_level="SERIALIZABLE"),
+    "option": lambda url: sa.create_engine(url).execution_options(isolation_level="SERIALIZABLE"),
+    "server": lambda url: sa.create_engine(f"{url}?options={SERIALIZABLE}"),
+}
+SERIALIZABLE = "-cdefault_transaction_isolation%3Dserializable"
+
+
+@pytest.fixture(params=ENGINES)
+def serializable_engine(
+    request: pytest.FixtureRequest, postgres_backend: Backend
+) -> Iterator[sa.Engine]:
+    url = postgres_backend.url.replace("postgresql:", "postgresql+psycopg:")
+    engine = ENGINES[request.param](url)
+    yield engine
+    engine.dispose()
+
+
+def test_a_serializable_engine_has_no_write_skew(
+    serializable_engine: sa.Engine, postgres_backend: Backend
+) -> None:
+    with Store(engine=serializable_engine, **postgres_backend.options) as store:
+        left, problems = skew([store, store], "repeatable read")
+        assert (len(left), problems) == (1, ["conflict"])
+
+
+def test_reads_of_a_serializable_engine_are_serializable(
+    serializable_engine: sa.Engine, postgres_backend: Backend
+) -> None:
+    levels = dict[str, str]()
+
+    def note_level(_: object, cursor: Any, sql: str, *__: object) -> None:
+        if "$changes" in sql:
+            row = cursor.connection.execute("SHOW transaction_isolation").fetchone()
+            levels[sql.split(maxsplit=1)[0]] = row[0]
+
+    with Store(engine=serializable_engine, **postgres_backend.options) as store:
+        store.collection("a", changes=True).put("x", 1)
+        with store.watch(timeout=0) as stream:
+            sa.event.listen(serializable_engine, "before_cursor_execute", note_level)
+            store["a"].put("y", 1)
+            assert len(list(stream)) == 1
+    assert levels["SELECT"] == "serializable"
+    assert levels["INSERT"] == "read committed"
+
+
+def test_an_operation_on_an_autocommit_engine_is_one_transaction(postgres_backend: Backend) -> None:
+    modes = dict[str, bool]()
+
+    def note_mode(_: object, cursor: Any, sql: str, *__: object) -> None:
+        modes[sql.split(maxsplit=1)[0]] = cursor.connection.autocommit
+
+    url = postgres_backend.url.replace("postgresql:", "postgresql+psycopg:")
+    engine = sa.create_engine(url)
+    derived = engine.execution_options(isolation_level="AUTOCOMMIT")
+    with Store(engine=derived, **postgres_backend.options) as store:
+        things = store.collection("a", changes=True)
+        things.put("x", 1)
+        sa.event.listen(derived, "before_cursor_execute", note_mode)
+        things.put("y", 1)
+    assert modes["INSERT"] is False
+    engine.dispose()
+
+
+def test_a_statement_of_a_serializable_url_is_repeated(postgres_backend: Backend) -> None:
+    url = f"{postgres_backend.url}?options={SERIALIZABLE}"
+    with (
+        Store(url, **postgres_backend.options) as store,
+        store_on(postgres_backend) as other,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        store["a"].put("x", 1)
+        with other.transaction() as tx:
+            tx["a"].put("x", 2)
+            writes = threads.submit(store["a"].put, "x", 3)
+            wait_for_a_lock(postgres_backend)
+        assert writes.result(60) == 3
+        assert store.stats().conflicts == 1
+        assert store["a"].get("x") == 3
 
 
 # -- blocking --------------------------------------------------------------------------------

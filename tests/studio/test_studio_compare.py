@@ -94,6 +94,19 @@ def test_each_difference_is_shown(store: Any, other: Store) -> None:
     assert [each.name for each in store.collections()] == ["mine", "things"]
 
 
+@pytest.mark.each_backend
+def test_an_index_that_is_hidden_on_one_side_is_a_difference(store: Any, other: Store) -> None:
+    copied(store, other)
+    other["things"].hide_index("n_1")
+    client = browser(store, other=other)
+    assert "things 20 20 indexes" in text_of(client.get("/compare").text)
+    page = text_of(client.get("/compare/things").text)
+    assert "n_1: {'n': 1} only here" in page
+    assert "n_1: {'n': 1}, hidden only in the other store" in page
+    store["things"].hide_index("n_1")
+    assert "things 20 20 equal" in text_of(client.get("/compare").text)
+
+
 def test_long_differences_are_cut(store: Any, other: Store) -> None:
     count = 3 * MAX_LINES
     for each, value in ((store, 0), (other, 1)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
@@ -53,6 +53,7 @@ PING: Final = "SELECT 1"
 
 Function: TypeAlias = tuple[str, int, Callable[..., Any]]
 """An SQL function: name, number of arguments, Python function."""
+Rows = TypeVar("Rows", sa.Select[Any], sa.Delete)
 State: TypeAlias = Literal["open", "failed", "none", "lost"]
 """A transaction is open, is open and has failed, or there is none; or the connection is lost."""
 Renderer: TypeAlias = Callable[..., str]
@@ -387,8 +388,8 @@ class StatementCompiler(Protocol):
         text = comment.replace("*/", "* /").replace("/*", "/ *")
         return f"{verb} /* {text} */ {rest}"
 
-    def read_by(self, rows: sa.Select[Any], table: sa.Table, index: str | None) -> sa.Select[Any]:
-        """Return the query that reads a table by an index, "$id" for that of the ids, or by none (None), if the
+    def read_by(self, rows: Rows, table: sa.FromClause, index: str | None) -> Rows:
+        """Return the statement that reads a table by an index, "$id" for that of the ids, or by none (None), if the
         database takes hints.
         """
         return rows

@@ -48,7 +48,7 @@ from ...elements import (
     WithinLimits,
 )
 from ...entries import column_names
-from ..protocols import DDL, Placement, StatementCompiler
+from ..protocols import DDL, Placement, Rows, StatementCompiler
 from .entries import SCALAR_TYPES, entries, entry_columns, spelled
 from .filters import path_literal, rendered
 from .ordering import SqliteIndexedForm
@@ -186,12 +186,14 @@ class SqliteCompiler(StatementCompiler):
         connection.create_function(_REPORT_VERSION, 1, versions.append)
         return versions
 
-    def read_by(self, rows: sa.Select[Any], table: sa.Table, index: str | None) -> sa.Select[Any]:
-        if index is None:
-            return rows.with_hint(table, "NOT INDEXED")
+    def read_by(self, rows: Rows, table: sa.FromClause, index: str | None) -> Rows:
         if index == "$id":
-            index = f"sqlite_autoindex_{table.name}_1"
-        return rows.with_hint(table, f"INDEXED BY {_DIALECT.identifier_preparer.quote(index)}")
+            index = f"sqlite_autoindex_{table.description}_1"
+        quote = _DIALECT.identifier_preparer.quote
+        hint = "NOT INDEXED" if index is None else f"INDEXED BY {quote(index)}"
+        if isinstance(rows, sa.Delete):
+            return rows.with_hint(hint)
+        return rows.with_hint(table, hint)
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a line of text for each step."""
