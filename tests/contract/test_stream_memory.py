@@ -14,6 +14,7 @@ SMALL, GROWN = 300, 3_000
 CALLS: dict[str, Callable[[Any], Iterable[object]]] = {
     "natural order": lambda things: things.stream(),
     "order of an index": lambda things: things.stream(sort="n"),
+    "order without an index": lambda things: things.stream(sort="text"),
     "pipeline": lambda things: things.stream_aggregate([{"$set": {"more": 1}}]),
     "changes": lambda things: things.watch(after="oldest", timeout=0),
 }
