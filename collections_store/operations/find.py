@@ -398,10 +398,13 @@ def batches_of(
 
 @value_class
 class SortedBatch:
-    """Documents in order, and the operation that reads the next batch, None at the end."""
+    """Documents in order, and the operation that reads the next batch, None at the end. `size`: the bytes of memory of a
+    document that was read, about; 0 without documents.
+    """
 
     documents: list[Document]
     next: ReadSorted | None = None
+    size: int = 0
 
 
 @value_class
@@ -429,20 +432,26 @@ class ReadSorted(Operation[SortedBatch]):
         if self.after is None and not reader.has_index():
             return self._listed(session, reader.ids(BATCH_SIZE))
         found = reader.page(self.after, self.limit)
-        parts = list(returned(session, self, (document for _, document in found)))
+        documents = [document for _, document in found]
         if len(found) < self.limit:
-            return SortedBatch(parts)
-        return SortedBatch(parts, replace(self, after=reader.position(found[-1])))
+            return self._batch(session, documents, None)
+        return self._batch(session, documents, replace(self, after=reader.position(found[-1])))
 
     def _listed(self, session: Session, ids: IdList) -> SortedBatch:
         these, start = ids.read(self.start, self.limit)
         if not these:
             return SortedBatch([])
         within = self.filter & Filter.parse({"$id": {"$in": these}})
-        read = Find(self.collection, within, projection=self.projection, decode=self.decode)
-        found = {each.id: each for each in read(session)}
+        found = {each.id: each for each in Find(self.collection, within)(session)}
         documents = [found[id] for id in these if id in found]
-        return SortedBatch(documents, replace(self, ids=ids, start=start))
+        return self._batch(session, documents, replace(self, ids=ids, start=start))
+
+    def _batch(
+        self, session: Session, documents: list[Document], next: ReadSorted | None
+    ) -> SortedBatch:
+        some = documents[:_SAMPLE]
+        size = sum(size_of(each.body, BATCH_SIZE) for each in some) // max(1, len(some))
+        return SortedBatch(list(returned(session, self, documents)), next, size)
 
 
 class SortedBatches:
@@ -457,9 +466,8 @@ class SortedBatches:
 
     def advance(self, batch: SortedBatch) -> Iterable[Document]:
         """Go on after a batch; returns its documents."""
-        self._next, some = batch.next, batch.documents[:_SAMPLE]
-        if some and self._next is not None:
-            size = sum(size_of(each.body, BATCH_SIZE) for each in some)
-            wanted = min(BATCH_SIZE * len(some) // size, 2 * self._next.limit, MAX_BATCH)
+        self._next = batch.next
+        if self._next is not None and batch.size:
+            wanted = min(BATCH_SIZE // batch.size, 2 * self._next.limit, MAX_BATCH)
             self._next = replace(self._next, limit=max(1, wanted))
         return batch.documents
