@@ -1097,8 +1097,9 @@ class Collection(OperationBuilder, Generic[Body]):
         document comes at most once, in a current or earlier state. A document removed and put again counts as new
         and may come again.
 
-        Without an index in the order of `sort`, the sort fields and ids are read first and held in memory. A
-        document that moves during the stream comes at its old position, and a new document may not come.
+        Without an index in the order of `sort`, the sort fields and ids of all documents are read first, and many of
+        them go to a temporary file; a full disk raises `OSError`. A document that moves during the stream comes at its
+        old position, and a new document may not come.
 
         >>> count = store["numbers"].put_many((str(n), n) for n in range(1000))
         >>> sum(document.body for document in store["numbers"].stream())

@@ -1,4 +1,4 @@
-"""Sorting in bounded memory: an external merge sort, in a temporary file.
+"""Sorting in bounded memory: an external merge sort, in a temporary file, and a list of the sorted ids.
 
 Items are collected up to a limit of memory, sorted, and written as a *run*. At the end all runs are merged. Items whose
 keys are equal stay in the order of their addition. A file of this kind has no name, and ends with the process at the latest.
@@ -7,10 +7,11 @@ keys are equal stay in the order of their addition. A file of this kind has no n
 from __future__ import annotations
 
 import heapq
+import os
 import pickle
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from ..expressions.budget import spend
@@ -21,6 +22,8 @@ Run: TypeAlias = tuple[int, int]
 RUNS: Final = 32
 """Runs that are merged at once: each has a block in memory."""
 _LEAST_BLOCK: Final = 4096
+_PART: Final = 2**16
+"""Bytes of a list of ids that are read at once: more than an id has."""
 
 
 class ExternalSort(Generic[T]):
@@ -93,12 +96,10 @@ class ExternalSort(Generic[T]):
         return begin, self._append(block, end)
 
     def _append(self, block: list[bytes], position: int) -> int:
-        try:
+        with _naming_folder():
             self._file.seek(position)  # a merge reads between two blocks
             pickle.dump(block, self._file, pickle.HIGHEST_PROTOCOL)
             self._file.flush()
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, tempfile.gettempdir()) from None
         end: int = self._file.tell()
         return end
 
@@ -109,3 +110,60 @@ class ExternalSort(Generic[T]):
             block = pickle.load(self._file)
             position = self._file.tell()
             yield from map(pickle.loads, block)
+
+
+class IdList:
+    """Ids in their order, with up to about `limit` bytes in memory, else in a file. Raise `OSError` if the disk is full.
+
+    A read begins at any position, and moves none: the list may be read in other threads, again, and in forked processes.
+    """
+
+    _file: Any = None
+
+    def __init__(self, ids: Iterable[str], limit: int) -> None:
+        self._text = bytearray()
+        for id in ids:
+            self._text += id.encode() + b"\0"
+            if len(self._text) > limit:
+                self._write()
+        if self._file is not None:
+            self._write()
+
+    def read(self, start: int, count: int) -> tuple[list[str], int]:
+        """Return up to `count` ids from a position on, and the position after them; no ids at the end."""
+        found: list[str] = []
+        while len(found) < count and (part := self._part(start)):
+            whole = part.split(b"\0")[:-1][: count - len(found)]
+            found += [each.decode() for each in whole]
+            start += sum(map(len, whole)) + len(whole)
+        return found, start
+
+    def close(self) -> None:
+        """Delete the file."""
+        if self._file is not None:
+            with suppress(OSError):  # of a full disk, which `_write` has raised
+                self._file.close()
+
+    __del__ = close
+
+    def _write(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
+        with _naming_folder():
+            self._file.write(self._text)
+            self._file.flush()
+        self._text.clear()
+
+    def _part(self, start: int) -> bytes | bytearray:
+        if self._file is None:
+            return self._text[start : start + _PART]
+        return os.pread(self._file.fileno(), _PART, start)
+
+
+@contextmanager
+def _naming_folder() -> Iterator[None]:
+    """Add the folder of temporary files to the system's error about a full disk."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, tempfile.gettempdir()) from None

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from ..codec import Codec
 from ..document import Document
+from ..expressions.evaluation import size_of
 from ..operations import by_id
 from ..operations.find import Find
 from ..operations.read import NaturalBatches
@@ -24,7 +25,9 @@ from .search import Search
 Run: TypeAlias = Callable[[Any], Any]
 """Runs operations within a transaction."""
 RESTORE_BATCH: Final = 200
-"""Dialogues of a page."""
+"""Dialogues of a page, at most."""
+PAGE_SIZE: Final = 4 * 2**20
+"""Bytes of memory of the messages of a page, about, unless a single dialogue is larger."""
 _HEADER_BATCH: Final = 500
 _BY_ID: Final = Sort.parse("$id")
 _LAST: Final = Sort.parse({"$id": -1})
@@ -47,11 +50,16 @@ class DialogueReader:
                     return [self.record(run, header, is_terminal)]
         return []
 
-    def page(self, run: Run, after: str, is_terminal: bool) -> list[Record]:
-        """Return a page of dialogues past a key."""
+    def page(self, run: Run, after: str, is_terminal: bool) -> tuple[list[Record], str | None]:
+        """Return a page of dialogues past a key, and the last of their keys; None: the page is the last."""
         past, names = Filter.parse({"$id": {"$gt": after}}), self.names.headers(is_terminal)
         found = run(Find(names, past, _BY_ID, limit=RESTORE_BATCH))
-        return [self.record(run, each, is_terminal) for each in found]
+        records, size = list[Record](), 0
+        while size < PAGE_SIZE and len(records) < len(found):
+            records.append(self.record(run, found[len(records)], is_terminal))
+            size += size_of([body for _, body in records[-1].messages], PAGE_SIZE)
+        is_last = len(records) == len(found) < RESTORE_BATCH
+        return records, None if is_last else records[-1].document.id
 
     def record(self, run: Run, header: Document, is_terminal: bool) -> Record:
         """Return the record of a dialogue, with its messages."""

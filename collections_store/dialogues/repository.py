@@ -43,7 +43,7 @@ from ..query.filter import Filter
 from ..query.index import Index
 from .model import DialogueLabel, check_label, check_string
 from .quarantine import DialogueQuarantine
-from .reader import RESTORE_BATCH, DialogueReader, Run
+from .reader import DialogueReader, Run
 from .records import (
     NEWER,
     NOTHING,
@@ -341,9 +341,8 @@ class DialogueRepository(Generic[D]):
     ) -> Steps[tuple[list[D], str | None]]:
         """Return a batch of dialogues past a key, and the last of their keys; None: the batch is the last."""
         check_flag("terminal", is_terminal)
-        found: list[Record] = yield self._read(self._stored.page, after, is_terminal)
-        dialogues = yield from self._restored(found, note=True)
-        return dialogues, found[-1].document.id if len(found) == RESTORE_BATCH else None
+        records, last = yield self._read(self._stored.page, after, is_terminal)
+        return (yield from self._restored(records, note=True)), last
 
     def get(self, *labels: DialogueLabel, note: bool = True) -> Steps[D | None]:
         """Return the dialogue with any of the labels, complete or not; `note` the stored state."""

@@ -131,9 +131,13 @@ class KeyValueStore(StoreOwner):
 
     async def keys(self, collection: str | None = None, *, limit: int | None = None) -> list[str]:
         """Return the keys of a collection, sorted: up to `limit`, by default all."""
-        prefix, filter = f"{self._prefix(collection)}/", self._filter(collection)
-        found = await self._documents.find(filter, sort="$id", limit=limit, projection=["_id"])
-        return [each.id.removeprefix(prefix) for each in found]
+        prefix, keys = f"{self._prefix(collection)}/", list[str]()
+        found = self._documents.stream(self._filter(collection), sort="$id", projection=["_id"])
+        async for each in found:  # `find` would read all values at once
+            if len(keys) == limit:
+                break
+            keys.append(each.id.removeprefix(prefix))
+        return keys
 
     async def collections(self, *, limit: int | None = None) -> list[str]:
         """Return the names of the collections with values, sorted: up to `limit`, by default all."""

@@ -1,17 +1,17 @@
 """Operations that read by filter: documents, pages, streams, counts, values, plans; checks of their arguments.
 
 A stream comes in batches. With an index of the order, each batch is read past the previous batch. Without such an index
-all ids are sorted first, and the documents are read as needed: the sort keys take memory, bodies do not.
+all ids are sorted first, in bounded memory, and the documents are read as needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from functools import partial
-from itertools import islice
 from typing import Any, Final, Protocol
 
+from ..aggregation.spill import IdList
 from ..codec import Codec, Decode, decode
 from ..document import (
     Document,
@@ -396,90 +396,81 @@ def batches_of(
     """Return the batches of a stream."""
     if not order:
         return NaturalBatches(collection, filter, projection, decode=codec.decode_body)
-    return SortedBatches(collection, filter, order, projection, codec.decode_body)
+    return SortedBatches(ReadSorted(collection, filter, order, projection, codec.decode_body))
 
 
 @value_class
 class SortedBatch:
-    """Documents in order and the position of the last document, None at the end. `ids`: the ids of all matching
-    documents, if no index has the order.
+    """Documents in order, and the operation that reads the next batch, None at the end. `size`: the bytes of memory of a
+    document that was read, about; 0 without documents.
     """
 
     documents: list[Document]
-    after: Position | None = None
-    ids: list[str] | None = None
+    next: ReadSorted | None = None
+    size: int = 0
 
 
 @value_class
 class ReadSorted(Operation[SortedBatch]):
-    """Read up to `limit` documents in order after a position, or the ids of all matching documents."""
+    """Read up to `limit` documents in order after a position. If no index has the order, the first batch lists the `ids`
+    of all matching documents, and each batch reads the documents of the list from `start` on.
+    """
 
     collection: str
     filter: Filter
     sort: Sort
     projection: Projection | None
-    after: Position | None
-    limit: int
     decode: Decode = field(default=decode, repr=False)
+    limit: int = FIRST_BATCH
+    after: Position | None = None
+    ids: IdList | None = field(default=None, repr=False)
+    start: int = 0
     method = "stream"
     empty = partial(SortedBatch, [])
 
     def __call__(self, session: Session) -> SortedBatch:
+        if self.ids is not None:
+            return self._listed(session, self.ids)
         reader = SortedReader(session, self.collection, self.filter, self.sort)
         if self.after is None and not reader.has_index():
-            return SortedBatch([], ids=reader.ids())
+            return self._listed(session, reader.ids(BATCH_SIZE))
         found = reader.page(self.after, self.limit)
-        after = reader.position(found[-1]) if len(found) == self.limit else None
-        parts = returned(session, self, (document for _, document in found))
-        return SortedBatch(list(parts), after)
+        documents = [document for _, document in found]
+        if len(found) < self.limit:
+            return self._batch(session, documents, None)
+        return self._batch(session, documents, replace(self, after=reader.position(found[-1])))
+
+    def _listed(self, session: Session, ids: IdList) -> SortedBatch:
+        these, start = ids.read(self.start, self.limit)
+        if not these:
+            return SortedBatch([])
+        within = self.filter & Filter.parse({"$id": {"$in": these}})
+        found = {each.id: each for each in Find(self.collection, within)(session)}
+        documents = [found[id] for id in these if id in found]
+        return self._batch(session, documents, replace(self, ids=ids, start=start))
+
+    def _batch(
+        self, session: Session, documents: list[Document], next: ReadSorted | None
+    ) -> SortedBatch:
+        some = documents[:_SAMPLE]
+        size = sum(size_of(each.body, BATCH_SIZE) for each in some) // max(1, len(some))
+        return SortedBatch(list(returned(session, self, documents)), next, size)
 
 
 class SortedBatches:
-    """The batches of a stream in an order."""
+    """The batches of a stream in an order, each of about `BATCH_SIZE`."""
 
-    def __init__(
-        self,
-        collection: str,
-        filter: Filter,
-        sort: Sort,
-        projection: Projection | None,
-        decode: Decode,
-    ) -> None:
-        self._collection, self._filter, self._sort = collection, filter, sort
-        self._projection, self._decode = projection, decode
-        self._after: Position | None = None
-        self._ids: Iterator[str] | None = None
-        self._batch: list[str] = []
-        self._limit, self._ended = FIRST_BATCH, False
+    def __init__(self, first: ReadSorted) -> None:
+        self._next: ReadSorted | None = first
 
-    def next(self) -> ReadSorted | Find | None:
+    def next(self) -> ReadSorted | None:
         """Return the operation that reads the next batch; None: there is none."""
-        if self._ended:
-            return None
-        where = (self._collection, self._filter)
-        if self._ids is None:
-            window = self._after, self._limit
-            return ReadSorted(*where, self._sort, self._projection, *window, self._decode)
-        self._batch = list(islice(self._ids, self._limit))
-        if not self._batch:
-            return None
-        these = self._filter & Filter.parse({"$id": {"$in": self._batch}})
-        return Find(self._collection, these, projection=self._projection, decode=self._decode)
+        return self._next
 
-    def advance(self, batch: SortedBatch | list[Document]) -> Iterable[Document]:
+    def advance(self, batch: SortedBatch) -> Iterable[Document]:
         """Go on after a batch; returns its documents."""
-        if isinstance(batch, list):
-            found = {document.id: document for document in batch}
-            documents = [found[id] for id in self._batch if id in found]
-        else:
-            documents, self._after = batch.documents, batch.after
-            if batch.ids is not None:
-                self._ids = iter(batch.ids)
-            else:
-                self._ended = self._after is None
-        some = documents[:_SAMPLE]
-        if some:
-            size = sum(size_of(each.body, BATCH_SIZE) for each in some)
-            wanted = BATCH_SIZE * len(some) // size
-            self._limit = max(1, min(wanted, 2 * self._limit, MAX_BATCH))
-        return documents
+        self._next = batch.next
+        if self._next is not None and batch.size:
+            wanted = min(BATCH_SIZE // batch.size, 2 * self._next.limit, MAX_BATCH)
+            self._next = replace(self._next, limit=max(1, wanted))
+        return batch.documents

@@ -28,9 +28,11 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any, Final, Protocol, TypeAlias
 
+from ..aggregation.spill import ExternalSort, IdList
 from ..codec import Decode, decode, spell
 from ..document import Document, documents_of, with_other_body
 from ..expressions.classes import value_class
+from ..expressions.evaluation import size_of
 from ..expressions.path import Path
 from ..query.conditions import holds_text
 from ..query.cursor import Position
@@ -255,6 +257,10 @@ Select: TypeAlias = Callable[[int | None], Query]
 """Returns the statement of a level of the order."""
 MIN_BATCH: Final = 100
 """Rows that are read at once for the matcher."""
+_ITEM: Final = 250
+"""Bytes of an id with its position and with the tuples of a sort, about."""
+_KEY: Final = 60
+"""Bytes of the tuple of a key, about."""
 
 
 class Unorderable(Exception):
@@ -303,10 +309,17 @@ class SortedReader:
         """Return whether the database reads in this order without sorting."""
         return self._in_sql and self._statements.has_index(self._filter, self._sort)
 
-    def ids(self) -> list[str]:
-        """Return the ids of all matching documents, sorted in Python: no body is kept."""
-        found = matching(self._connection, self._collection, self._filter)
-        return [id for _, id in sorted((self._comparable(each), each[1].id) for each in found)]
+    def ids(self, limit: int) -> IdList:
+        """Return the ids of all matching documents, sorted in Python with about `limit` bytes in memory. No body is kept."""
+        ordered = self._database.ordered_keys
+        found = ExternalSort[tuple[tuple[Key, ...], int, str]](
+            lambda each: (self._sort.comparable(each[0], ordered=ordered), each[1]), limit
+        )
+        for each in matching(self._connection, self._collection, self._filter):
+            keys, id = self._keys(each), each[1].id
+            size = sum(_KEY + size_of(value, limit) for _, value in keys)
+            found.add((keys, each[0], id), _ITEM + len(id) + size)
+        return IdList((id for _, _, id in found.in_order()), limit)
 
     def _selected(self, skip: int, limit: int | None) -> list[Positioned] | None:
         """Return the window of SQL's order; None if not exact."""

@@ -20,7 +20,7 @@ from ..query.vector_index import VectorIndex
 from .clauses import hidden_condition, metadata_column, partial_condition, sort_part
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, TypeAt
-from .feed import FeedStatements
+from .feed import FeedStatements, feed_template
 from .schema import (
     catalogue_table,
     checksums_table,
@@ -225,7 +225,8 @@ class CatalogueStatements:
 
     def feed(self, feed: Feed) -> FeedStatements:
         """Return the statements of the recorded changes of a collection."""
-        return FeedStatements(feed, self.names, self.database)
+        table, template = self._table(feed.physical), feed_template(self.database)
+        return FeedStatements(feed, table, self.database, template)
 
     def _table(self, table: str) -> sa.Table:
         """Return a table without columns."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from ..options import Feed, Names
 from .dialects.protocols import Database
 from .elements import AnyInteger, BodyFromText, BodyText
 from .schema import feed_table, integer, listed
-from .statement import ONE, ZERO, Statement
+from .statement import ONE, TEMPLATE, ZERO, Statement
 
 PRUNED: Final = "pruned"
 """The kind of the last row that was pruned: it stays, so that a token can be checked for deleted changes after it."""
@@ -28,14 +29,21 @@ _CHANGE: Final[dict[str, type[sa.types.TypeEngine[Any]]]] = {
 
 
 class FeedStatements:
-    """The statements of a collection's recorded changes."""
+    """The statements of a collection's recorded changes. Without a `template`, the table has its columns."""
 
     feed: Feed
+    table: sa.Table
     database: Database
+    template: FeedStatements | None
 
-    def __init__(self, feed: Feed, names: Names, database: Database) -> None:
-        self.feed, self.database = feed, database
-        self.table: sa.Table = feed_table(feed.physical, names, database)
+    def __init__(
+        self,
+        feed: Feed,
+        table: sa.Table,
+        database: Database,
+        template: FeedStatements | None = None,
+    ) -> None:
+        self.feed, self.table, self.database, self.template = feed, table, database, template
         self.c: sa.sql.base.ReadOnlyColumnCollection[str, sa.Column[Any]] = self.table.c
         self.counted: int = random.randrange(COUNT_START)
         """Changes since the last pruning, about."""
@@ -117,6 +125,12 @@ class FeedStatements:
         update = sa.update(self.table).where(self.c.seq == integer("seq"))
         kind: Any = sa.literal_column(f"'{PRUNED}'")
         return update.values(kind=kind, before=sa.null(), after=sa.null())
+
+
+@cache
+def feed_template(database: Database) -> FeedStatements:
+    """Return the statements over the table of templates."""
+    return FeedStatements(Feed(), feed_table(TEMPLATE, Names(), database), database)
 
 
 def _recorded(given: Any) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import os
 import sys
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,22 @@ from benchmarks.measuring import documents
 
 from collections_store import AsyncStore, InsertOne, Store
 from collections_store.cli.app import program
+from collections_store.dialogues import (
+    Dialogue,
+    DialogueLabel,
+    Dialogues,
+    DialogueStore,
+    Message,
+    PlainCodec,
+)
 from collections_store.results import UpgradeResult
 
 WARM = 500
 """More than the first batches of a stream, which are small."""
 VERSIONS = 3
 """Each measurement upgrades all documents by one version."""
+TURNS = 20
+"""The messages of a dialogue; dialogues that are saved at once."""
 Call = Callable[[int, int], object]
 """A call on `count` documents, with the number of the attempt."""
 
@@ -41,6 +51,22 @@ def prepare(store: Store, folder: Path, count: int) -> None:
     for things in (store.collection(f"of_{count}", changes="after"), store[f"old_{count}"]):
         things.put_many(numbered(documents(count)))
     store.backup(folder / f"{count}.jsonl", [f"old_{count}"])
+    kept = DialogueStore(store, f"of {count}", codec=PlainCodec())
+    for number in range(0, count // TURNS, TURNS):
+        kept.save(*(talk(n) for n in range(number, min(number + TURNS, count // TURNS))))
+    kept.save(talk(-1, count, is_terminal=False))
+    entries = numbered(documents(count))
+    while some := dict(islice(entries, TURNS)):
+        store.memory(f"of {count}").put_many(some)
+
+
+def talk(number: int, turns: int = TURNS, *, is_terminal: bool = True) -> Dialogue:
+    """Return a dialogue of messages of 1 KB."""
+    label = DialogueLabel((f"{number:032}", "other"), "bob", "ada")
+    parties = label.dialogue_reference, "ada", "bob"
+    bodies = enumerate(documents(turns), 1)
+    said = [Message("say", body, turn, turn - 1, *parties) for turn, body in bodies]
+    return Dialogue(label, "ada", "starter", messages=said, is_terminal=is_terminal)
 
 
 def drain(found: Iterable[object]) -> None:
@@ -91,8 +117,11 @@ def marked(version: int, body: Any) -> Any:
 
 def file_calls(store: Store, folder: Path, line: list[str]) -> dict[str, Call]:
     def run(*arguments: str) -> None:
-        with suppress(SystemExit):
+        try:
             program.main([*line, *arguments])
+        except SystemExit as end:
+            if end.code:
+                raise  # else a failed command would seem to take little memory
 
     def copy(count: int, attempt: int) -> None:
         with Store(
@@ -122,6 +151,50 @@ def file_calls(store: Store, folder: Path, line: list[str]) -> dict[str, Call]:
         "export": lambda count, _: run("export", f"old_{count}", f"{folder}/{count} out.jsonl"),
         "export and import": import_,
     }
+
+
+def dialogue_calls(store: Store) -> dict[str, Call]:
+    def of(count: int) -> DialogueStore[Dialogue]:
+        return DialogueStore(store, f"of {count}", codec=PlainCodec())
+
+    def restore(count: int, _: int) -> None:
+        assert sum(1 for _ in of(count).restore(terminal=True)) == count // TURNS
+
+    def pages(count: int, _: int) -> None:
+        label, after = talk(-1, 0).dialogue_label, 0
+        while found := of(count).messages(label, after=after):
+            after += len(found)
+        assert after == count
+
+    def offload(count: int, attempt: int) -> None:
+        mine = Dialogues(store, f"new {os.getpid()} {count} {attempt}", cached=1)
+        for number in range(count // TURNS):
+            _, dialogue = mine.create(f"bob {number}", "say", 1)
+            mine.finish(dialogue)
+        assert mine.purge(kept=0) == count // TURNS
+
+    return {
+        "dialogues: restore": restore,
+        "dialogues: pages of messages": pages,
+        "dialogues: offload, purge": offload,
+    }
+
+
+def memory_calls(store: Store) -> dict[str, Call]:
+    def pages(count: int, _: int) -> None:
+        memory, after, read = store.memory(f"of {count}"), None, 0
+        while found := memory.items(after=after):
+            after, read = found[-1].key, read + len(found)
+        assert read == count
+
+    def skills(count: int, attempt: int) -> None:
+        shared = store.skill_memory()
+        for number in range(count // TURNS):
+            session = f"{os.getpid()} {count} {attempt} {number}"
+            shared.save(session, "skill", [{"name": str(n), "value": n} for n in range(TURNS)])
+            assert len(shared.load(session, "skill")) == TURNS
+
+    return {"memory: pages of items": pages, "skill memory: save, load": skills}
 
 
 def async_calls(opened: Callable[[], AsyncStore]) -> dict[str, Call]:
@@ -161,6 +234,8 @@ def calls_of(store: Store, settings: dict[str, Any]) -> dict[str, Call]:
         **read_calls(store),
         **write_calls(store),
         **file_calls(store, Path(settings["folder"]), line),
+        **dialogue_calls(store),
+        **memory_calls(store),
         **async_calls(lambda: AsyncStore(url, **options)),
     }
 

@@ -335,14 +335,17 @@ def test_an_invalid_sort_of_a_stream_is_rejected(things: Any) -> None:
     assert list(things.stream(sort="n")) == []
 
 
-def test_a_stream_in_an_order_holds_no_bodies(things: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("projection", [None, ["n"]])
+def test_a_stream_in_an_order_holds_no_bodies(
+    things: Any, monkeypatch: pytest.MonkeyPatch, projection: Any
+) -> None:
     monkeypatch.setattr(streaming, "BATCH_SIZE", 2**18)
-    things.put_many((str(n), {"n": -n, "text": f"{n}" + "x" * 20_000}) for n in range(250))
+    things.put_many((str(n), {"n": -n, "text": f"{n}" + "x" * 20_000}) for n in range(1000))
     for _ in range(2):
         tracemalloc.start()
         try:
-            assert sum(1 for _ in things.stream(sort="n")) == 250
-            assert tracemalloc.get_traced_memory()[1] < 250 * 20_000 / 2
+            assert sum(1 for _ in things.stream(sort="n", projection=projection)) == 1000
+            assert tracemalloc.get_traced_memory()[1] < 1000 * 20_000 / 8
         finally:
             tracemalloc.stop()
         things.create_index("n")

@@ -2,11 +2,21 @@
 
 import tracemalloc
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import pytest
+from backends import Backend
 
-from collections_store import changes
+from collections_store import Store, changes
+from collections_store.dialogues import (
+    Dialogue,
+    DialogueLabel,
+    DialogueStore,
+    Message,
+    PlainCodec,
+    reader,
+)
 from collections_store.operations import find, read, store_changes
 
 pytestmark = pytest.mark.each_backend
@@ -14,6 +24,7 @@ SMALL, GROWN = 300, 3_000
 CALLS: dict[str, Callable[[Any], Iterable[object]]] = {
     "natural order": lambda things: things.stream(),
     "order of an index": lambda things: things.stream(sort="n"),
+    "order without an index": lambda things: things.stream(sort="text"),
     "pipeline": lambda things: things.stream_aggregate([{"$set": {"more": 1}}]),
     "changes": lambda things: things.watch(after="oldest", timeout=0),
 }
@@ -56,3 +67,26 @@ def test_the_peak_of_a_store_stream_does_not_grow_with_the_collections(
         recorded = 3 if count == 3 else 3 + 30
         peaks.append(peak(lambda store: store.watch(after="oldest", timeout=0), store, recorded))
     assert peaks[1] < 2 * peaks[0]
+
+
+def test_the_peak_of_a_restore_does_not_grow_with_the_dialogues(
+    shared_backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of long dialogues has fewer dialogues."""
+    monkeypatch.setattr(reader, "PAGE_SIZE", 2**16)
+    peaks: list[int] = []
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        for count in (10, 100):
+            dialogues = DialogueStore(store, f"of {count}", codec=PlainCodec())
+            for number in range(count):
+                dialogues.save(ended(number))
+            assert [each.message_count for each in dialogues.restore(terminal=True)] == [9] * count
+            peaks.append(peak(partial(DialogueStore.restore, terminal=True), dialogues, count))
+    assert peaks[1] < 2 * peaks[0]
+
+
+def ended(number: int) -> Dialogue:
+    label = DialogueLabel((f"{number:05}", "r"), "bob", "ada")
+    parties = label.dialogue_reference, "ada", "bob"
+    said = [Message("say", f"{turn:01000}", turn, turn - 1, *parties) for turn in range(1, 10)]
+    return Dialogue(label, "ada", "starter", messages=said, is_terminal=True)

@@ -161,7 +161,9 @@ def forget_all(store: Store) -> None:
         store[each.name].delete_many({})
 
 
-@pytest.mark.parametrize("times", [8, pytest.param(300, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "times", [8, pytest.param(300, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
+)
 @pytest.mark.parametrize(
     ("variant", "how"), list(product(VARIANTS, [signal.SIGKILL, signal.SIGTERM]))[:: sampled(3)]
 )

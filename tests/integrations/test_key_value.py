@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime
 from typing import Any
@@ -57,6 +58,20 @@ def use(backend: Backend, function: Use) -> Any:
             return await function(storage)
 
     return asyncio.run(main())
+
+
+def test_keys_hold_no_values(shared_backend: Backend) -> None:
+    async def peak(storage: KeyValueStore) -> int:
+        values = [{"text": "x" * 20_000}] * 1000
+        await storage.put_many([f"{n:04}" for n in range(1000)], values)
+        tracemalloc.start()
+        try:
+            assert await storage.keys() == [f"{n:04}" for n in range(1000)]
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert use(shared_backend, peak) < 1000 * 20_000 / 2
 
 
 def test_it_has_every_method_of_the_protocols(backend: Backend) -> None:

@@ -13,7 +13,7 @@ import pytest
 from collections_store.aggregation import spill
 from collections_store.aggregation.pipeline import Pipeline, run
 from collections_store.aggregation.rows import Context, NoCollections
-from collections_store.aggregation.spill import ExternalSort
+from collections_store.aggregation.spill import ExternalSort, IdList
 from collections_store.document import Anonymous, Document, Scored
 from collections_store.errors import MemoryLimitExceeded
 
@@ -149,3 +149,19 @@ def test_a_full_disk_is_an_error_of_the_folder() -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert error.value.filename == tempfile.gettempdir()
+
+
+@pytest.mark.parametrize("limit", [0, 5_000, MANY])
+def test_a_list_of_ids_is_read_from_any_position(limit: int) -> None:
+    ids = [*map(str, range(20_000)), "ä" * 1000, *("x" * 2000 for _ in range(100)), " "]
+    listed = IdList(ids, limit)
+    assert (listed._file is None) == (limit == MANY)
+    found, start = list[str](), 0
+    while len(found) < len(ids):
+        some, start = listed.read(start, 777)
+        assert some
+        assert some == ids[len(found) : len(found) + 777]
+        found += some
+        assert listed.read(0, 2)[0] == ids[:2]
+    assert listed.read(start, 1) == ([], start)
+    assert IdList([], limit).read(0, 1) == ([], 0)

@@ -8,9 +8,11 @@ import sqlalchemy as sa
 from collections_store import Filter, Index, Sort
 from collections_store.options import CollectionOptions, Feed, Names
 from collections_store.sql.by_id import IdStatements
+from collections_store.sql.catalogue import CatalogueStatements
 from collections_store.sql.dialects import named
 from collections_store.sql.dialects.protocols import Database
-from collections_store.sql.schema import documents_table
+from collections_store.sql.feed import FeedStatements
+from collections_store.sql.schema import documents_table, feed_table
 from collections_store.sql.select import Statements
 from collections_store.sql.statement import TEMPLATE, Statement
 
@@ -63,6 +65,20 @@ def test_statements_over_filters_are_those_of_the_table(
         usual, own = (all_queries(each) for each in both(table, schema, options, named(dialect)))
         assert usual == own
         assert TEMPLATE not in repr(usual)
+
+
+@TABLES
+@DIALECTS
+def test_statements_over_feeds_are_those_of_the_table(
+    dialect: str, table: str, schema: str | None
+) -> None:
+    names, database, feed = Names(schema=schema), named(dialect), Feed(physical=table)
+    usual = CatalogueStatements(names, database).feed(feed)
+    own = FeedStatements(feed, feed_table(table, names, database), database)
+    for name, each in vars(FeedStatements).items():
+        if isinstance(each, Statement):
+            assert getattr(usual, name) == getattr(own, name)
+            assert TEMPLATE not in getattr(usual, name)
 
 
 def all_queries(s: Statements) -> list[Any]:

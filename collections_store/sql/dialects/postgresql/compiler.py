@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, insert
-from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg, PGIdentifierPreparer_psycopg
 
 from ....query.explanation import Plan
 from ....query.index import Index
@@ -36,6 +36,7 @@ from ...elements import (
     ValueText,
     WithinLimits,
 )
+from ..names import ForgottenNames
 from ..protocols import DDL, Placement, StatementCompiler
 from .entries import declarations, entries, entry_columns, scalar_tests
 from .filters import rendered
@@ -43,7 +44,14 @@ from .ordering import PostgresIndexedForm, literal, value_at
 
 OLDEST_CITUS: Final = 12
 """The first version that distributes schemas."""
+
+
+class _Names(ForgottenNames, PGIdentifierPreparer_psycopg):
+    """PostgreSQL's."""
+
+
 _DIALECT: Final[sa.Dialect] = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+_DIALECT.identifier_preparer = _Names(_DIALECT)
 
 
 def table_name(table: sa.Table) -> str:

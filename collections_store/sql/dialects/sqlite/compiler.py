@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler, SQLiteIdentifierPreparer
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 from .... import codec
@@ -48,6 +48,7 @@ from ...elements import (
     WithinLimits,
 )
 from ...entries import column_names
+from ..names import ForgottenNames
 from ..protocols import DDL, Placement, Rows, StatementCompiler
 from .entries import SCALAR_TYPES, entries, entry_columns, spelled
 from .filters import path_literal, rendered
@@ -74,11 +75,17 @@ class _Compiler(SQLiteCompiler):
         return text
 
 
+class _Names(ForgottenNames, SQLiteIdentifierPreparer):
+    """SQLite's."""
+
+
 _DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="named")
 _DIALECT.statement_compiler = _Compiler
 _DIALECT.supports_native_boolean = True  # else it writes `(…) = 1`, which no index serves
 _ROW_DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="qmark")
 """For statements without paths. The driver binds a parameter by its position in half the time."""
+for _each in (_DIALECT, _ROW_DIALECT):
+    _each.identifier_preparer = _Names(_each)
 
 
 def _array_test(element: ArrayTest, seq: str, *parameters: str) -> str:
