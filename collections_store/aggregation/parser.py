@@ -6,6 +6,7 @@ The parser of a stage stands beside the code that runs the stage. `STAGES` of `t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
 from .. import codec
@@ -27,6 +28,9 @@ MAX_STAGES: Final = 200
 """Stages of a pipeline, including those within stages: each takes a call or two for every row."""
 MAX_LEVELS: Final = 20
 """Levels of pipelines within stages; MongoDB's limit for `$lookup`."""
+_SHARED: Final = 256
+_SHORT: Final = 2000
+"""Characters of the JSON of a shared stage, at most."""
 Where: TypeAlias = Literal["inner", "facet", "changes", "update"]
 """Where a stage may stand besides the end of a pipeline: in a pipeline at any place, in a `$facet`, over change documents,
 and in an update or a `$merge`.
@@ -38,13 +42,15 @@ class DeclaredStage:
     """A stage as it is declared.
 
     `holds_filters`: the operand may hold values outside JSON, such as a `Filter`. `makes_id` returns whether `_id` is a
-    field behind the stage, no longer the id of the documents.
+    field behind the stage, no longer the id of the documents. `is_shared`: pipelines share the
+    parsed stage, which without a `$text` depends on the operand's JSON, the place and the names of the variables only.
     """
 
     parse: Callable[[PipelineParser, Any, str], Stage | list[Stage]]
     where: frozenset[Where] = frozenset({"inner", "facet"})
     holds_filters: bool = False
     makes_id: Callable[[Any], bool] = lambda _: False
+    is_shared: bool = False
 
 
 class PipelineParser:
@@ -105,19 +111,30 @@ class PipelineParser:
         if declared is None:
             known = name in ABSENT["stages"]
             raise InvalidPipeline(here, "this stage is not supported" if known else "no such stage")
-        if not declared.holds_filters:
-            operand = self.plain(operand, here)
-        found = declared.parse(self, operand, here)
+        text = None if declared.holds_filters else self._spelled(operand, here)
+        if text is None:
+            found = declared.parse(self, operand, here)
+        elif declared.is_shared and self.expressions.scores is None and len(text) <= _SHORT:
+            found = _shared(declared, text, here, self.variables)
+        else:
+            operand = self._decoded(text, here)
+            found = declared.parse(self, operand, here)
         self.names_id = self.names_id and not declared.makes_id(operand)
         return [PlacedStage(here, each) for each in (found if isinstance(found, list) else [found])]
 
     def plain(self, operand: Any, place: str) -> Any:
         """Return an operand as JSON values."""
+        return self._decoded(self._spelled(operand, place), place)
+
+    def _spelled(self, operand: Any, place: str) -> str:
+        """Return the JSON text of an operand."""
         try:
-            text = self._codec.encode(operand)
+            return self._codec.encode(operand)
         except InvalidBody as error:
             where = f"{place}.{error.path}" if error.path else place
             raise InvalidPipeline(where, error.problem) from error
+
+    def _decoded(self, text: str, place: str) -> Any:
         plain = codec.decode(text)
         if text.count("{") + text.count("[") > MAX_NESTING:
             self.expressions.check_nesting(plain, place)
@@ -174,6 +191,17 @@ class PipelineParser:
         return steps
 
 
+@lru_cache(maxsize=_SHARED)
+def _shared(
+    declared: DeclaredStage, text: str, place: str, variables: frozenset[str]
+) -> Stage | list[Stage]:
+    """Parse a stage, or return the same object as before: the caches of what stages read then compare no parts of it. No
+    result has a part of a stage.
+    """
+    parser = PipelineParser({}, Codec(), variables)
+    return declared.parse(parser, parser._decoded(text, place), place)
+
+
 def _check_words(steps: list[PlacedStage], *, is_inner: bool) -> None:
     """Raise `InvalidPipeline` for a `$text` behind the leading `$match` stages, or in a pipeline within a stage."""
     behind = is_inner
@@ -185,4 +213,6 @@ def _check_words(steps: list[PlacedStage], *, is_inner: bool) -> None:
 
 
 def _finds_words(step: PlacedStage) -> bool:
-    return isinstance(step.stage, stages.Match) and holds_text(step.stage.filter.condition)
+    if not isinstance(step.stage, stages.Match) or step.stage.filter.plain:
+        return False
+    return holds_text(step.stage.filter.condition)

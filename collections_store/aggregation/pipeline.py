@@ -82,6 +82,8 @@ class Pipeline:
         """Return the pipeline with `$$NOW` and `variables` in the leading `$match` stages replaced by values;
         `$$NOW` is a time in microseconds.
         """
+        if all(match.filter.plain for _, match in self._matches()):
+            return self
         leading = [
             PlacedStage(place, stages.Match(match.filter.at(time, variables)))
             for place, match in self._matches()

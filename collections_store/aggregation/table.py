@@ -58,7 +58,7 @@ STAGES: Final[dict[str, DeclaredStage]] = {
     "$skip": DeclaredStage(lambda _, operand, place: stages.Skip(integer_of(operand, 0, place))),
     "$limit": DeclaredStage(lambda _, operand, place: stages.Limit(integer_of(operand, 1, place))),
     "$count": DeclaredStage(_count, makes_id=_always),
-    "$group": DeclaredStage(group_parser.parse_group, makes_id=_always),
+    "$group": DeclaredStage(group_parser.parse_group, makes_id=_always, is_shared=True),
     "$unwind": DeclaredStage(unwind.parse_unwind),
     "$sortByCount": DeclaredStage(group_parser.parse_sort_by_count, makes_id=_always),
     "$replaceRoot": DeclaredStage(changed.parse_replace_root, _CHANGE, makes_id=_always),

@@ -59,8 +59,8 @@ def group_queries(
     paths = (*fields.values, *fields.numbers, *(() if unwound is None else (unwound,)))
     if not all(map(session.database.ordering.can_order, paths)):
         return
-    first = rest.steps[0].stage
-    counted = counted_field(first) if filter == Filter() and isinstance(first, Group) else None
+    first, is_whole = rest.steps[0].stage, not filter.plain and filter == Filter()
+    counted = counted_field(first) if is_whole and isinstance(first, Group) else None
     in_index = None if counted is None else statements.index_group(counted)
     if in_index is not None:
         yield in_index, fields

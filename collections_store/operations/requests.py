@@ -477,13 +477,13 @@ class OperationBuilder:
     def _aggregate(
         self, pipeline: Any, memory_limit: Any, allow_disk_use: Any, options: CallOptions
     ) -> Operation[list[Any]]:
-        from .merge import merge_of
-
         call = self._call(options) if options else PLAIN
         source = self._aggregated(pipeline, memory_limit, allow_disk_use, call)
         reading, last = source.pipeline.output()
         if last is None:
             return called(source, call)
+        from .merge import merge_of
+
         merge = merge_of(replace(source, pipeline=reading), last, self._codec)
         merge = replace(merge, source=called(merge.source, call))
         return called(merge, replace(call, hint=None))

@@ -202,7 +202,7 @@ class Filter:
         """Return the filter with `$$NOW` as of a time in microseconds, by default the current time, and with the values
         of `variables`.
         """
-        if not _uses('"$$' if variables else '"$$NOW"', self.condition):
+        if self.plain or not _uses('"$$' if variables else '"$$NOW"', self.condition):
             return self
         moment = now() if time is None else time
         return Filter(_at_time(self.condition, moment, variables))
