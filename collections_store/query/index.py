@@ -15,7 +15,7 @@ from ..errors import (
     cut,
     shortened,
 )
-from ..expressions.collation import Collation
+from ..expressions.collation import Collation, KeysUnavailable, stored_key
 from ..expressions.path import (
     ANY,
     Path,
@@ -197,9 +197,16 @@ class Index:
         """Return whether the index compares strings as queries under a collation do, None: by code point. An index with
         keys of another version of ICU or Unicode serves no query.
         """
-        if self.collation != collation:
+        return self.collation == collation and (collation is None or self.has_readable_keys)
+
+    @property
+    def has_readable_keys(self) -> bool:
+        """Whether this Python makes the keys of an index under a collation."""
+        try:
+            stored_key(self.key_name)
+        except KeysUnavailable:
             return False
-        return collation is None or self.key_name == collation.key_name
+        return True
 
     @property
     def is_wildcard(self) -> bool:

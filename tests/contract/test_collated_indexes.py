@@ -81,6 +81,37 @@ def test_which_queries_an_index_serves(words: Any) -> None:
     assert ids(words.find({"w": "apfel"}, collation=LETTERS)) == ["1", "2", "4"]
 
 
+@pytest.mark.parametrize("other", [CASE, LETTERS, None])
+def test_an_index_serves_all_but_strings_under_any_collation(words: Any, other: Any) -> None:
+    words.create_index([("n", 1), ("w", 1)], collation=CASE)
+    words.put_many({"5": {"n": None}, "6": {"w": "x"}, "7": {"n": True}, "8": {"n": "1"}})
+    for condition, found in (
+        (1, "13"), (None, "56"), (True, "7"), ({"$in": [1, None, False]}, "1356"),
+        ({"$gt": 0}, "13"), ({"$gte": 0, "$lt": 1}, "024"),
+    ):  # fmt: skip
+        plan = words.explain({"n": condition}, collation=other)
+        assert (plan.indexes, plan.scans, plan.in_matcher) == (("n_1_w_1",), False, None)
+        assert "".join(ids(words.find({"n": condition}, collation=other))) == found
+        assert words.count({"n": condition}, collation=other) == len(found)
+    for strings in ({"n": "1"}, {"n": {"$in": [5, "1"]}}, {"n": {"$regex": "^1"}}):
+        plan = words.explain(strings, collation=other)
+        assert plan.scans is (other != CASE or "$regex" in str(strings))
+        assert ids(words.find(strings, collation=other)) == ["8"]
+    words.put("9", {"n": [1, "a"]})
+    assert ids(words.find({"n": 1}, collation=other)) == ["1", "3", "9"]
+
+
+def test_an_index_with_the_collation_of_a_sort_serves_its_filter(words: Any) -> None:
+    words.create_index([("n", 1), ("w", 1)], collation=CASE)
+    words.create_index("n", name="plain")
+    for filter, sort, found in (({"n": 0}, "w", "240"), ({"n": {"$gte": 0}}, "n", "02413")):
+        plan = words.explain(filter, sort=sort, limit=9, collation=CASE)
+        assert (plan.indexes, plan.order) == (("n_1_w_1",), "index")
+        assert "".join(ids(words.find(filter, sort=sort, limit=9, collation=CASE))) == found
+    assert words.explain({"n": 0}, collation=CASE).indexes == ("plain",)
+    assert words.explain({"n": 0}, sort="w", limit=9, collation=LETTERS).order == "python"
+
+
 def test_an_order_of_an_index(words: Any) -> None:
     words.create_index([("w", -1), ("n", 1)], collation=CASE)
     words.put("5", {"w": 5})
@@ -410,3 +441,29 @@ def test_an_index_finds_what_the_matcher_finds(
             order = Sort.parse("w").collated(collation)
             in_order = sorted(found, key=order.key)
             assert things.find(filter, sort="w", collation=rules) == in_order
+
+
+MIXED = st.sampled_from(["a", "A", "a", "A", "\u00e4", "b", 1, 2, True, None, ["A", 1], {"a": "A"}])
+
+
+@given(
+    st.lists(st.fixed_dictionaries({"n": MIXED, "w": MIXED}), min_size=3, max_size=6),
+    st.sampled_from([CASE, LETTERS, None]),
+    st.fixed_dictionaries({"n": st.sampled_from(["A", 1, None, {"$gte": "A"}, {"$lte": 1}])}),
+)
+@settings(max_examples=100)
+def test_an_index_finds_what_the_matcher_finds_under_any_collation(
+    bodies: list[Any], rules: Any, filter: Any
+) -> None:
+    collation = collations.Collation.parse(rules)
+    parsed = Filter.parse(filter).collated(collation)
+    with Store("sqlite://") as store:
+        things = store["things"]
+        things.put_many((str(n), body) for n, body in enumerate(bodies))
+        things.create_index(["n", "w"], collation=CASE)
+        matched = [each for each in things.list() if matches(parsed, each)]
+        assert things.find(filter, collation=rules) == matched
+        for fields in (["w"], ["n", "w"]):
+            order = Sort.parse(fields).collated(collation)
+            found = things.find(filter, sort=fields, collation=rules)
+            assert found == sorted(matched, key=order.key)
