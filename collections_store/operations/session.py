@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ..expressions.collation import Collation
 from ..options import Isolation
 from ..options.calls import Hint
 from ..sql.catalogue import CatalogueStatements
@@ -28,8 +29,8 @@ class Session(Connection):
 
     catalogue: Catalogue
     store: CatalogueStatements
-    hint: tuple[str, Hint] | None = None
-    """The collection and the index of the hint of the call in execution."""
+    hint: tuple[str, Hint, Collation | None] | None = None
+    """The collection and the index of the hint of the call in execution, and the call's collation."""
     _recorder: Recorder | None = None
 
     def use(self, catalogue: Catalogue) -> None:
@@ -51,7 +52,7 @@ class Session(Connection):
         else:
             found = self.catalogue.look_up(self, name)
         hint = self.hint
-        return found if hint is None or hint[0] != name else found.hinted(name, hint[1])
+        return found if hint is None or hint[0] != name else found.hinted(*hint)
 
     @contextmanager
     def unhinted(self) -> Iterator[None]:

@@ -238,10 +238,15 @@ class Statements:
         )
         self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
 
-    def _hinted(self, collection: str, hint: Hint) -> Statements:
-        """Return the statements that use one index of fields only; raises `InvalidOption`."""
+    def _hinted(self, collection: str, hint: Hint, collation: Collation | None) -> Statements:
+        """Return the statements that use one index of fields only; raises `InvalidOption`. Of several indexes of the same
+        fields, one with the collation of the query goes first.
+        """
         found: list[Index | Sort] = [NATURAL] if hint == NATURAL else []
-        best_first = sorted(self.options.indexes, key=lambda each: (each.hidden, each.is_partial))
+        best_first = sorted(
+            self.options.indexes,
+            key=lambda each: (each.hidden, each.collation != collation, each.is_partial),
+        )
         found += [each for each in best_first if hint in {each.name, each.sort}]
         found += [BY_ID] if hint in {ID_INDEX, BY_ID} else []
         if found and isinstance(found[0], Index) and found[0].hidden:

@@ -29,6 +29,7 @@ from collections_store import (
     MissingExtra,
     Sort,
     Store,
+    UpdateOne,
 )
 from collections_store.errors import SchemaOutdated
 from collections_store.expressions import collation as collations
@@ -256,6 +257,22 @@ def test_a_hint(words: Any) -> None:
         assert ids(words.find({"w": "Zoo"}, hint=hint)) == ["0"]
         assert sorted(ids(words.find({"n": 1}, hint=hint, limit=5))) == ["1", "3"]
     assert words.explain({"w": "ZOO"}, hint="w_1", collation=CASE).indexes == ("w_1",)
+
+
+def test_a_hint_of_keys_takes_the_index_with_the_collation_of_the_query(words: Any) -> None:
+    every = [("case", CASE), ("letters", LETTERS), ("plain", None)]
+    for name, rules in every:
+        words.create_index("w", name=name, collation=rules)
+    for name, rules in every:
+        plan = words.explain({"w": "ZOO"}, hint={"w": 1}, collation=rules)
+        assert plan.indexes == (name,)
+        hinted = UpdateOne({"w": "ZOO"}, {"$inc": {"n": 2}}, hint={"w": 1}, collation=rules)
+        words.bulk_write([hinted])
+    assert [each.body["n"] for each in words.find({"w": "zoo"}, collation=CASE)] == [4, 1]
+    words.hide_index("letters")
+    assert words.explain({"w": "ZOO"}, hint={"w": 1}, collation=LETTERS).scans
+    with pytest.raises(InvalidOption, match="letters is hidden"):
+        words.find({"w": "ZOO"}, hint="letters", collation=LETTERS)
 
 
 def test_groups_and_distinct_do_not_read_keys(words: Any) -> None:
