@@ -421,6 +421,43 @@ def test_postgresql_has_no_index_under_a_collation(postgres_backend: Backend) ->
                 source.copy_to(store)
 
 
+def test_options_with_the_values_of_the_locale(words: Any) -> None:
+    pytest.importorskip("icu")
+    spelled, short = {**GERMAN, "caseLevel": False, "alternate": "non-ignorable"}, GERMAN
+    words.create_index("w", collation=spelled)
+    assert words.create_index("w", collation=short) == "w_1"
+    assert words.indexes()[0].collation.to_json() == short
+    for rules in (spelled, short):
+        assert words.explain({"w": "ZOO"}, collation=rules).indexes == ("w_1",)
+    page = words.page(sort="w", limit=2, collation=spelled)
+    assert ids(words.page(sort="w", limit=2, after=page.cursor, collation=short)) == ["1", "0"]
+
+
+def test_an_index_and_a_cursor_of_a_version_that_stored_all_options(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("icu")
+    spelled = {"locale": "de", "strength": 3}
+    monkeypatch.setattr(collations, "_without_defaults", lambda _, options: options)
+    with Store(f"sqlite:///{path}") as old:
+        old["things"].put_many({str(n): {"w": word} for n, word in enumerate(WORDS)})
+        old["things"].create_index("w", unique=True, collation=spelled)
+        index: Any = old["things"].indexes()[0]
+        assert "tertiary" in index.key_name
+        cursor = old["things"].page(sort="w", limit=2, collation=spelled).cursor
+    monkeypatch.undo()
+    with Store(f"sqlite:///{path}") as new:
+        things = new["things"]
+        assert things.create_index("w", unique=True, collation={"locale": "de"}) == "w_1"
+        for rules in (spelled, {"locale": "de"}):
+            assert things.explain({"w": "Zoo"}, collation=rules).indexes == ("w_1",)
+            assert things.explain({}, sort="w", limit=2, collation=rules).order == "index"
+            assert ids(things.find({"w": {"$gte": "zoo"}}, sort="w", collation=rules)) == ["3", "0"]
+        assert ids(things.page(sort="w", limit=2, after=cursor, collation=spelled)) == ["1", "3"]
+        with pytest.raises(DuplicateKey):
+            things.put("9", {"w": "Zoo"})
+
+
 def test_a_restore_makes_the_keys_again(
     store: Store, words: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
