@@ -242,11 +242,26 @@ def test_refusals(words: Any) -> None:
     assert words.indexes()[0].collation is None
 
 
-def test_a_merge_does_not_match_by_an_index_under_a_collation(words: Any) -> None:
-    words.delete_many({})
-    words.create_index("w", unique=True, collation=CASE)
-    with pytest.raises(InvalidPipeline, match="requires a unique index"):
-        words.aggregate([{"$merge": {"into": "things", "on": "w"}}])
+def test_a_merge_matches_by_an_index_with_its_collation(store: Store, words: Any) -> None:
+    sums = store["sums"]
+    sums.create_index("w", unique=True, collation=CASE)
+    sums.put("old", {"w": "ZOO", "n": 10})
+    for options in ({}, {"collation": LETTERS}):
+        with pytest.raises(InvalidPipeline, match="requires .*unique index"):
+            words.aggregate([{"$merge": {"into": "sums", "on": "w"}}], **options)
+    grouped = {"$group": {"_id": "$w", "w": {"$first": "$w"}, "n": {"$sum": 1}}}
+    merge: Any = {"into": "sums", "on": "w", "whenMatched": "merge"}
+    steps = [grouped, {"$unset": "_id"}, {"$merge": merge}]
+    words.aggregate(steps, collation=CASE)
+    found = {(each.body["w"], each.body["n"]) for each in sums.find({})}
+    assert found == {("Zoo", 2), ("\u00c4pfel", 1), ("apfel", 2)}
+    assert sums.get("old") == {"w": "Zoo", "n": 2}
+    merge["whenMatched"] = [{"$set": {"same": {"$eq": ["$w", "ZOO"]}}}]
+    words.aggregate(steps, collation=CASE)
+    assert sums.get("old") == {"w": "Zoo", "n": 2, "same": True}
+    assert sums.count({"same": False}) == 2
+    with pytest.raises(InvalidPipeline, match="the ids have none"):
+        words.aggregate([{"$merge": "sums"}], collation=CASE)
 
 
 def test_a_hint(words: Any) -> None:
