@@ -144,9 +144,11 @@ class Index:
         if expire_after_seconds is not None:
             _check_expiry(expire_after_seconds, sort, arrays=arrays)
         rules = collation if isinstance(collation, Collation) else Collation.parse(collation)
-        others = {"arrays": arrays, "where": where, "expire_after_seconds": expire_after_seconds}
+        others = {"arrays": arrays, "expire_after_seconds": expire_after_seconds}
         if rules is not None:
             _check_collated(sort, others)
+            if partial is not None and partial.collated(rules) != partial:
+                raise InvalidIndex("collation", "does not go with strings in where")
         options = unique, partial, arrays, sparse, expire_after_seconds, rules, "", hidden
         index = cls(name_of(name, sort, arrays=arrays), sort, *options)
         if (positions := len(prefixes_of(index))) > MAX_POSITIONS:

@@ -198,6 +198,30 @@ def test_a_sparse_unique_index(words: Any) -> None:
     assert ids(words.find({"w": "A"}, collation=CASE)) == ["3"]
 
 
+@pytest.mark.parametrize("where", [{"open": True}, {"open": {"$type": "bool"}, "n": {"$gte": 0}}])
+def test_a_partial_index(words: Any, where: Any) -> None:
+    words.create_index("w", unique=True, where=where, collation=CASE)
+    assert words.indexes()[0].collation.to_json() == CASE
+    words.put_many({"5": {"w": "Bus", "open": True, "n": 0}, "6": {"w": "BUS", "n": 0}})
+    writes: Any = (
+        lambda: words.put("7", {"w": "bUS", "open": True, "n": 1}),
+        lambda: words.update_one({"$id": "6"}, {"$set": {"open": True}}),
+    )
+    for write in writes:
+        with pytest.raises(DuplicateKey) as refused:
+            write()
+        assert refused.value.index == "w_1"
+    plan = words.explain({"w": "bus", **where}, collation=CASE)
+    assert (plan.indexes, plan.scans, plan.in_matcher) == (("w_1",), False, None)
+    assert ids(words.find({"w": "bus", **where}, collation=CASE)) == ["5"]
+    for rules in (CASE, LETTERS):
+        assert ids(words.find({"w": "bus"}, collation=rules)) == ["5", "6"]
+    assert words.explain({"w": "bus"}, collation=CASE).scans
+    assert words.explain({"w": "bus", **where}, collation=LETTERS).indexes == ()
+    with pytest.raises(InvalidOption, match="partial"):
+        words.find({"w": "bus"}, collation=CASE, hint="w_1")
+
+
 def test_conflicts(words: Any) -> None:
     words.create_index("w", collation=CASE)
     assert words.create_index("w", collation=CASE) == "w_1"
@@ -222,7 +246,9 @@ def test_conflicts(words: Any) -> None:
     "options",
     [
         {"arrays": True},
-        {"where": {"n": 1}},
+        {"where": {"n": "1"}},
+        {"where": {"n": {"$in": [1, "1"]}}},
+        {"where": {"n": 1, "w": {"$gte": "a"}}},
         {"expire_after_seconds": 0},
     ],
 )

@@ -46,6 +46,7 @@ INDEXES = st.sampled_from(
         (["a"], {"collation": True}),
         ([("b", -1), ("a", 1)], {"collation": True, "name": "both"}),
         (["a"], {"collation": True, "sparse": True, "name": "sparse"}),
+        (["b"], {"collation": True, "where": {"a": {"$gte": 0}}, "name": "partial"}),
         (["a", "b"], {"collation": {"locale": "simple", "strength": 2}, "name": "other"}),
     ]
 )
