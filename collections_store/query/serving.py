@@ -26,8 +26,8 @@ from .conditions import (
     Target,
     takes_missing,
     uncollated,
-    values_of,
 )
+from .shapes import values_of
 from .sort import Sort, SortField
 
 SCALARS: Final = frozenset({"null", "boolean", "number", "string"})

@@ -43,13 +43,12 @@ from ..query.conditions import (
     Value,
     scalars_of,
     uncollated,
-    values_of,
-    with_sql,
 )
 from ..query.filter import conjuncts, paths_in
 from ..query.index import Index, limits_of, prefixes_of
 from ..query.joint import served_jointly
 from ..query.serving import implied_by, is_in_arrays, is_indexable
+from ..query.shapes import values_of, with_sql
 from ..query.sort import NULL, Key, Sort
 from ..query.text_index import NO_TEXT_INDEX, TextIndex
 from .dialects.protocols import Binding, Database

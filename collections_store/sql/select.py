@@ -31,16 +31,14 @@ from ..query.conditions import (
     Condition,
     Field,
     Metadata,
-    PlainShape,
     Target,
-    condition_of,
     leaves,
     uncollated,
-    values_of,
 )
 from ..query.filter import EVERYTHING, Filter, conjuncts
 from ..query.index import ID_INDEX, Index, limits_of
 from ..query.serving import BY_ID, equal_targets, every_conjunct, free_fields, implies, plan_order
+from ..query.shapes import PlainShape, condition_of, values_of
 from ..query.sort import NATURAL, Sort
 from ..query.text_index import NO_TEXT_INDEX
 from .by_id import IdStatements
