@@ -784,8 +784,8 @@ class Collection(OperationBuilder, Generic[Body]):
         delete such documents; until then every method finds them.
 
         `collation`, on SQLite, is the rule by which the index compares strings: that of `CallOptions`. The index serves
-        the strings of queries under the same collation, and `unique` compares so. It does not go with `where`, `arrays`
-        and `expire_after_seconds`.
+        the strings of queries under the same collation, and `unique` compares so. It does not go with `arrays`,
+        `expire_after_seconds`, and strings in `where`.
 
         `hidden`: no query uses the index, see `hide_index`.
 

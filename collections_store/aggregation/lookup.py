@@ -34,11 +34,11 @@ from ..query.conditions import (
     Metadata,
     Or,
     Value,
-    values_of,
 )
 from ..query.filter import Filter, conjuncts
 from ..query.matcher import distinct_values, matches, values_at
 from ..query.parser import one_of
+from ..query.shapes import values_of
 from .operands import path_of, side_of, source_of
 from .parser import PipelineParser
 from .rows import Context, Row, Runner, StageMemory, placed, with_body, with_value

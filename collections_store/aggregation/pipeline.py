@@ -13,7 +13,6 @@ from typing import Any
 
 from ..codec import Codec
 from ..document import Anonymous
-from ..errors import InvalidPipeline
 from ..expressions.collation import Collation, Ordered, under
 from ..expressions.evaluation import MEMORY_LIMIT, NO_VARIABLES
 from ..expressions.nodes import Meta, ObjectOf, Reference
@@ -92,7 +91,7 @@ class Pipeline:
 
     def collated(self, collation: Collation | None) -> Pipeline:
         """Return the pipeline with the `$match` and `$sort` stages under a collation, for a database. The context has the
-        collation for all further stages. Raise `InvalidPipeline` for a `$merge`.
+        collation for all further stages.
         """
         if collation is None:
             return self
@@ -223,9 +222,6 @@ def _collated(step: PlacedStage, collation: Collation) -> PlacedStage:
             return PlacedStage(step.place, stages.Match(filter.collated(collation)))
         case stages.SortRows(sort):
             return PlacedStage(step.place, stages.SortRows(sort.collated(collation)))
-        case stages.Output() if not step.stage.replaces:
-            problem = "does not go with a collation: an index without one finds the documents"
-            raise InvalidPipeline(step.place, problem)
     return step
 
 

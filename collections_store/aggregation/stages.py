@@ -12,8 +12,8 @@ from ..document import MetadataField
 from ..expressions.classes import value_class
 from ..expressions.fields import Keys, Tree
 from ..expressions.nodes import Node
-from ..query.conditions import values_of
 from ..query.filter import Filter
+from ..query.shapes import values_of
 from ..query.sort import Sort
 
 Side: TypeAlias = Keys | MetadataField

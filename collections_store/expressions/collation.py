@@ -39,6 +39,7 @@ _VALUES: Final[dict[str, tuple[str, dict[Any, str]]]] = {
     "backwards": ("colBackwards", _FLAGS),
 }
 """MongoDB's options of a collation. For each: ICU's keyword, and the keyword's value for each value of the option."""
+Options: TypeAlias = tuple[tuple[str, Any], ...]
 _FOLDINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "simple@colStrength=primary": folded_marks,
     "simple@colStrength=secondary": folded_case,
@@ -58,13 +59,17 @@ class Collation:
     """
 
     locale: str
-    options: tuple[tuple[str, Any], ...] = ()
-    """MongoDB's options, in the order of their names."""
+    options: Options = ()
+    """MongoDB's options, in the order of their names, without those with the value of the locale."""
+    spelled: Options = field(init=False, compare=False, repr=False)
+    """The options as given."""
     key: Callable[[str], str] = field(init=False, compare=False, repr=False)
     """Return the key of a string."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "spelled", self.options)
         try:
+            object.__setattr__(self, "options", _without_defaults(self.locale, self.options))
             key = _key_function(self.icu_locale)
         except MissingExtra:  # an index may have the collation, and be listed without ICU
             key = _without_icu
@@ -107,13 +112,7 @@ class Collation:
     @property
     def icu_locale(self) -> str:
         """The locale and the options as ICU names them."""
-        base, _, type = self.locale.partition("@collation=")
-        keywords = {"collation": type} if type else {}
-        for name, value in self.options:
-            keyword, values = _VALUES[name]
-            keywords[keyword] = values[value]
-        joined = ";".join(f"{name}={value}" for name, value in sorted(keywords.items()))
-        return f"{base}@{joined}" if joined else base
+        return _icu_locale(self.locale, self.options)
 
     def keyed(self, value: Any) -> Any:
         """Return a value with keys in place of its strings. The names of fields remain."""
@@ -204,12 +203,39 @@ def _icu() -> ModuleType:
     return found
 
 
+def _icu_locale(locale: str, options: Options) -> str:
+    base, _, type = locale.partition("@collation=")
+    keywords = {"collation": type} if type else {}
+    for name, value in options:
+        keyword, values = _VALUES[name]
+        keywords[keyword] = values[value]
+    joined = ";".join(f"{name}={value}" for name, value in sorted(keywords.items()))
+    return f"{base}@{joined}" if joined else base
+
+
+@lru_cache(maxsize=CACHED)
+def _without_defaults(locale: str, options: Options) -> Options:
+    """Return the options without those whose omission changes nothing in ICU."""
+    if locale == SIMPLE or not options:
+        return options
+    wanted, needed = _collator(_icu_locale(locale, options)), options
+    for option in options:
+        rest = tuple(each for each in needed if each != option)
+        if _collator(_icu_locale(locale, rest)) == wanted:
+            needed = rest
+    return needed
+
+
+def _collator(locale: str) -> Any:
+    icu = _icu()
+    return icu.Collator.createInstance(icu.Locale(locale))
+
+
 @lru_cache(maxsize=CACHED)
 def _key_function(locale: str) -> Callable[[str], str]:
     if locale in _FOLDINGS:
         return _FOLDINGS[locale]
-    icu = _icu()
-    sort_key: Callable[[str], bytes] = icu.Collator.createInstance(icu.Locale(locale)).getSortKey
+    sort_key: Callable[[str], bytes] = _collator(locale).getSortKey
 
     def key(string: str) -> str:
         return sort_key(string)[:-1].decode("latin-1")  # ICU ends a key with a NUL

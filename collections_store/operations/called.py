@@ -37,9 +37,11 @@ class Called(Wrapper):
 
     def __call__(self, session: Session) -> Any:
         before = session.comment, session.hint
-        hint = None if self.call.hint is None else (self.collection, self.call.hint)
+        call, hint = self.call, None
+        if call.hint is not None:
+            hint = self.collection, call.hint, call.collation
         try:
-            session.comment, session.hint = self.call.comment or before[0], hint
+            session.comment, session.hint = call.comment or before[0], hint
             return self.operation(session)
         finally:
             session.comment, session.hint = before  # no signal can come before

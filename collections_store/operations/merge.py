@@ -15,6 +15,7 @@ from ..codec import Codec, decode
 from ..document import Document, check_id, new_id
 from ..errors import DocumentNotFound, DuplicateKey, InvalidOperand, InvalidPipeline
 from ..expressions.classes import value_class
+from ..expressions.collation import Collation, under
 from ..expressions.evaluation import named
 from ..expressions.fields import Keys
 from ..expressions.path import Path
@@ -45,6 +46,8 @@ class Merge(Operation[list[Any]]):
     memory_limit: int
     variables: Mapping[str, Any]
     codec: Codec = field(repr=False)
+    collation: Collation | None = None
+    """How the values at `on` compare, and the pipeline of `whenMatched`; None: by code point."""
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     method = "aggregate"
     writes = True
@@ -81,21 +84,23 @@ class Merge(Operation[list[Any]]):
     def _write_all(
         self, session: Session, writer: Writer | _NewCollection, rows: list[Any]
     ) -> None:
-        if self.output.on:
+        if self.output.on or (self.collation is not None and not self.output.replaces):
             self._unique_index(writer)
         with placed(self.place):
             for row in rows:
                 self._write(session, writer, row)
 
     def _unique_index(self, writer: Writer | _NewCollection) -> Index:
-        """Return the unique index of `on`; raise `InvalidPipeline` if several documents could have the same values there."""
+        """Return the unique index of `on`; raise `InvalidPipeline` if several documents could have the same values there. Ids are
+        unique by code point.
+        """
         wanted = {Path(*keys) for keys in self.output.on}
         for each in writer.statements.options.indexes if isinstance(writer, Writer) else ():
             if (
                 each.unique
                 and each.where is None
                 and not each.sparse
-                and each.collation is None
+                and each.serves(self.collation)
                 and {f.target for f in each.sort.fields} == wanted
             ):
                 return each
@@ -103,6 +108,11 @@ class Merge(Operation[list[Any]]):
             "requires a unique index of these fields that is neither sparse nor partial: "
             "create_index(..., unique=True)"
         )
+        if self.collation is not None:
+            problem = (
+                "requires fields with a unique index under the collation of the call that is neither sparse nor "
+                "partial: the ids have none"
+            )
         raise InvalidPipeline(f"{self.place}.on", problem)
 
     def _write(self, session: Session, writer: Writer | _NewCollection, row: Any) -> None:
@@ -138,7 +148,8 @@ class Merge(Operation[list[Any]]):
         if not self.output.on:
             return None if id is None else GetDocument(name, id)(session)
         tests = [Field(Path(*keys), Equals(self._value(keys, body))) for keys in self.output.on]
-        found = Find(name, Filter(And(tuple(tests))), limit=1)(session)
+        alike = Filter(And(tuple(tests))).collated(self.collation)
+        found = Find(name, alike, limit=1)(session)
         return found[0] if found else None
 
     def _value(self, keys: Keys, body: Any) -> Value:
@@ -168,7 +179,8 @@ class Merge(Operation[list[Any]]):
             case "keepExisting":
                 return MISSING
         ordered = session.database.ordered_keys
-        context = Context(NoCollections(), self.memory_limit, ordered, self.variables)
+        by = under(self.collation, ordered)
+        context = Context(NoCollections(), self.memory_limit, by, self.variables)
         variables = {
             name: row["body"] if each == WHOLE else row["let"].get(name, MISSING)
             for name, each in self.output.variables
@@ -235,4 +247,5 @@ class _NewCollection:
 def merge_of(source: Aggregate, step: PlacedStage, codec: Codec) -> Merge:
     """Return the operation of a pipeline that ends with `step`."""
     assert isinstance(step.stage, Output)
-    return Merge(source, step.place, step.stage, source.memory_limit, source.variables(), codec)
+    parts = source.memory_limit, source.variables(), codec
+    return Merge(source, step.place, step.stage, *parts, collation=source.collation)

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ..expressions.collation import Collation
 from ..options import Isolation
 from ..options.calls import Hint
 from ..query.index import Index
@@ -29,8 +30,8 @@ class Session(Connection):
 
     catalogue: Catalogue
     store: CatalogueStatements
-    hint: tuple[str, Hint | Index] | None = None
-    """The collection and the index of the hint of the call in execution."""
+    hint: tuple[str, Hint | Index, Collation | None] | None = None
+    """The collection and the index of the hint of the call in execution, and the call's collation."""
     _recorder: Recorder | None = None
 
     def use(self, catalogue: Catalogue) -> None:
@@ -52,12 +53,12 @@ class Session(Connection):
         else:
             found = self.catalogue.look_up(self, name)
         hint = self.hint
-        return found if hint is None or hint[0] != name else found.hinted(name, hint[1])
+        return found if hint is None or hint[0] != name else found.hinted(*hint)
 
     @contextmanager
     def hinted(self, collection: str, index: Index) -> Iterator[None]:
         """Read a collection by an index, also by a hidden one."""
-        hint, self.hint = self.hint, (collection, index)
+        hint, self.hint = self.hint, (collection, index, index.collation)
         try:
             yield
         finally:

@@ -17,7 +17,8 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, TypeAlias
 
 from .. import codec
 from ..errors import InvalidCursor, shortened
@@ -30,6 +31,7 @@ from .sort import Key, Sort, SortField
 _FORMAT: Final = b"\x02"
 _SEAL: Final = 16
 _CODEC: Final = codec.Codec(max_bytes=2**40)
+Query: TypeAlias = Callable[[Filter, Sort], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def seal(position: Position, key: str, filter: Filter, sort: Sort) -> str:
     """Return the cursor of a position."""
     keys = [[rank, value] for rank, value in position.keys]
     encoded = _CODEC.encode({"k": keys, "s": position.seq}).encode()
-    return _as_text(_FORMAT + _seal(_FORMAT, encoded, key, filter, sort) + encoded)
+    return _as_text(_FORMAT + _seal(_FORMAT, _query(filter, sort), encoded, key) + encoded)
 
 
 def unseal(cursor: object, key: str, filter: Filter, sort: Sort) -> Position:
@@ -56,7 +58,9 @@ def unseal(cursor: object, key: str, filter: Filter, sort: Sort) -> Position:
     if format not in _QUERIES:
         raise InvalidCursor(f"must be a cursor of this version, got {shortened(cursor)}")
     encoded = sealed[1 + _SEAL :]
-    if not hmac.compare_digest(sealed[1 : 1 + _SEAL], _seal(format, encoded, key, filter, sort)):
+    queries = (query(filter, sort) for query in _QUERIES[format])
+    seals = (_seal(format, query, encoded, key) for query in queries)
+    if not any(hmac.compare_digest(sealed[1 : 1 + _SEAL], each) for each in seals):
         raise InvalidCursor("it was changed, or is of another collection, filter or order")
     read = codec.decode(encoded)
     return Position(tuple((rank, value) for rank, value in read["k"]), read["s"])
@@ -75,16 +79,19 @@ def _from_text(cursor: str) -> bytes:
     return sealed if _as_text(sealed) == cursor else b""
 
 
-def _seal(format: bytes, encoded: bytes, key: str, filter: Filter, sort: Sort) -> bytes:
-    query = hashlib.sha256(_QUERIES[format](filter, sort).encode()).digest()
-    return hmac.digest(key.encode(), format + query + encoded, "sha256")[:_SEAL]
+def _seal(format: bytes, query: str, encoded: bytes, key: str) -> bytes:
+    digest = hashlib.sha256(query.encode()).digest()
+    return hmac.digest(key.encode(), format + digest + encoded, "sha256")[:_SEAL]
 
 
-def _query(filter: Filter, sort: Sort) -> str:
+def _query(filter: Filter, sort: Sort, *, spelled: bool = False) -> str:
+    """Return the query as JSON; `spelled`: with the collation's options as given, as older versions sealed them."""
     order = [[_as_json(each.target), each.descending] for each in sort.fields]
     query = [_as_json(filter.to_json()), order]
     if sort.collation is not None:  # the position has keys of the collation
-        query.append([sort.collation.to_json(), sort.collation.version.removeprefix("icu ")])
+        options = dict(sort.collation.spelled if spelled else sort.collation.options)
+        version = sort.collation.version.removeprefix("icu ")
+        query.append([{"locale": sort.collation.locale, **options}, version])
     return json.dumps(query, separators=(",", ":"))
 
 
@@ -157,7 +164,7 @@ def _printed_1(value: Any) -> str:
     return f"{name}({', '.join(parts)})"
 
 
-_QUERIES: Final[dict[bytes, Callable[[Filter, Sort], str]]] = {
-    b"\x01": lambda what, sort: f"{_printed_1(what)} {_printed_1(sort)}",
-    _FORMAT: _query,
+_QUERIES: Final[dict[bytes, tuple[Query, ...]]] = {
+    b"\x01": (lambda what, sort: f"{_printed_1(what)} {_printed_1(sort)}",),
+    _FORMAT: (_query, partial(_query, spelled=True)),
 }

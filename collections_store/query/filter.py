@@ -22,7 +22,6 @@ from ..expressions.path import FieldLike, NamedField, Path, field_name, path_or_
 from ..expressions.patterns import Pattern, escaped
 from ..expressions.values import MISSING
 from .conditions import (
-    SCALARS,
     And,
     Bits,
     Collated,
@@ -45,22 +44,25 @@ from .conditions import (
     OneOf,
     Or,
     Passes,
-    PlainShape,
     Test,
     Text,
     Value,
-    collated,
     expressions_last,
     holds_text,
-    plain_condition,
-    read_plain,
     scalars_of,
-    shape_of,
     uncollated,
-    with_operands,
 )
 from .conditions import leaves as leaves
 from .parser import TEXT_TOP, FilterParser, check_equals, check_levels, holds_operators
+from .shapes import (
+    SCALARS,
+    PlainShape,
+    collated,
+    plain_condition,
+    read_plain,
+    shape_of,
+    with_operands,
+)
 
 EVERYTHING = And(())
 _CODEC = Codec()

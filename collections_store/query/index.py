@@ -15,7 +15,7 @@ from ..errors import (
     cut,
     shortened,
 )
-from ..expressions.collation import Collation
+from ..expressions.collation import Collation, KeysUnavailable, stored_key
 from ..expressions.path import (
     ANY,
     Path,
@@ -144,9 +144,11 @@ class Index:
         if expire_after_seconds is not None:
             _check_expiry(expire_after_seconds, sort, arrays=arrays)
         rules = collation if isinstance(collation, Collation) else Collation.parse(collation)
-        others = {"arrays": arrays, "where": where, "expire_after_seconds": expire_after_seconds}
+        others = {"arrays": arrays, "expire_after_seconds": expire_after_seconds}
         if rules is not None:
             _check_collated(sort, others)
+            if partial is not None and partial.collated(rules) != partial:
+                raise InvalidIndex("collation", "does not go with strings in where")
         options = unique, partial, arrays, sparse, expire_after_seconds, rules, "", hidden
         index = cls(name_of(name, sort, arrays=arrays), sort, *options)
         if (positions := len(prefixes_of(index))) > MAX_POSITIONS:
@@ -197,9 +199,16 @@ class Index:
         """Return whether the index compares strings as queries under a collation do, None: by code point. An index with
         keys of another version of ICU or Unicode serves no query.
         """
-        if self.collation != collation:
+        return self.collation == collation and (collation is None or self.has_readable_keys)
+
+    @property
+    def has_readable_keys(self) -> bool:
+        """Whether this Python makes the keys of an index under a collation."""
+        try:
+            stored_key(self.key_name)
+        except KeysUnavailable:
             return False
-        return collation is None or self.key_name == collation.key_name
+        return True
 
     @property
     def is_wildcard(self) -> bool:

@@ -27,7 +27,6 @@ from . import json_schema
 from .conditions import (
     LISTS,
     MAX_INLINE_VALUES,
-    SCALARS,
     TIMES,
     And,
     Bits,
@@ -62,6 +61,7 @@ from .conditions import (
     leaves,
     read_target,
 )
+from .shapes import SCALARS
 
 MAX_LEVELS: Final = 100
 """Documents within documents, those of operators included, values not: MongoDB's limit."""

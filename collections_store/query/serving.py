@@ -26,8 +26,8 @@ from .conditions import (
     Target,
     takes_missing,
     uncollated,
-    values_of,
 )
+from .shapes import values_of
 from .sort import Sort, SortField
 
 SCALARS: Final = frozenset({"null", "boolean", "number", "string"})
@@ -61,16 +61,17 @@ def is_indexable(
     condition: Condition,
     indexed: Collection[tuple[str, ...]],
     collated: Collection[tuple[str, ...]] = (),
+    keyed: Collection[tuple[str, ...]] = (),
 ) -> bool:
-    """Return whether a condition is about scalars in `indexed` fields, or in fields of an index with the collation of
-    the filter, `collated`.
+    """Return whether a condition is about scalars in `indexed` fields, in fields of an index with the collation of the
+    filter, `collated`, or about no strings in fields of an index with any collation, `keyed`.
     """
     match condition:
         case Collated(Field() as field):
             return is_indexable(field, collated)
-        case Field(path) if path.keys not in indexed and path.keys in collated:
+        case Field(path) if path.keys not in indexed and path.keys in keyed:
             strings = any(each.kind in _OF_STRINGS for each in values_of(condition))
-            return not strings and is_indexable(condition, collated)
+            return not strings and is_indexable(condition, keyed)
         case Field(path, Equals(value) | Compare(_, value)):
             return path.keys in indexed and value.kind in SCALARS
         case Field(path, OneOf(lists)):
@@ -78,7 +79,7 @@ def is_indexable(
         case Field(path, Matches(pattern)):
             return path.keys in indexed and pattern.kind == "prefix regex"
         case And(conditions) | Or(conditions):
-            each_is = (is_indexable(each, indexed, collated) for each in conditions)
+            each_is = (is_indexable(each, indexed, collated, keyed) for each in conditions)
             return bool(conditions) and all(each_is)
     return False
 

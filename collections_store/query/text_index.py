@@ -14,10 +14,15 @@ from ..expressions.path import FieldLike, Path, Wildcard, field_name, path_or_te
 from ..search.matching import Texts
 from ..search.query import SearchQuery, parsed
 from ..search.words import WORDS_VERSION
-from .conditions import Condition, Field, Matches, values_of
+from .conditions import (
+    Condition,
+    Field,
+    Matches,
+)
 from .index import Index, read_own_name, unknown_keys
 from .matcher import distinct_values
 from .serving import can_open, every_conjunct
+from .shapes import values_of
 
 NO_TEXT_INDEX: Final = 'the collection has no text index: create one, for example create_text_index({"title": 3, "body": 1})'
 TextFields: TypeAlias = FieldLike | Iterable[FieldLike] | Mapping[Any, float]

@@ -43,13 +43,12 @@ from ..query.conditions import (
     Value,
     scalars_of,
     uncollated,
-    values_of,
-    with_sql,
 )
 from ..query.filter import conjuncts, paths_in
 from ..query.index import Index, limits_of, prefixes_of
 from ..query.joint import served_jointly
 from ..query.serving import implied_by, is_in_arrays, is_indexable
+from ..query.shapes import values_of, with_sql
 from ..query.sort import NULL, Key, Sort
 from ..query.text_index import NO_TEXT_INDEX, TextIndex
 from .dialects.protocols import Binding, Database
@@ -86,22 +85,28 @@ _NEVER = -(2**62)
 
 
 class IndexedFields(NamedTuple):
-    """The fields that indexes serve: by code point, and under the collation of a query."""
+    """The fields that indexes serve: by code point; under the collation of a query; and under any collation, whose indexes
+    compare all values but strings the same.
+    """
 
     fields: Prefixes = frozenset()
-    collated: Prefixes = frozenset()
-    collation: Collation | None = None
+    collated: Mapping[Keys, Index] = {}
+    keyed: Mapping[Keys, Index] = {}
 
     def can_index(self, condition: Condition) -> bool:
         """Return whether a condition has an indexed form."""
-        return is_indexable(condition, self.fields, self.collated)
+        return is_indexable(condition, self.fields, self.collated, self.keyed)
 
-    def collation_of(self, condition: Condition) -> Collation | None:
+    def keyed_by(self, condition: Condition, field: Field) -> Index | None:
+        """Return the index under a collation that serves the condition on a field; None: an index without one does."""
+        if isinstance(condition, Collated):
+            return self.collated[field.path.keys]
+        return None if field.path.keys in self.fields else self.keyed[field.path.keys]
+
+    def collation_of(self, condition: Condition, field: Field) -> Collation | None:
         """Return the collation of the index that serves the condition on a field."""
-        is_collated = isinstance(condition, Collated)
-        field = uncollated(condition)
-        is_other = isinstance(field, Field) and field.path.keys not in self.fields
-        return self.collation if is_collated or is_other else None
+        index = self.keyed_by(condition, field)
+        return None if index is None else index.collation
 
 
 NO_INDEX: Final = IndexedFields()
@@ -207,7 +212,7 @@ class Conditions:
         if not indexed:
             return Where(*clauses)
         prefixes = frozenset(prefix for each in chosen for prefix in _prefixes(each))
-        tested = [(each, by.collation_of(outer)) for outer, each in _fields(chosen)]
+        tested = [(each, by.collation_of(outer, each)) for outer, each in _fields(chosen)]
         constant = (
             (each.path.keys, part, collation)
             for each, collation in tested
@@ -279,12 +284,12 @@ class Conditions:
         body, field = self._table.c.body, uncollated(condition)
         match field:
             case Field():
-                collation = by.collation_of(condition)
-                parameters, bindings = self._indexed_parameters(field, name, collation)
-                if collation is None:
+                index = by.keyed_by(condition, field)
+                if index is None:
+                    parameters, bindings = self._indexed_parameters(field, name)
                     return Rendered(IndexedTest(body, field, parameters), bindings)
-                test = CollatedTest(body, field, parameters, collation.key_name)
-                return Rendered(test, bindings)
+                parameters, bindings = self._indexed_parameters(field, name, index.collation)
+                return Rendered(CollatedTest(body, field, parameters, index.key_name), bindings)
             case And() | Or() if depth:
                 return self._each(field, name, depth, partial(self._render_indexed, by))
         return None
@@ -486,12 +491,20 @@ class Column(NamedTuple):
 class Order:
     """The columns of a sort; the natural order comes last."""
 
-    def __init__(self, table: sa.Table, database: Database, sort: Sort) -> None:
+    def __init__(
+        self,
+        table: sa.Table,
+        database: Database,
+        key_names: Mapping[Collation | None, str],
+        sort: Sort,
+    ) -> None:
+        """Take the names of the keys in the indexes under each collation."""
         self._ordering, self._sort = database.ordering, sort
         ordering, collation = self._ordering, sort.collation
         paths = [each.target.keys for each in sort.fields if isinstance(each.target, Path)]
         has_ids = any(each.target == "id" for each in sort.fields)
-        has_keys = collation is None or (database.indexes_keys and not has_ids)
+        key_name = "" if collation is None else key_names.get(collation, "")
+        has_keys = collation is None or (bool(key_name) and not has_ids)
         self.can_render: bool = has_keys and all(map(ordering.can_order, paths))
         """SQL can sort so."""
         self.prefixes: frozenset[tuple[str, ...]] = frozenset(
@@ -502,7 +515,6 @@ class Order:
             if isinstance(field.target, str):
                 self._add(metadata_column(table, field.target), field.descending)
                 continue
-            key_name = "" if collation is None or not self.can_render else collation.key_name
             for name in ordering.parts:
                 keys = field.target.keys
                 part = sort_part(table, keys, name, key_name)

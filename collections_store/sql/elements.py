@@ -10,7 +10,13 @@ import sqlalchemy as sa
 from sqlalchemy.sql.functions import FunctionElement
 
 from ..codec import spell
-from ..query.conditions import Condition, Field, Kind, Test, with_sql
+from ..query.conditions import (
+    Condition,
+    Field,
+    Kind,
+    Test,
+)
+from ..query.shapes import with_sql
 
 Clause: TypeAlias = sa.ColumnElement[Any]
 Keys: TypeAlias = tuple[str, ...]

@@ -31,16 +31,14 @@ from ..query.conditions import (
     Condition,
     Field,
     Metadata,
-    PlainShape,
     Target,
-    condition_of,
     leaves,
     uncollated,
-    values_of,
 )
 from ..query.filter import EVERYTHING, Filter, conjuncts
 from ..query.index import ID_INDEX, Index, limits_of
 from ..query.serving import BY_ID, equal_targets, every_conjunct, free_fields, implies, plan_order
+from ..query.shapes import PlainShape, condition_of, values_of
 from ..query.sort import NATURAL, Sort
 from ..query.text_index import NO_TEXT_INDEX
 from .by_id import IdStatements
@@ -228,7 +226,11 @@ class Statements:
         self.reads_values: bool = bool(self.partial) or options.substrings is not None
         """Statements depend on values of filters, see `implied`."""
         self.can_refuse: bool = any(index.refuses for index in options.indexes)
-        self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database))
+        self._keyed = [
+            e for e in self._indexes if e.collation is not None and e.serves(e.collation)
+        ]
+        names = {e.collation: e.key_name for e in self._keyed}
+        self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database, names))
         self._planned = lru_cache(maxsize=SHAPES_CACHED)(self._plan)
         self.index_group = lru_cache(maxsize=SHAPES_CACHED)(self._compile_index_group)
         self.id_range = lru_cache(maxsize=DIRECTIONS)(self._compile_id_range)
@@ -237,15 +239,20 @@ class Statements:
         )
         self.vectors = lru_cache(maxsize=VECTORS_CACHED)(partial(VectorStatements, table, database))
 
-    def _hinted(self, collection: str, hint: Hint | Index) -> Statements:
-        """Return the statements that use one index of fields only; raises `InvalidOption`. An `Index` may be hidden, or meanwhile
-        gone.
+    def _hinted(
+        self, collection: str, hint: Hint | Index, collation: Collation | None
+    ) -> Statements:
+        """Return the statements that use one index of fields only; raises `InvalidOption`. Of several indexes of the same
+        fields, one with the collation of the query goes first. An `Index` may be hidden, or meanwhile gone.
         """
         if isinstance(hint, Index):
             there = next((each for each in self.options.indexes if each == hint), None)
             return Statements(self.table, self.options, self.database, self.feed, there)
         found: list[Index | Sort] = [NATURAL] if hint == NATURAL else []
-        best_first = sorted(self.options.indexes, key=lambda each: (each.hidden, each.is_partial))
+        best_first = sorted(
+            self.options.indexes,
+            key=lambda each: (each.hidden, each.collation != collation, each.is_partial),
+        )
         found += [each for each in best_first if hint in {each.name, each.sort}]
         found += [BY_ID] if hint in {ID_INDEX, BY_ID} else []
         if found and isinstance(found[0], Index) and found[0].hidden:
@@ -274,7 +281,8 @@ class Statements:
         `indexed`: in the indexed form, see `Query.guard`; else in a form right for every document, in natural order.
         """
         order = self.order(sort if indexed else NATURAL)
-        where = self._where(shape, implied, indexed, partial(order.is_bounded, level=level))
+        is_bounded = partial(order.is_bounded, level=level)
+        where = self._where(shape, implied, indexed, is_bounded, sort.collation)
         statement = self._by_hint(self._in_order(where, order, level), indexed=indexed)
         return self._guarded(shape, where, statement, order.prefixes)
 
@@ -288,7 +296,8 @@ class Statements:
             for each in sort.fields
             if isinstance(each.target, Path)
         }
-        if paths and not paths <= self._where(shape, implied, True).ordered:
+        compile = partial(self._where, shape, implied, True, collation=sort.collation)
+        if paths and not paths <= compile().ordered:
             return None
         if not self._can_order(shape, implied, sort):
             return None
@@ -373,7 +382,8 @@ class Statements:
     ) -> Query:
         """Select rows as `select` does in the indexed form, except the rows of `select_with_arrays`."""
         order = self.order(sort)
-        where = self._where(shape, implied, True, partial(order.is_bounded, level=level))
+        is_bounded = partial(order.is_bounded, level=level)
+        where = self._where(shape, implied, True, is_bounded, sort.collation)
         arrays = any_array(self.table.c.body, where.prefixes | order.prefixes)
         rows = self._by_hint(self._in_order(where, order, level), indexed=True)
         return self._query(rows.where(IsNot(arrays)), where)
@@ -381,7 +391,8 @@ class Statements:
     @PerShape
     def select_with_arrays(self, shape: Condition, implied: Implied, sort: Sort) -> Query:
         """Select the rows for which the indexed form of `select` is wrong."""
-        prefixes = self._where(shape, implied, True).prefixes | self.order(sort).prefixes
+        where = self._where(shape, implied, True, collation=sort.collation)
+        prefixes = where.prefixes | self.order(sort).prefixes
         where, arrays = self._conditions.where(shape), any_array(self.table.c.body, prefixes)
         rows = sa.select(self.table.c.seq, *document_columns(self.table))
         return self._query(rows.where(*where.clauses, arrays), where)
@@ -626,12 +637,13 @@ class Statements:
         implied: Implied,
         indexed: bool,
         is_excluded: IsExcluded = lambda _: False,
+        collation: Collation | None = None,
     ) -> Where:
         """Return the clauses of a shape, with the conditions of implied partial indexes: both planners use a partial
-        index only if a query repeats the index's condition.
+        index only if a query repeats the index's condition. `collation`: that of the order.
         """
         usable = self._usable(implied)
-        by = self._served(shape, usable)
+        by = self._served(shape, usable, collation)
         where = self._conditions.where(shape, by, indexed=indexed, is_excluded=is_excluded)
         if len(where.prefixes) * len(conjuncts(shape)) > MAX_TESTS:
             where = self._conditions.where(shape)
@@ -655,20 +667,24 @@ class Statements:
             prefixes=where.prefixes | prefixes,
         )
 
-    def _served(self, shape: Condition, usable: list[Index]) -> IndexedFields:
-        """Return the fields that the usable indexes serve."""
+    def _served(
+        self, shape: Condition, usable: list[Index], collation: Collation | None
+    ) -> IndexedFields:
+        """Return the fields that the usable indexes serve. An index with the collation of an order may yield the order,
+        hence goes before an index without a collation.
+        """
         plain = [each for each in usable if each.serves(None)]
         arrays = {path for each in plain if each.arrays for path in each.paths}
         paths = {path for each in plain if not each.arrays for path in each.paths}
         if self.database.indexes_arrays:  # an index of arrays is better than another of the field
             paths -= arrays
         fields = frozenset(path.keys for path in paths)
-        collation = _collation_of(shape)
-        if collation is None:
-            return IndexedFields(fields)
-        ours = (each for each in usable if each.serves(collation))
-        collated = frozenset(path.keys for each in ours for path in each.paths)
-        return IndexedFields(fields, collated, collation)
+        every = [each for each in self._keyed if each in usable]
+        wanted = collation or _collation_of(shape)
+        collated = _by_keys(each for each in every if each.collation == wanted)
+        if collation is not None:
+            fields -= collated.keys()
+        return IndexedFields(fields, collated, _by_keys(every) | collated)
 
     def _in_order(self, where: Where, order: Order, level: int | None) -> sa.Select[Any]:
         rows: sa.Select[Any] = sa.select(self.table.c.seq, *document_columns(self.table))
@@ -794,6 +810,10 @@ def _collation_of(shape: Condition) -> Collation | None:
     """Return the collation of the query of a shape that compares strings."""
     every = (each.collation for each in leaves(shape) if isinstance(each, Collated))
     return next(every, None)
+
+
+def _by_keys(indexes: Iterable[Index]) -> dict[Keys, Index]:
+    return {path.keys: each for each in indexes for path in each.paths}
 
 
 def _is_implied(limit: Iterable[Field], conditions: Iterable[Condition]) -> bool:

@@ -29,6 +29,7 @@ from collections_store import (
     MissingExtra,
     Sort,
     Store,
+    UpdateOne,
 )
 from collections_store.errors import SchemaOutdated
 from collections_store.expressions import collation as collations
@@ -79,6 +80,37 @@ def test_which_queries_an_index_serves(words: Any) -> None:
         assert (plan.indexes, plan.scans) == ((), True)
     assert ids(words.find(equal)) == []
     assert ids(words.find({"w": "apfel"}, collation=LETTERS)) == ["1", "2", "4"]
+
+
+@pytest.mark.parametrize("other", [CASE, LETTERS, None])
+def test_an_index_serves_all_but_strings_under_any_collation(words: Any, other: Any) -> None:
+    words.create_index([("n", 1), ("w", 1)], collation=CASE)
+    words.put_many({"5": {"n": None}, "6": {"w": "x"}, "7": {"n": True}, "8": {"n": "1"}})
+    for condition, found in (
+        (1, "13"), (None, "56"), (True, "7"), ({"$in": [1, None, False]}, "1356"),
+        ({"$gt": 0}, "13"), ({"$gte": 0, "$lt": 1}, "024"),
+    ):  # fmt: skip
+        plan = words.explain({"n": condition}, collation=other)
+        assert (plan.indexes, plan.scans, plan.in_matcher) == (("n_1_w_1",), False, None)
+        assert "".join(ids(words.find({"n": condition}, collation=other))) == found
+        assert words.count({"n": condition}, collation=other) == len(found)
+    for strings in ({"n": "1"}, {"n": {"$in": [5, "1"]}}, {"n": {"$regex": "^1"}}):
+        plan = words.explain(strings, collation=other)
+        assert plan.scans is (other != CASE or "$regex" in str(strings))
+        assert ids(words.find(strings, collation=other)) == ["8"]
+    words.put("9", {"n": [1, "a"]})
+    assert ids(words.find({"n": 1}, collation=other)) == ["1", "3", "9"]
+
+
+def test_an_index_with_the_collation_of_a_sort_serves_its_filter(words: Any) -> None:
+    words.create_index([("n", 1), ("w", 1)], collation=CASE)
+    words.create_index("n", name="plain")
+    for filter, sort, found in (({"n": 0}, "w", "240"), ({"n": {"$gte": 0}}, "n", "02413")):
+        plan = words.explain(filter, sort=sort, limit=9, collation=CASE)
+        assert (plan.indexes, plan.order) == (("n_1_w_1",), "index")
+        assert "".join(ids(words.find(filter, sort=sort, limit=9, collation=CASE))) == found
+    assert words.explain({"n": 0}, collation=CASE).indexes == ("plain",)
+    assert words.explain({"n": 0}, sort="w", limit=9, collation=LETTERS).order == "python"
 
 
 def test_an_order_of_an_index(words: Any) -> None:
@@ -173,6 +205,30 @@ def test_a_sparse_unique_index(words: Any) -> None:
     assert ids(words.find({"w": "A"}, collation=CASE)) == ["3"]
 
 
+@pytest.mark.parametrize("where", [{"open": True}, {"open": {"$type": "bool"}, "n": {"$gte": 0}}])
+def test_a_partial_index(words: Any, where: Any) -> None:
+    words.create_index("w", unique=True, where=where, collation=CASE)
+    assert words.indexes()[0].collation.to_json() == CASE
+    words.put_many({"5": {"w": "Bus", "open": True, "n": 0}, "6": {"w": "BUS", "n": 0}})
+    writes: Any = (
+        lambda: words.put("7", {"w": "bUS", "open": True, "n": 1}),
+        lambda: words.update_one({"$id": "6"}, {"$set": {"open": True}}),
+    )
+    for write in writes:
+        with pytest.raises(DuplicateKey) as refused:
+            write()
+        assert refused.value.index == "w_1"
+    plan = words.explain({"w": "bus", **where}, collation=CASE)
+    assert (plan.indexes, plan.scans, plan.in_matcher) == (("w_1",), False, None)
+    assert ids(words.find({"w": "bus", **where}, collation=CASE)) == ["5"]
+    for rules in (CASE, LETTERS):
+        assert ids(words.find({"w": "bus"}, collation=rules)) == ["5", "6"]
+    assert words.explain({"w": "bus"}, collation=CASE).scans
+    assert words.explain({"w": "bus", **where}, collation=LETTERS).indexes == ()
+    with pytest.raises(InvalidOption, match="partial"):
+        words.find({"w": "bus"}, collation=CASE, hint="w_1")
+
+
 def test_conflicts(words: Any) -> None:
     words.create_index("w", collation=CASE)
     assert words.create_index("w", collation=CASE) == "w_1"
@@ -197,7 +253,9 @@ def test_conflicts(words: Any) -> None:
     "options",
     [
         {"arrays": True},
-        {"where": {"n": 1}},
+        {"where": {"n": "1"}},
+        {"where": {"n": {"$in": [1, "1"]}}},
+        {"where": {"n": 1, "w": {"$gte": "a"}}},
         {"expire_after_seconds": 0},
     ],
 )
@@ -217,11 +275,26 @@ def test_refusals(words: Any) -> None:
     assert words.indexes()[0].collation is None
 
 
-def test_a_merge_does_not_match_by_an_index_under_a_collation(words: Any) -> None:
-    words.delete_many({})
-    words.create_index("w", unique=True, collation=CASE)
-    with pytest.raises(InvalidPipeline, match="requires a unique index"):
-        words.aggregate([{"$merge": {"into": "things", "on": "w"}}])
+def test_a_merge_matches_by_an_index_with_its_collation(store: Store, words: Any) -> None:
+    sums = store["sums"]
+    sums.create_index("w", unique=True, collation=CASE)
+    sums.put("old", {"w": "ZOO", "n": 10})
+    for options in ({}, {"collation": LETTERS}):
+        with pytest.raises(InvalidPipeline, match="requires .*unique index"):
+            words.aggregate([{"$merge": {"into": "sums", "on": "w"}}], **options)
+    grouped = {"$group": {"_id": "$w", "w": {"$first": "$w"}, "n": {"$sum": 1}}}
+    merge: Any = {"into": "sums", "on": "w", "whenMatched": "merge"}
+    steps = [grouped, {"$unset": "_id"}, {"$merge": merge}]
+    words.aggregate(steps, collation=CASE)
+    found = {(each.body["w"], each.body["n"]) for each in sums.find({})}
+    assert found == {("Zoo", 2), ("\u00c4pfel", 1), ("apfel", 2)}
+    assert sums.get("old") == {"w": "Zoo", "n": 2}
+    merge["whenMatched"] = [{"$set": {"same": {"$eq": ["$w", "ZOO"]}}}]
+    words.aggregate(steps, collation=CASE)
+    assert sums.get("old") == {"w": "Zoo", "n": 2, "same": True}
+    assert sums.count({"same": False}) == 2
+    with pytest.raises(InvalidPipeline, match="the ids have none"):
+        words.aggregate([{"$merge": "sums"}], collation=CASE)
 
 
 def test_a_hint(words: Any) -> None:
@@ -232,6 +305,22 @@ def test_a_hint(words: Any) -> None:
         assert ids(words.find({"w": "Zoo"}, hint=hint)) == ["0"]
         assert sorted(ids(words.find({"n": 1}, hint=hint, limit=5))) == ["1", "3"]
     assert words.explain({"w": "ZOO"}, hint="w_1", collation=CASE).indexes == ("w_1",)
+
+
+def test_a_hint_of_keys_takes_the_index_with_the_collation_of_the_query(words: Any) -> None:
+    every = [("case", CASE), ("letters", LETTERS), ("plain", None)]
+    for name, rules in every:
+        words.create_index("w", name=name, collation=rules)
+    for name, rules in every:
+        plan = words.explain({"w": "ZOO"}, hint={"w": 1}, collation=rules)
+        assert plan.indexes == (name,)
+        hinted = UpdateOne({"w": "ZOO"}, {"$inc": {"n": 2}}, hint={"w": 1}, collation=rules)
+        words.bulk_write([hinted])
+    assert [each.body["n"] for each in words.find({"w": "zoo"}, collation=CASE)] == [4, 1]
+    words.hide_index("letters")
+    assert words.explain({"w": "ZOO"}, hint={"w": 1}, collation=LETTERS).scans
+    with pytest.raises(InvalidOption, match="letters is hidden"):
+        words.find({"w": "ZOO"}, hint="letters", collation=LETTERS)
 
 
 def test_groups_and_distinct_do_not_read_keys(words: Any) -> None:
@@ -380,6 +469,43 @@ def test_postgresql_has_no_index_under_a_collation(postgres_backend: Backend) ->
                 source.copy_to(store)
 
 
+def test_options_with_the_values_of_the_locale(words: Any) -> None:
+    pytest.importorskip("icu")
+    spelled, short = {**GERMAN, "caseLevel": False, "alternate": "non-ignorable"}, GERMAN
+    words.create_index("w", collation=spelled)
+    assert words.create_index("w", collation=short) == "w_1"
+    assert words.indexes()[0].collation.to_json() == short
+    for rules in (spelled, short):
+        assert words.explain({"w": "ZOO"}, collation=rules).indexes == ("w_1",)
+    page = words.page(sort="w", limit=2, collation=spelled)
+    assert ids(words.page(sort="w", limit=2, after=page.cursor, collation=short)) == ["1", "0"]
+
+
+def test_an_index_and_a_cursor_of_a_version_that_stored_all_options(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("icu")
+    spelled = {"locale": "de", "strength": 3}
+    monkeypatch.setattr(collations, "_without_defaults", lambda _, options: options)
+    with Store(f"sqlite:///{path}") as old:
+        old["things"].put_many({str(n): {"w": word} for n, word in enumerate(WORDS)})
+        old["things"].create_index("w", unique=True, collation=spelled)
+        index: Any = old["things"].indexes()[0]
+        assert "tertiary" in index.key_name
+        cursor = old["things"].page(sort="w", limit=2, collation=spelled).cursor
+    monkeypatch.undo()
+    with Store(f"sqlite:///{path}") as new:
+        things = new["things"]
+        assert things.create_index("w", unique=True, collation={"locale": "de"}) == "w_1"
+        for rules in (spelled, {"locale": "de"}):
+            assert things.explain({"w": "Zoo"}, collation=rules).indexes == ("w_1",)
+            assert things.explain({}, sort="w", limit=2, collation=rules).order == "index"
+            assert ids(things.find({"w": {"$gte": "zoo"}}, sort="w", collation=rules)) == ["3", "0"]
+        assert ids(things.page(sort="w", limit=2, after=cursor, collation=spelled)) == ["1", "3"]
+        with pytest.raises(DuplicateKey):
+            things.put("9", {"w": "Zoo"})
+
+
 def test_a_restore_makes_the_keys_again(
     store: Store, words: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -417,3 +543,29 @@ def test_an_index_finds_what_the_matcher_finds(
             order = Sort.parse("w").collated(collation)
             in_order = sorted(found, key=order.key)
             assert things.find(filter, sort="w", collation=rules) == in_order
+
+
+MIXED = st.sampled_from(["a", "A", "a", "A", "\u00e4", "b", 1, 2, True, None, ["A", 1], {"a": "A"}])
+
+
+@given(
+    st.lists(st.fixed_dictionaries({"n": MIXED, "w": MIXED}), min_size=3, max_size=6),
+    st.sampled_from([CASE, LETTERS, None]),
+    st.fixed_dictionaries({"n": st.sampled_from(["A", 1, None, {"$gte": "A"}, {"$lte": 1}])}),
+)
+@settings(max_examples=100)
+def test_an_index_finds_what_the_matcher_finds_under_any_collation(
+    bodies: list[Any], rules: Any, filter: Any
+) -> None:
+    collation = collations.Collation.parse(rules)
+    parsed = Filter.parse(filter).collated(collation)
+    with Store("sqlite://") as store:
+        things = store["things"]
+        things.put_many((str(n), body) for n, body in enumerate(bodies))
+        things.create_index(["n", "w"], collation=CASE)
+        matched = [each for each in things.list() if matches(parsed, each)]
+        assert things.find(filter, collation=rules) == matched
+        for fields in (["w"], ["n", "w"]):
+            order = Sort.parse(fields).collated(collation)
+            found = things.find(filter, sort=fields, collation=rules)
+            assert found == sorted(matched, key=order.key)

@@ -286,10 +286,9 @@ def test_refusals(things: Any) -> None:
         things.find({}, collation={"locale": "nowhere"})
     with pytest.raises(InvalidOption, match=r"collation\.strength: must be 1 or 2"):
         things.count(collation={"locale": "en", "strength": 9})
-    with pytest.raises(InvalidPipeline, match="does not go with a collation"):
-        things.aggregate([{"$merge": "others"}], collation=DE)
-    with pytest.raises(InvalidPipeline, match="does not go with a collation"):
-        things.explain_aggregate([{"$merge": "others"}], collation=DE)
+    for merge in ("things", "others", {"into": "things", "on": "w"}, {"into": "others", "on": "w"}):
+        with pytest.raises(InvalidPipeline, match="requires fields with a unique index under"):
+            things.aggregate([{"$merge": merge}], collation=DE)
     with pytest.raises(InvalidFilter, match="does not go with a collation"):
         things.find({"$text": {"$search": "x"}}, collation=DE)
     assert things.aggregate([{"$out": "others"}], collation=DE) == []

@@ -12,8 +12,8 @@ import pytest
 
 from collections_store import F, Filter, InvalidFilter, MissingExtra
 from collections_store.query import json_schema
-from collections_store.query.conditions import shape_of
 from collections_store.query.parser import READERS
+from collections_store.query.shapes import shape_of
 
 BODIES: dict[str, Any] = {
     "1": {"n": 1, "s": "str", "t": [1, "a"], "o": {"x": 1, "y": "z"}},

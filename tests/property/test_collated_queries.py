@@ -46,6 +46,8 @@ INDEXES = st.sampled_from(
         (["a"], {"collation": True}),
         ([("b", -1), ("a", 1)], {"collation": True, "name": "both"}),
         (["a"], {"collation": True, "sparse": True, "name": "sparse"}),
+        (["b"], {"collation": True, "where": {"a": {"$gte": 0}}, "name": "partial"}),
+        (["a", "b"], {"collation": {"locale": "simple", "strength": 2}, "name": "other"}),
     ]
 )
 
@@ -129,7 +131,7 @@ def disagreements(store: Store, question: Any, ordered: bool) -> Iterator[str]:
     for index in things.indexes():
         things.drop_index(index.name)
     for keys, options in indexes:
-        rules = {"collation": collation} if "collation" in options else {}
+        rules = {"collation": collation} if options.get("collation") is True else {}
         with suppress(InvalidIndex, IndexExists):
             things.create_index(keys, **{**options, **rules})
     things.put_many((str(number), body) for number, body in enumerate(bodies))

@@ -22,8 +22,8 @@ from ...query.conditions import (
     Test,
     Value,
     takes_missing,
-    with_sql,
 )
+from ...query.shapes import with_sql
 from ...query.sort import Key
 from ..elements import Keys
 

@@ -14,8 +14,8 @@ from collections_store.expressions.evaluation import Scope
 from collections_store.expressions.nodes import evaluate
 from collections_store.expressions.parser import ExpressionParser
 from collections_store.query.change import ChangeFilter
-from collections_store.query.conditions import values_of
 from collections_store.query.matcher import matches
+from collections_store.query.shapes import values_of
 
 SMALL, LARGE = 60, 240
 

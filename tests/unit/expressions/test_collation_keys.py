@@ -18,7 +18,7 @@ from collections_store import (
     Sort,
 )
 from collections_store.aggregation.pipeline import Pipeline
-from collections_store.expressions.collation import Collation, Collator, under
+from collections_store.expressions.collation import Collation, Collator, _icu_locale, under
 from collections_store.expressions.evaluation import key_of, sort_key
 from collections_store.expressions.values import compare, equal
 from collections_store.query.matcher import matches
@@ -55,7 +55,8 @@ def test_keys_compare_as_icu_compares_the_strings(
     options: dict[str, Any], left: str, right: str
 ) -> None:
     parsed = collation(**options)
-    wanted = icu.Collator.createInstance(icu.Locale(parsed.icu_locale)).compare(left, right)
+    locale = icu.Locale(_icu_locale(parsed.locale, parsed.spelled))
+    wanted = icu.Collator.createInstance(locale).compare(left, right)
     keys = parsed.key(left), parsed.key(right)
     assert (keys[0] > keys[1]) - (keys[0] < keys[1]) == wanted
     collator = Collator(parsed, True)
@@ -73,6 +74,30 @@ def test_an_index_under_a_collation_can_be_pickled(rules: dict[str, Any]) -> Non
         assert read.collation is not None
         assert index.collation is not None
         assert read.collation.key("\u00c9a") == index.collation.key("\u00c9a")
+
+
+@pytest.mark.parametrize(
+    ("locale", "options", "needed"),
+    [
+        ("de", {"strength": 3, "caseLevel": False, "caseFirst": "off", "alternate": "non-ignorable"}, {}),
+        ("de", {"strength": 2, "numericOrdering": False, "normalization": False}, {"strength": 2}),
+        ("de", {"maxVariable": "punct", "backwards": False}, {}),
+        ("de@collation=phonebook", {"strength": 3}, {}),
+        ("da", {"caseFirst": "upper"}, {}),
+        ("da", {"caseFirst": "off"}, {"caseFirst": "off"}),
+        ("fr_CA", {"backwards": True}, {}),
+        ("fr_CA", {"backwards": False}, {"backwards": False}),
+        ("th", {"alternate": "shifted", "normalization": True}, {}),
+        ("th", {"alternate": "non-ignorable"}, {"alternate": "non-ignorable"}),
+    ],
+)  # fmt: skip
+def test_a_collation_has_no_option_with_the_value_of_its_locale(
+    locale: str, options: dict[str, Any], needed: dict[str, Any]
+) -> None:
+    spelled, short = collation(locale=locale, **options), collation(locale=locale, **needed)
+    assert (spelled, hash(spelled), spelled.key_name) == (short, hash(short), short.key_name)
+    assert spelled.to_json() == {"locale": locale, **needed}
+    assert Collation.from_json({"locale": locale, **options}) == short
 
 
 def test_python_alone_does_not_know_which_strings_are_equal() -> None:

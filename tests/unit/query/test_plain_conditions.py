@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from collections_store import InvalidBody, InvalidFilter
 from collections_store.codec import Codec
-from collections_store.query.conditions import (
+from collections_store.query.filter import Filter
+from collections_store.query.parser import FilterParser
+from collections_store.query.shapes import (
     condition_of,
     plain_condition,
     read_plain,
     shape_of,
     values_of,
 )
-from collections_store.query.filter import Filter
-from collections_store.query.parser import FilterParser
 
 CODEC = Codec()
 SCALARS = st.one_of(

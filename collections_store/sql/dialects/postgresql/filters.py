@@ -43,10 +43,9 @@ from ....query.conditions import (
     Value,
     scalars_of,
     takes_missing,
-    values_of,
-    with_operands,
 )
 from ....query.filter import leaves
+from ....query.shapes import values_of, with_operands
 from ..indexed_form import SIGNS
 from ..protocols import Binding, Filters, inner_tests
 

@@ -53,9 +53,8 @@ from ....query.conditions import (
     Test,
     Value,
     takes_missing,
-    values_of,
-    with_sql,
 )
+from ....query.shapes import values_of, with_sql
 from ....search.words import words_of
 from ..indexed_form import SIGNS
 from ..protocols import Binding, Filters, Function, inner_tests
