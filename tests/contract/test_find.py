@@ -14,6 +14,7 @@ from backends import Backend
 from collections_store import F, Filter, InvalidFilter, Path
 from collections_store.operations import read as reading
 from collections_store.operations.find import FindIds
+from collections_store.query.matcher import matches
 
 pytestmark = pytest.mark.each_backend
 
@@ -94,6 +95,30 @@ def test_equality(filled: Any) -> None:
         assert filled.count(field, equals) == len(found)
         assert [d.id for d in filled.stream(field, equals)] == [d.id for d in found]
     assert not wrong
+
+
+SPELLED: list[Any] = [
+    *(1, 30, 30.0, 30.5, 3, 0.3, 0, -0.0, -30, 9999.5, 99_999, 99_999.5, 100_000, 1e5, 12_345_678),
+    *(0.00001, 1e-7, 1e16, 10**16, 1e22, 2**53, 2**63 - 1, True, False, None),
+    *("", "30", "1", "a", "a b", "a_b.c:d-e", "a*", "[a]", "?", "*", "^", "-", "]", "a/b", "a\\b"),
+    *('"', "é", "e", "\t", "%", "a" * 999, "a" * 1_000, "a" * 60_000),
+]
+"""Values that JSON texts contain as they are, and values that have several texts or other characters."""
+
+
+def test_equality_does_not_depend_on_how_json_spells_a_value(things: Any) -> None:
+    for number, value in enumerate(SPELLED):
+        things.put(f"value {number:02}", {"a": {"b": value}, "other": "x"})
+        things.put(f"array {number:02}", {"a": {"b": ["x", value]}})
+        things.put(f"objects {number:02}", {"a": [{"b": 7}, {"b": value}]})
+        things.put(f"elsewhere {number:02}", {"a": {"b": "none"}, "c": value})
+    documents = things.find()
+    for value in SPELLED:
+        for filter in ({"a.b": value}, {"a.b": {"$ne": value}}, {"$or": [{"a.b": value}]}):
+            parsed = Filter.parse(filter)
+            expected = [each.id for each in documents if matches(parsed, each)]
+            assert [each.id for each in things.find(filter)] == expected, repr(value)[:40]
+    assert all(things.count({"a.b": value}) >= 3 for value in SPELLED)
 
 
 def test_all_conditions_must_hold(filled: Any) -> None:

@@ -28,7 +28,7 @@ from pages import DOCS, run_page
 
 from collections_store import AsyncStore, InvalidFilter, InvalidOption, Store
 from collections_store.integrations.langgraph import AsyncLangGraphSaver, LangGraphSaver
-from collections_store.integrations.langgraph.checkpoints import BoundedCache, Caches
+from collections_store.integrations.langgraph.caches import BoundedCache, Caches
 from collections_store.integrations.langgraph.saver import Saver
 
 CASES = {"copy_thread": 8, "delete_for_runs": 7, "delete_thread": 5, "get_tuple": 10, "list": 16, "prune": 8, "put": 17, "put_writes": 10}  # fmt: skip

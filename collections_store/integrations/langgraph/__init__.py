@@ -1,7 +1,8 @@
 """LangGraph: checkpointers of graphs, and stores of long-term memory, in collections of a store.
 
 Knows LangGraph's interfaces `BaseCheckpointSaver` and `BaseStore`, and the public API. Must not know SQL or a
-database. Begin with `checkpoints` and the stored form, `records`. `items` has the operations of a store. `saver`
+database. Begin with `checkpoints`, which writes, and the stored form, `records`;
+`reading`, `listing` and `deleting` have the other procedures of a checkpointer. `items` has the operations of a store. `saver`
 and `store` implement LangGraph's interfaces, `running` has the difference between sync and async, and `importing`
 reads the files of LangGraph's own checkpointers and stores.
 

@@ -18,7 +18,8 @@ from langgraph.store.base import PutOp
 
 from ... import InvalidOption
 from ..sqlite_files import ExternalFile, File, Rows, read
-from .checkpoints import BATCH, Checkpoints
+from .checkpoints import Checkpoints
+from .listing import BATCH
 from .records import packed
 from .running import Steps
 from .saver import LangGraphSaver

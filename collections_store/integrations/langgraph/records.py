@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from ... import InvalidOption
+from ... import Document, InvalidOption
 
 CHECKPOINTS: Final = "c"
 VALUES: Final = "b"
@@ -31,6 +31,9 @@ LARGE: Final = 8192
 """Bytes of a value that has a document of its own. A smaller one costs less in each checkpoint than another read."""
 INLINE: Final = 65_536
 """Bytes of a checkpoint up to which it holds its changed values, whatever their size."""
+SCALARS: Final = (str, int, float, bool, type(None))
+NO_WRITE: Final = {"task": {"$exists": False}}
+"""A condition that no document of writes meets."""
 _ESCAPED: Final = re.compile("[\x01-\x20%/]")
 
 
@@ -92,6 +95,20 @@ def value_id(checkpoint: str, digest: str) -> str:
     'b/t//5feceb66'
     """
     return f"{VALUES}{checkpoint[len(CHECKPOINTS) : checkpoint.rindex('/')]}/{digest}"
+
+
+def value_ids(document: Document) -> dict[str, str]:
+    """Return the ids of the large values of a stored checkpoint, by channel."""
+    found = {}
+    for channel, place in document.body["channels"].items():
+        if place:
+            found[channel] = value_id(document.id, place["digest"])
+    return found
+
+
+def space_of(document: Document) -> tuple[str, str]:
+    """Return the thread and the namespace of a stored checkpoint."""
+    return document.body["thread"], document.body["namespace"]
 
 
 def pack(serde: Any, value: Any) -> dict[str, str]:

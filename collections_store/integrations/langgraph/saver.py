@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
 from ... import AsyncStore, Store
-from .checkpoints import BATCH, Caches, Checkpoints, Config, Listing
+from .caches import Caches
+from .checkpoints import Checkpoints, Config
+from .listing import BATCH, Listing
 from .running import (
     AsyncFront,
     AsyncStepRunner,

@@ -1,5 +1,7 @@
 """Which conditions a dialect renders; the matcher decides the others."""
 
+import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +12,7 @@ from collections_store.query.conditions import Fails, Field, HasElement, HasObje
 from collections_store.query.filter import Filter
 from collections_store.sql.dialects import named
 from collections_store.sql.dialects.protocols import inner_tests
+from collections_store.sql.dialects.sqlite.filters import rendered
 
 DIALECTS = ("sqlite", "postgresql")
 
@@ -52,9 +55,9 @@ def test_the_keys_within_elements_count_as_part_of_the_path(name: str) -> None:
 
 def test_one_long_path_of_several_is_for_the_matcher() -> None:
     filters = named("postgresql").filters
-    for keys, rendered in ((20, True), (21, False)):
+    for keys, can_render in ((20, True), (21, False)):
         shape = Filter.parse({"$or": [{"a": 1}, {".".join("b" * keys): 1}]}).shape
-        assert filters.can_render(shape) is rendered
+        assert filters.can_render(shape) is can_render
 
 
 def test_inner_tests_have_the_keys_of_all_paths_to_them() -> None:
@@ -65,3 +68,24 @@ def test_inner_tests_have_the_keys_of_all_paths_to_them() -> None:
         (("a", "b", "c"), "Equals"),
         (("a", "b", "d"), "Exists"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a" : 30}', 30),
+        ('{"a": [ 1, 30.0 ]}', 30),
+        ('{"a": 1e+05}', 100_000),
+        ('{"a": 1.0e-1}', 0.1),
+        ('{"a": 1.5E0}', 1.5),
+        ('{"a": "x\\/y"}', "x/y"),
+        ('{"a": "\\u0026"}', "&"),
+        ('{"a": "\\u00e9"}', "é"),
+    ],
+)
+def test_equality_holds_for_bodies_that_other_programs_wrote(text: str, value: Any) -> None:
+    sql = rendered("body", Filter.parse("a", value).shape, iter([":value"]))
+    with closing(sqlite3.connect(":memory:")) as connection:
+        query = f"SELECT ({sql}) IS TRUE FROM (SELECT :text AS body)"
+        assert connection.execute(query, {"text": text, "value": value}).fetchone() == (1,)
+        assert connection.execute(query, {"text": '{"a": "-"}', "value": value}).fetchone() == (0,)

@@ -69,6 +69,8 @@ MAX_NESTING: Final = 15
 """SQL with deeper parentheses runs in the matcher: from 19 on they can overflow the parser of SQLite 3.40 (measured over
 576 shapes), and the statement around them has some too."""
 
+_MAX_PATTERN: Final = 1_000
+"""Characters of a string up to which a scan first looks for the string in the text of a body."""
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
 _NUMBERS: Final = "IN ('integer', 'real')"
 _TESTS: Final = (
@@ -124,7 +126,7 @@ class SqliteFilters(Filters):
 
 def rendered(body: str, condition: Condition, parameters: Iterator[str]) -> str:
     """Return the SQL of a shape over the JSON text `body`."""
-    return _Writer().condition(body, with_sql(condition, lambda _: (next(parameters),)))
+    return _Writer(body).condition(body, with_sql(condition, lambda _: (next(parameters),)))
 
 
 def path_literal(steps: Steps) -> str:
@@ -156,10 +158,11 @@ class _Writer:
     """Renderer of conditions, of the positions reached by a path, and of tests (`matcher`, rules 1 to 4).
 
     `body` is the SQL of a JSON text. `done` are the steps in the JSON to the beginning of a path: empty at an object,
-    and ending in an index within an array.
+    and ending in an index within an array. `stored` is the SQL of the whole body.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, stored: str) -> None:
+        self._stored = stored
         self._aliases = (f"e{number}" for number in count(1))
 
     def condition(self, body: str, condition: Condition, *, as_array: bool = False) -> str:
@@ -187,7 +190,12 @@ class _Writer:
         elif as_array:
             body = "'{}'"
         along = _joined(" OR ", self._along(body, (), keys, test))
-        return f"({_may_equal(body, keys, test.value)} AND {along})" if _is_plain(test) else along
+        if not _is_plain(test):
+            return along
+        necessary = _may_equal(body, keys, test.value)
+        if body == self._stored and "(" not in body:  # a column of text, no JSONB
+            necessary = f"{_may_contain(body, test.value)} AND {necessary}"
+        return f"({necessary} AND {along})"
 
     def _along(self, body: str, done: Steps, rest: Steps, test: Test) -> Iterator[str]:
         yield from self._leaf(body, (*done, *rest), test)
@@ -283,6 +291,23 @@ def _may_equal(body: str, keys: Steps, value: Operand) -> str:
     """
     found = f"nullif(json_extract({body}, {path_literal(keys)}), {_parameter(value)})"
     return f"ifnull({found} BETWEEN '[' AND '\\', 1)"
+
+
+def _may_contain(text: str, value: Operand) -> str:
+    """Render a necessary test: the text contains the value, if all programs write the value alike in JSON: a positive
+    number of up to five digits, without its fraction (some programs write 1e+05), or a string of plain characters. GLOB
+    reads 1 KB in a tenth of the time of a JSON function. SQLite computes the pattern once, and refuses a pattern of more
+    than 50,000 bytes.
+    """
+    parameter = _parameter(value)
+    if value.kind == "number":
+        plain, part = f"{parameter} BETWEEN 1 AND 99999", f"CAST({parameter} AS INTEGER)"
+    else:
+        plain = (
+            f"{parameter} NOT GLOB '*[^0-9A-Za-z _.:-]*' AND length({parameter}) < {_MAX_PATTERN}"
+        )
+        part = parameter
+    return f"{text} GLOB CASE WHEN {plain} THEN '*' || {part} || '*' ELSE '*' END"
 
 
 def _equals(T: str, V: str, value: Operand) -> str:  # noqa: N803
