@@ -409,13 +409,12 @@ def test_the_format_of_a_store_token_is_that_of_stored_tokens(token: str, identi
 
 @pytest.mark.each_backend
 def test_a_token_of_another_database_is_refused(
-    open_store: Opener, feeds: tuple[Any, Any], tmp_path: Path
+    store: Any, feeds: tuple[Any, Any], tmp_path: Path
 ) -> None:
     """Its collections are not dropped: they were never here."""
     a, b = feeds
     a.put("1", 1)
     b.put("2", 2)
-    store = open_store()
     store.backup(tmp_path / "backup.jsonl")
     token = store.watch().token
     for collection in (None, "a", "c"):
