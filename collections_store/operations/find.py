@@ -33,10 +33,10 @@ from ..expressions.classes import value_class
 from ..expressions.collation import Collation, under
 from ..expressions.evaluation import key_of, size_of, sort_key
 from ..options import CallContext
-from ..query.conditions import Target
+from ..query.conditions import Target, holds_text
 from ..query.cursor import Position, seal, unseal
 from ..query.filter import Filter
-from ..query.matcher import distinct_values
+from ..query.matcher import distinct_values, matches
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
 from ..results import Page
@@ -444,10 +444,20 @@ class ReadSorted(Operation[SortedBatch]):
         these, start = ids.read(self.start, self.limit)
         if not these:
             return SortedBatch([])
-        within = self.filter & Filter.parse({"$id": {"$in": these}})
-        found = {each.id: each for each in Find(self.collection, within)(session)}
+        found = {each.id: each for each in self._matching(session, tuple(these))}
         documents = [found[id] for id in these if id in found]
         return self._batch(session, documents, replace(self, ids=ids, start=start))
+
+    def _matching(self, session: Session, ids: tuple[str, ...]) -> list[Document]:
+        """Return the documents under ids that still match. With the filter in SQL too, each batch could read all matches
+        by an index of the filter or of a hint.
+        """
+        if holds_text(self.filter.condition):
+            within = self.filter & Filter.parse({"$id": {"$in": [*ids]}})
+            return Find(self.collection, within)(session)
+        found = FindByIds(self.collection, ids)(session)
+        ordered = session.database.ordered_keys
+        return [each for each in found if matches(self.filter, each, ordered=ordered)]
 
     def _batch(
         self, session: Session, documents: list[Document], next: ReadSorted | None
