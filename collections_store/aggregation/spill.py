@@ -157,7 +157,11 @@ class IdList:
     def _part(self, start: int) -> bytes | bytearray:
         if self._file is None:
             return self._text[start : start + _PART]
-        return os.pread(self._file.fileno(), _PART, start)
+        if hasattr(os, "pread"):
+            return os.pread(self._file.fileno(), _PART, start)
+        self._file.seek(start)  # on Windows, where no process is forked
+        part: bytes = self._file.read(_PART)
+        return part
 
 
 @contextmanager

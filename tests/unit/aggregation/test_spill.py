@@ -1,5 +1,6 @@
 """Stages that sort in a temporary file give what they give in memory, and hold little memory."""
 
+import os
 import pickle
 import random
 import tempfile
@@ -151,8 +152,13 @@ def test_a_full_disk_is_an_error_of_the_folder() -> None:
     assert error.value.filename == tempfile.gettempdir()
 
 
+@pytest.mark.parametrize("has_pread", [True, False])
 @pytest.mark.parametrize("limit", [0, 5_000, MANY])
-def test_a_list_of_ids_is_read_from_any_position(limit: int) -> None:
+def test_a_list_of_ids_is_read_from_any_position(
+    limit: int, has_pread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_pread:  # as on Windows
+        monkeypatch.delattr(os, "pread")
     ids = [*map(str, range(20_000)), "ä" * 1000, *("x" * 2000 for _ in range(100)), " "]
     listed = IdList(ids, limit)
     assert (listed._file is None) == (limit == MANY)

@@ -6,6 +6,7 @@ import pytest
 
 from collections_store import Store
 from collections_store.operations import find
+from collections_store.operations.read import FIRST_BATCH
 
 
 @pytest.mark.parametrize("hint", [None, "a_1"])
@@ -13,7 +14,7 @@ def test_the_steps_grow_with_the_documents(
     hint: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An index of the filter would find all matches again for each batch."""
-    monkeypatch.setattr(find, "MAX_BATCH", find.FIRST_BATCH)
+    monkeypatch.setattr(find, "MAX_BATCH", FIRST_BATCH)
     found: list[int] = []
     for count in (1_000, 8_000):
         with Store("sqlite://") as store:
@@ -50,7 +51,7 @@ def steps(store: Store, things: Any, count: int, hint: str | None) -> int:
 def test_what_changes_meanwhile_is_read_as_it_is(
     store: Store, text: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(find, "MAX_BATCH", find.FIRST_BATCH)
+    monkeypatch.setattr(find, "MAX_BATCH", FIRST_BATCH)
     things: Any = store["things"]
     things.create_text_index("t")
     things.put_many({f"{n:03}": {"t": "a word", "n": n} for n in range(200)})
