@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Final, SupportsFloat
 
-from .. import AsyncStore, Document, InvalidBody, InvalidId, MissingExtra
+from .. import AsyncStore, Document, InvalidBody, InvalidFilter, InvalidId, MissingExtra
 from .ids import sized, under
 from .stores import StoreOwner
 
@@ -131,6 +131,7 @@ class KeyValueStore(StoreOwner):
 
     async def keys(self, collection: str | None = None, *, limit: int | None = None) -> list[str]:
         """Return the keys of a collection, sorted: up to `limit`, by default all."""
+        _check_limit(limit)
         prefix, keys = f"{self._prefix(collection)}/", list[str]()
         found = self._documents.stream(self._filter(collection), sort="$id", projection=["_id"])
         async for each in found:  # `find` would read all values at once
@@ -141,6 +142,7 @@ class KeyValueStore(StoreOwner):
 
     async def collections(self, *, limit: int | None = None) -> list[str]:
         """Return the names of the collections with values, sorted: up to `limit`, by default all."""
+        _check_limit(limit)
         names: list[str] = []
         after: dict[str, Any] = {}
         while limit is None or len(names) < limit:
@@ -184,6 +186,13 @@ def _string(name: Any) -> str:
     if not isinstance(name, str):
         raise InvalidKeyError(f"a key must be a string, got {type(name).__name__}")
     return name
+
+
+def _check_limit(limit: Any) -> None:
+    """Raise `InvalidFilter` as `find` does."""
+    if limit is not None and (type(limit) is not int or limit < 0):
+        problem = f"must be an integer from 0 on, or None, got {limit!r}"
+        raise InvalidFilter("limit", problem)
 
 
 def _with_ttl(document: Document | None) -> tuple[dict[str, Any] | None, float | None]:

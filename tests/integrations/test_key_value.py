@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from backends import Backend
 
-from collections_store import AsyncStore, InvalidOption, StoreClosed
+from collections_store import AsyncStore, InvalidFilter, InvalidOption, StoreClosed
 
 if not os.environ.get("CI"):
     pytest.importorskip("key_value", reason="py-key-value-aio is not installed: see the dev extra")
@@ -72,6 +72,19 @@ def test_keys_hold_no_values(shared_backend: Backend) -> None:
             tracemalloc.stop()
 
     assert use(shared_backend, peak) < 1000 * 20_000 / 2
+
+
+@pytest.mark.parametrize("limit", [-1, True, 1.0, "1"], ids=repr)
+def test_an_invalid_limit_is_refused(backend: Backend, limit: Any) -> None:
+    async def check(storage: KeyValueStore) -> None:
+        await storage.put("a", {})
+        for method in (storage.keys, storage.collections):
+            with pytest.raises(InvalidFilter, match="limit.*must be an integer from 0 on, or None"):
+                await method(limit=limit)
+            assert len(await method(limit=None)) == 1
+            assert await method(limit=0) == []
+
+    use(backend, check)
 
 
 def test_it_has_every_method_of_the_protocols(backend: Backend) -> None:
