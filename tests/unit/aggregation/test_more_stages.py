@@ -77,6 +77,26 @@ def test_the_limits_of_buckets_are_constant_expressions() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("stage", "place"),
+    [
+        ({"$out": {"db": "d", "coll": "c"}}, "0.$out"),
+        ({"$merge": {"into": {"db": "d", "coll": "c"}}}, "0.$merge.into"),
+    ],
+)
+def test_another_database_is_not_supported(stage: Any, place: str) -> None:
+    with pytest.raises(InvalidPipeline, match="another database is not supported") as caught:
+        Pipeline.parse([stage])
+    assert caught.value.place == place
+
+
+def test_a_pattern_holds_no_nul() -> None:
+    match = {"$regexMatch": {"input": "$x", "regex": "a\0"}}
+    with pytest.raises(InvalidPipeline, match="NUL character, as no stored string does") as caught:
+        Pipeline.parse([{"$set": {"m": match}}])
+    assert caught.value.place == "0.$set.m.$regexMatch.regex"
+
+
 def test_a_value_in_no_bucket_needs_a_default() -> None:
     with pytest.raises(InvalidOperand, match="at '0.\\$bucket': .* no default"):
         give([{"n": 7}], {"$bucket": {"groupBy": "$n", "boundaries": [0, 7]}})
