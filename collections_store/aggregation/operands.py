@@ -70,6 +70,9 @@ def name_of(name: Any, place: str) -> str:
 
 def collection_of(name: Any, place: str) -> str:
     """Return the name of a collection."""
+    if isinstance(name, dict) and "db" in name:
+        problem = f"another database is not supported: name a collection, got {shortened(name)}"
+        raise InvalidPipeline(place, problem)
     try:
         return check_name(name)
     except InvalidName as error:

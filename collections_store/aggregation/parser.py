@@ -5,7 +5,7 @@ The parser of a stage stands beside the code that runs the stage. `STAGES` of `t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias
 
@@ -169,12 +169,14 @@ class PipelineParser:
         inner = self.of_stage(names)
         return self._counted(inner, pipeline, place), inner.names_id
 
-    def of_stage(self, names: Iterable[str] = ()) -> PipelineParser:
+    def of_stage(self, names: Collection[str] = ()) -> PipelineParser:
         """Return a parser of a pipeline within a stage; `names`: variables of the stage."""
-        variables = self.variables.union(names)
-        return PipelineParser(
+        variables, values = self.variables.union(names), self.expressions.values
+        inner = PipelineParser(
             self._declared, self._codec, variables, self.depth + 1, ordered=self.ordered
         )
+        inner.expressions.values = {n: each for n, each in values.items() if n not in names}
+        return inner
 
     def of_same_rows(self, pipeline: Any, place: str) -> tuple[PlacedStage, ...]:
         """Return the stages of a pipeline within a stage over the rows of the stage itself."""

@@ -66,15 +66,16 @@ class Pipeline:
         cls,
         pipeline: Any,
         codec: Codec = Codec(),  # noqa: B008
-        variables: frozenset[str] = frozenset(),
+        variables: Mapping[str, Any] = NO_VARIABLES,
         collation: Collation | None = None,
     ) -> Pipeline:
         """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place. `variables` are
-        those of `let`; boundaries of a `$bucket` are in the order of the collation.
+        those of `let`, with their values; boundaries of a `$bucket` are in the order of the collation.
         """
         if isinstance(pipeline, Pipeline):
             return pipeline
-        parser = PipelineParser(STAGES, codec, variables, ordered=under(collation, True))
+        parser = PipelineParser(STAGES, codec, frozenset(variables), ordered=under(collation, True))
+        parser.expressions.values = variables
         return cls(parser.steps(pipeline), parser.scored)
 
     def at(self, time: int, variables: Mapping[str, Any] = NO_VARIABLES) -> Pipeline:

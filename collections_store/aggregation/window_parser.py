@@ -65,6 +65,10 @@ def parse_fill(parser: PipelineParser, operand: Any, place: str) -> list[Stage]:
             raise InvalidPipeline(f"{here}.method", "must be locf or linear")
         _check_sort(FUNCTIONS[operator], sort, here)
         windows.append(WindowField(keys, WindowFunction(operator, (field,)), _WHOLE))
+    by = given.get("partitionBy")
+    if not windows and isinstance(by, str) and not by.startswith("$"):
+        problem = f"must be a path that begins with $, got {shortened(by)}"
+        raise InvalidPipeline(f"{place}.partitionBy", problem)
     found: list[Stage] = []
     if windows or sort is not NATURAL:
         found.append(stages.SetWindowFields(key, sort, tuple(windows)))

@@ -173,7 +173,9 @@ class Codec:
         if self.nul == "replace":
             return value.replace("\0", "\ufffd")
         raise InvalidBody(
-            _dotted(path), "holds a NUL character; nul='replace' stores U+FFFD in its place"
+            _dotted(path),
+            "holds a NUL character, as no stored string does; "
+            "in a store with nul='replace' U+FFFD takes its place",
         )
 
     def _external(self, value: Any, path: tuple[str, ...], depth: int) -> Any:

@@ -11,7 +11,7 @@ from ..document import Anonymous
 from ..errors import InvalidOperand, shortened
 from . import nodes
 from .declared import Operator
-from .evaluation import OperandError, Scope
+from .evaluation import NO_VARIABLES, OperandError, Scope
 from .nodes import Constant, Meta, Node, Now, OperatorCall, Reference, evaluate, nodes_of
 from .path import MAX_KEYS
 from .strings import regex
@@ -31,6 +31,8 @@ class OperandParser(ABC):
         self.error, self._variables = error, variables
         self.scores: list[str] | None = None
         """The places of `textScore`; None: no `$text` has a score."""
+        self.values: Mapping[str, Any] = NO_VARIABLES
+        """The values of variables that are constant during a call."""
 
     @abstractmethod
     def parse(self, what: Any, place: str) -> Node:
@@ -38,17 +40,17 @@ class OperandParser(ABC):
 
     def constant(self, what: Any, place: str) -> Constant:
         """Return the value of an expression of constants: without fields, metadata, `$rand`, and variables from outside
-        of the expression. A missing value is null.
+        of the expression, except those of `values`. A missing value is null.
         """
         node = self.parse(what, place)
         if isinstance(node, Constant):
             return node
         varies = self.error(place, f"must be a constant, got {shortened(what)}")
-        node = type(self)(lambda *_: varies).parse(what, place)
+        node = type(self)(lambda *_: varies, frozenset(self.values)).parse(what, place)
         if any(map(_varies, nodes_of(node))):
             raise varies
         try:
-            value = evaluate(node, Scope(Anonymous(None)))
+            value = evaluate(node, Scope(Anonymous(None), self.values))
         except InvalidOperand as error:
             self.refuse(place, f"must be a constant, and has no value: {error}")
         return Constant.of(None if value is MISSING else value)

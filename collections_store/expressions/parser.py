@@ -34,8 +34,8 @@ class ExpressionParser(OperandParser):
         dotted = text[2:] if text.startswith("$$") else f"CURRENT.{text[1:]}"
         variable, *keys = dotted.split(".")
         check_keys(keys, place, self.error)
-        if variable == "NOW" and not keys:
-            return nodes.Now()
+        if variable == "NOW":
+            return Reference("REMOVE") if keys else nodes.Now()  # a time has no fields
         if variable not in self._variables | SYSTEM_VARIABLES:
             if f"$${variable}" in ABSENT["variables"]:
                 self.refuse(place, f"the variable {variable} is not supported")

@@ -199,7 +199,9 @@ def type_of(value: Any) -> str:
 
 
 def type_named(wanted: Any) -> str:
-    """Return the type of a name or a number; raise `OperandError`."""
+    """Return the type of a name or a number, also in `{"type": …}`; raise `OperandError`."""
+    if isinstance(wanted, dict) and wanted.keys() == {"type"}:
+        wanted = wanted["type"]
     name = None if isinstance(wanted, bool | list | dict) else TYPES.get(wanted)
     if name is None:
         known = ", ".join(sorted(set(TYPES.values())))

@@ -21,7 +21,8 @@ from ..options import Isolation
 from ..query.filter import Filter
 from ..sql.by_id import IdStatements
 from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database
-from ..sql.select import Query, Statements
+from ..sql.query import Query
+from ..sql.select import Statements
 from .local_settings import LocalSettings, RemoteSettings
 
 Row: TypeAlias = Any

@@ -13,7 +13,8 @@ from ..query.filter import Filter, conjuncts
 from ..query.index import Index
 from ..query.sort import NATURAL, Sort
 from ..sql.clauses import can_index
-from ..sql.select import Query, Statements
+from ..sql.query import Query
+from ..sql.select import Statements
 from .find import Count
 from .operation import Operation
 from .read import NO_LIMIT

@@ -17,7 +17,7 @@ from ..document import Anonymous
 from ..expressions.fields import Keys
 from ..query.filter import Filter
 from ..sql.groups import MAX_VALUE
-from ..sql.select import Query
+from ..sql.query import Query
 from .connection import Inexact
 from .read import BEFORE_ALL, next_limit, selected
 from .session import Session

@@ -40,7 +40,8 @@ from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Key, Sort
-from ..sql.select import Query, Statements
+from ..sql.query import Query
+from ..sql.select import Statements
 from .by_id import as_document, raise_unless_skipped
 from .connection import Inexact
 from .operation import Operation

@@ -495,7 +495,7 @@ class OperationBuilder:
         from ..aggregation.pipeline import Pipeline
         from .aggregate import Aggregate, check_memory
 
-        parsed = Pipeline.parse(pipeline, self._codec, frozenset(call.let), call.collation)
+        parsed = Pipeline.parse(pipeline, self._codec, call.let, call.collation)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed.filtered()[0], "pipeline")
         time = now() if call.time is None else call.time

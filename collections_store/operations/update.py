@@ -36,7 +36,7 @@ from ..query.matcher import values_at
 from ..query.projection import Projection
 from ..query.sort import Sort
 from ..results import DeleteResult, UpdateResult
-from ..sql.select import Query
+from ..sql.query import Query
 from ..update import PipelineResult, Update
 from ..update.apply import seed, seed_id
 from ..update.operators import checked

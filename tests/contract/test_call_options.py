@@ -314,6 +314,19 @@ PIPELINES: list[tuple[Any, Any]] = [
         [{"$match": {"n": -1}}, {"$unionWith": {"pipeline": [{"$documents": "$$rows"}]}}],
         [{"x": 1}],
     ),
+    (
+        [
+            {
+                "$bucket": {
+                    "groupBy": "$n",
+                    "boundaries": [{"$add": ["$$least", 1]}, 100],
+                    "default": "$$mark",
+                }
+            },
+            {"$project": {"_id": 0, "id": "$_id", "count": 1}},
+        ],
+        [{"count": 2, "id": 2}, {"count": 1, "id": "m!"}],
+    ),
 ]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from collections_store import Filter, Store
 from collections_store.operations.collections import FindTable
-from collections_store.sql.select import SHAPES_CACHED
+from collections_store.sql.query import SHAPES_CACHED
 
 SECRET = "a value that is nobody's business"
 ASKED = {"a": SECRET, "n": {"$gte": 1, "$lt": 5}, "b": {"$in": [SECRET]}, "c": {"$regex": SECRET}}

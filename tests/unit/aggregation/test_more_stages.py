@@ -2,6 +2,7 @@
 manual, and what its server refuses.
 """
 
+import json
 import math
 from collections import Counter
 from itertools import pairwise
@@ -75,6 +76,57 @@ def test_the_limits_of_buckets_are_constant_expressions() -> None:
         {"_id": 0, "count": 1},
         {"_id": "other", "count": 1},
     ]
+
+
+@pytest.mark.parametrize(
+    ("stage", "place"),
+    [
+        ({"$out": {"db": "d", "coll": "c"}}, "0.$out"),
+        ({"$merge": {"into": {"db": "d", "coll": "c"}}}, "0.$merge.into"),
+    ],
+)
+def test_another_database_is_not_supported(stage: Any, place: str) -> None:
+    with pytest.raises(InvalidPipeline, match="another database is not supported") as caught:
+        Pipeline.parse([stage])
+    assert caught.value.place == place
+
+
+def test_a_pattern_holds_no_nul() -> None:
+    match = {"$regexMatch": {"input": "$x", "regex": "a\0"}}
+    with pytest.raises(InvalidPipeline, match="NUL character, as no stored string does") as caught:
+        Pipeline.parse([{"$set": {"m": match}}])
+    assert caught.value.place == "0.$set.m.$regexMatch.regex"
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        {"$bucket": {"groupBy": "$n", "boundaries": ["$$v.a", 9]}},
+        {"$bucket": {"groupBy": "$n", "boundaries": [{"$add": ["$$v.a", 0]}, 9], "default": "$$v"}},
+        {"$setWindowFields": {"sortBy": {"n": 1}, "output": {
+            "n": {"$shift": {"output": "$n", "by": 1, "default": "$$v.a"}}}}},
+        {"$setWindowFields": {"sortBy": {"n": 1}, "output": {
+            "n": {"$sum": "$n", "window": {"documents": [{"$subtract": [0, "$$v.a"]}, "$$v.a"]}}}}},
+        {"$facet": {"all": [{"$bucket": {"groupBy": "$n", "boundaries": ["$$v.a", 9]}}]}},
+    ],
+)  # fmt: skip
+def test_the_variables_of_a_call_are_constants(stage: Any) -> None:
+    values = {"v": {"a": 1}}
+    text = json.dumps(stage).replace('"$$v.a"', "1").replace('"$$v"', '{"$literal": {"a": 1}}')
+    written = json.loads(text)
+    rows = [Document(str(n), {"n": n}) for n in (1, 2, 3)]
+    found = list(Pipeline.parse([stage], variables=values).run(rows))
+    assert found == list(Pipeline.parse([written]).run(rows))
+    with pytest.raises(InvalidPipeline, match="no variable|must be a constant"):
+        Pipeline.parse([stage])
+
+
+def test_the_variables_of_a_stage_are_no_constants() -> None:
+    bucket = {"$bucket": {"groupBy": "$n", "boundaries": ["$$v", 9]}}
+    outer = {"from": "x", "as": "r", "pipeline": [bucket]}
+    with pytest.raises(InvalidPipeline, match=r"boundaries.0': must be a constant, got '\$\$v'"):
+        Pipeline.parse([{"$lookup": outer | {"let": {"v": "$n"}}}], variables={"v": 1})
+    Pipeline.parse([{"$lookup": outer}], variables={"v": 1})
 
 
 def test_a_value_in_no_bucket_needs_a_default() -> None:

@@ -279,6 +279,7 @@ REFUSED: list[tuple[Any, str]] = [
     (window({"a": {"$integral": {"input": "$x", "unit": "month"}}}), "must be one of day"),
     (window({"a": {"$derivative": {"input": "$x"}}}), "window': \\$derivative requires a window"),
     ({"$fill": {"partitionBy": 5, "output": {"a": {"value": 1}}}}, "partitionBy': must be an expression, got 5"),
+    ({"$fill": {"partitionBy": "x", "output": {"a": {"value": 1}}}}, "partitionBy': must be a path that begins with \\$, got 'x'"),
     (window({"a": {"$minMaxScaler": {"input": "$x", "min": 0}}}), "both min and max, or neither"),
     (window({"a": {"$minMaxScaler": {"input": "$x", "min": 1, "max": 1}}}), "min must be a number less"),
     (window({"a": {"$minMaxScaler": {"input": "$x", "min": "$a", "max": 1}}}), "min': must be a constant"),
