@@ -67,6 +67,7 @@ from .elements import (
     SortValue,
 )
 from .schema import is_live
+from .statement import NEVER
 
 MAX_CONDITIONS: Final = 100
 """More conditions run in the matcher: SQLite's expressions end at a depth of 1,000."""
@@ -413,7 +414,7 @@ class Conditions:
             case Equals(Parameter(kind="null")):
                 return Rendered(column.is_(None))
             case Equals(Parameter(kind=kind)) | Compare(_, Parameter(kind=kind)) if kind != wanted:
-                return Rendered(sa.false())
+                return Rendered(NEVER)
             case OneOf((Parameter(kind="strings"),)) if wanted == "string":
                 binding = Binding((name,), positions, self._list_parameter)
                 return Rendered(AnyOf(column, _untyped(name)), (binding,))

@@ -496,8 +496,8 @@ class Statements:
         return any(free_fields(each.sort.fields, equal)[: len(wanted)] == wanted for each in usable)
 
     def implied(self, filter: Filter, sort: Any = NATURAL, *_: object) -> Implied:
-        """Return the partial indexes whose condition a filter implies and whose first field the filter or the sort
-        uses, and the numbers of the conditions that the index of substrings serves.
+        """Return the partial indexes whose condition a filter implies and whose first field the filter, the sort or the
+        hint uses, and the numbers of the conditions that the index of substrings serves.
         """
         index = self.options.substrings
         served = () if index is None else index.served(filter.condition)
@@ -509,7 +509,7 @@ class Statements:
         names = (
             index.name
             for index in self.partial
-            if index.sort.fields[0].target in used
+            if (index is self._hint or index.sort.fields[0].target in used)
             and all(_is_implied(limit, conditions) for limit in limits_of(index))
         )
         return (*names, *served)

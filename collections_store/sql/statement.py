@@ -13,6 +13,9 @@ from .dialects.protocols import Database
 ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
 ZERO: Final[sa.ColumnElement[Any]] = sa.literal_column("0")
 """As an offset: SQLAlchemy binds one of its own where SQLite has a limit alone."""
+NEVER: Final[sa.ColumnElement[bool]] = sa.literal_column("(0 = 1)", sa.Boolean)
+"""A false condition. SQLAlchemy and SQLite drop what is joined to a constant FALSE or 0, also the condition of the partial
+index of a hint; SQLite then refuses the hint."""
 OBJECT: Final[sa.ColumnElement[Any]] = sa.literal_column("'object'")
 """Both databases' name of the type."""
 TEMPLATE: Final = f"<{secrets.token_hex(8)}>"

@@ -404,7 +404,7 @@ def _some(body: str, path: str, element: str) -> str:
 def _joined(operator: str, parts: Iterable[str]) -> str:
     every = list(parts)
     if not every:
-        return "(1)" if operator == " AND " else "(0)"
+        return "(1)" if operator == " AND " else "(0 = 1)"  # see `statement.NEVER`
     return f"({operator.join(every)})"
 
 
