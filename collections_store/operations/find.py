@@ -349,7 +349,9 @@ def read_ids(within: Any) -> tuple[str, ...] | None:
     if type(within) is not dict or len(within) != 1:
         return None
     ids = within.get("$in")
-    return tuple(ids) if type(ids) is list and all(map(is_plain_id, ids)) else None
+    if type(ids) is not list or set(map(type, ids)) != {str}:
+        return None
+    return tuple(ids) if is_plain_id("".join(ids)) else None
 
 
 def read_projection(

@@ -85,7 +85,7 @@ class Sort:
         if what is None:
             return NATURAL
         if isinstance(what, Sort):
-            if what.by_score and not scored:
+            if not scored and what.by_score:
                 raise InvalidSort("$meta", _NOT_SCORED)
             return what
         fields = tuple(_field(name, direction, scored) for name, direction in field_pairs(what))

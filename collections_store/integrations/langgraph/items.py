@@ -37,7 +37,7 @@ from langgraph.store.base import (
 )
 
 from ... import DatabaseError, Document, InvalidOption, Path, Sort
-from .records import join, split, under
+from .records import escaped, join, split, under
 from .running import InTransaction, Steps, call
 
 LOG: Final = logging.getLogger("collections_store")
@@ -226,7 +226,7 @@ def item_id(namespace: Namespace, key: str) -> str:
     >>> item_id(("users", "a/b"), "name")
     'i/users/a%2Fb//name'
     """
-    return _beginning(tuple(namespace)) + join(str(key))
+    return _beginning(tuple(namespace)) + escaped(str(key))
 
 
 @lru_cache(maxsize=4096)
@@ -254,7 +254,7 @@ def _get(ops: Sequence[GetOp], used: list[str]) -> Steps[list[Item | None]]:
     items: list[Item | None] = []
     for op, id in zip(ops, ids, strict=True):
         document = found.get(id)
-        if document is not None and op.refresh_ttl and document.expires_at is not None:
+        if document is not None and op.refresh_ttl and document.expires_us is not None:
             used.append(id)
         items.append(None if document is None else Item(**_fields(document)))
     return list(map(deepcopy, items)) if len(set(ids)) < len(ids) else items  # no two share a value
@@ -290,7 +290,7 @@ def _search(
         scored += [(None, each) for each in latest if each.id not in seen]
     scored = scored[op.offset : wanted]
     if op.refresh_ttl:
-        used += [each.id for _, each in scored if each.expires_at is not None]
+        used += [each.id for _, each in scored if each.expires_us is not None]
     return [SearchItem(**_fields(document), score=score) for score, document in scored]
 
 

@@ -43,11 +43,12 @@ def join(*parts: str) -> str:
     >>> join("c", "my/thread", "", "1ef")
     'c/my%2Fthread//1ef'
     """
-    return "/".join(map(_escaped, parts))
+    return "/".join(map(escaped, parts))
 
 
 @lru_cache(maxsize=4096)
-def _escaped(part: str) -> str:
+def escaped(part: str) -> str:
+    """Return a part as ids have it."""
     return _ESCAPED.sub(_escape, part)
 
 
