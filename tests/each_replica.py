@@ -13,7 +13,7 @@ LEFT_OUT = (
     *("engine", "caller", "borrowed", "bind_takes", "mapped_class", "exhausted_pool", "changes_nothing"),
     *("counted", "many_rows", "more_rows"),
     *("earlier_versions", "read_only_store", "only_reads_searches"),
-    *("the_consistency_of_reads", "recreated_meanwhile", "follows_a_rename"),
+    *("the_consistency_of_reads", "recreated_meanwhile", "follows_a_rename", "others_go_on_while"),
     *("figures_of_a_store", "has_one_record", "of_a_call_has_the_comment"),
 )  # fmt: skip
 """Parts of the names of tests that are left out: engines, migrations and read-only stores have no replicas, statements
