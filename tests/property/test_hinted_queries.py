@@ -134,6 +134,10 @@ def right(documents: list[Document], what: Any, order: Any, given: Any, ordered:
     return {**every, **sizes, "window": in_order[1:3], "group": len(found)}
 
 
+def indexes_of(things: Any) -> list[Any]:
+    return list(things.indexes())
+
+
 def disagreements(store: Store, question: Any, ordered: bool) -> Iterator[str]:
     bodies, indexes, filters, order, given, changes = question
     name = "recorded" if changes else "plain"
@@ -147,7 +151,7 @@ def disagreements(store: Store, question: Any, ordered: bool) -> Iterator[str]:
     with suppress(BulkWriteError):  # of an index of two arrays
         things.put_many((f"{number:02}", body) for number, body in enumerate(bodies))
     documents = list(things.list())
-    usable = [each for each in things.indexes() if not each.hidden and not each.sparse]
+    usable = [e for e in indexes_of(things) if not e.hidden and not e.sparse]
     conditions = [
         (each.name, {} if each.where is None else each.where.to_json()) for each in usable
     ]
