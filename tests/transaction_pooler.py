@@ -231,12 +231,13 @@ class Client:
             while True:
                 kind, body = await read_message(server.reader)
                 self._pending -= kind == READY
-                if kind == READY and body == IDLE and not self._pending:
+                is_last = kind == READY and body == IDLE and not self._pending
+                if is_last:
                     self.server = None
                     self._pooler.release(server)
                 self._writer.write(message(kind, body))
                 await self._writer.drain()
-                if self.server is None:
+                if is_last:  # not: no server, for the client can meanwhile have another
                     return
         except (asyncio.IncompleteReadError, ConnectionError):  # the server ended, or the client
             self._writer.close()
