@@ -783,13 +783,13 @@ class Collection(OperationBuilder, Generic[Body]):
         such as "2026-11-22T10:00:00.000000Z", or the earliest such string in an array. `purge_expired` and the sweeper
         delete such documents; until then every method finds them.
 
-        `collation`, on SQLite, is the rule by which the index compares strings: that of `CallOptions`. The index serves
+        `collation` is the rule by which the index compares strings: that of `CallOptions`. The index serves
         the strings of queries under the same collation, and `unique` compares so. It does not go with `arrays`,
         `expire_after_seconds`, and strings in `where`.
 
         `hidden`: no query uses the index, see `hide_index`.
 
-        Writers wait while the index is created, readers do not. Raise `InvalidIndex`, for a unique or compound index of
+        Writers wait while the index is created, readers do not, except for an index with a `collation` on PostgreSQL. Raise `InvalidIndex`, for a unique or compound index of
         `arrays` on PostgreSQL also in a transaction that has read before, `IndexExists`, and `DuplicateKey` if existing
         documents are duplicates.
 

@@ -44,7 +44,7 @@ from .results import UpgradeResult
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
 from .sql.dialects.support import check_supported
-from .sql.schema import REVISION, catalogue_table, documents_table, feed_table
+from .sql.schema import REVISION, catalogue_table
 
 T = TypeVar("T")
 
@@ -281,10 +281,9 @@ def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
         entries = pooled.connection.rows(store.listing)
     for name, physical, _, text in entries:
         entry = read_options(name, text)
-        database = store.dialect_of(distributed=entry.distributed)
-        documents_table(physical, names, database).to_metadata(models)
+        store.documents(physical, entry).table.to_metadata(models)
         if entry.feed is not None:
-            feed_table(entry.feed.physical, names, database).to_metadata(models)
+            store.feed(entry.feed).table.to_metadata(models)
     wanted = {table.name for table in models.tables.values()}
 
     def concerns(name: str | None, kind: str, parents: Any) -> bool:  # noqa: ARG001

@@ -15,6 +15,7 @@ from ..results import (
     PutManyResult,
     UpdateResult,
 )
+from ..sql.by_id import IdStatements
 from ..sql.dialects.protocols import UniqueViolated
 from .by_id import AtomicWrite, Insert, Purge, Put, id_taken
 from .catalogue import CollectionAbsent
@@ -85,7 +86,9 @@ class PutBatch(Operation[PutManyResult]):
         self._written[:] = self.given
         life = lifetime(self.ttl, writer.statements.options.ttl)
         sql = writer.statements.by_id.put_whole_lists
-        versions = dict(session.committed_rows(sql, _lists(self.given, life)))
+        versions = dict(
+            session.committed_rows(sql, _lists(writer.statements.by_id, self.given, life))
+        )
         new = list(versions.values()).count(1)
         result = PutManyResult(new, len(versions) - new)
         if len(versions) == len(self.given):
@@ -198,7 +201,7 @@ def _insert(session: Session, writer: Writer, given: Sequence[Given], life: Life
     """Insert documents in the database's fastest way; returns the ids of the inserted documents."""
     sql = writer.statements.by_id
     if session.database.takes_lists:
-        return {id for (id,) in session.rows(sql.insert_lists, _lists(given, life))}
+        return {id for (id,) in session.rows(sql.insert_lists, _lists(sql, given, life))}
     if session.changed_each(sql.insert, _rows(session, given, life)) != len(given):
         raise TransactionConflict("others write in this transaction too")
     return {each.id for each in given}
@@ -208,7 +211,7 @@ def _replaced(session: Session, writer: Writer, given: Sequence[Given], life: Li
     """Upsert documents in the database's fastest way; returns how many are written."""
     sql = writer.statements.by_id
     if session.database.takes_lists:
-        return session.changed(sql.replace_lists, _lists(given, life))
+        return session.changed(sql.replace_lists, _lists(sql, given, life))
     return session.changed_each(sql.put_each, _rows(session, given, life))
 
 
@@ -217,8 +220,8 @@ def _rows(session: Session, given: Sequence[Given], life: Lifetime) -> list[Any]
     return [row(each.id, each.text, time, ttl) for each in given]
 
 
-def _lists(given: Sequence[Given | Put], life: Lifetime) -> dict[str, Any]:
-    lists = {"id": [each.id for each in given], "body": [each.text for each in given]}
+def _lists(sql: IdStatements, given: Sequence[Given | Put], life: Lifetime) -> dict[str, Any]:
+    lists = {"id": [each.id for each in given], "body": [sql.text(each.text) for each in given]}
     return {**lists, **named(life)}
 
 
@@ -277,7 +280,7 @@ class PutListed(AtomicWrite[list[int | None]]):
         if statements.feed is not None:
             raise NeedsTransaction(f"collection {self.collection}: each change is recorded")
         life = lifetime(self.puts[0].ttl, statements.options.ttl)
-        rows = session.rows(statements.by_id.put_lists, _lists(self.puts, life))
+        rows = session.rows(statements.by_id.put_lists, _lists(statements.by_id, self.puts, life))
         versions: dict[str, int] = dict(rows)
         return [versions.get(each.id) for each in self.puts]
 

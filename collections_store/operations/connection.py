@@ -143,6 +143,8 @@ class Connection:
     def put(self, statements: Statements, id: str, text: str, ttl: int | None) -> int | None:
         """Upsert a document; return the version, None where an expired document is in the way. `ttl` as in `lifetime`."""
         ttl = (statements.options.ttl if ttl is None else ttl) or None
+        if statements.by_id.keyed:
+            text = statements.by_id.text(text)
         row, reported = self.database.compiler.row(id, text, now(), ttl), self._versions
         if reported is None:
             rows = self.rows(statements.by_id.put, row)

@@ -206,7 +206,8 @@ class WriteStored(Operation[int]):
             session.changed(statements.remove_after, {"seq": self.after})
         if not self.rows:
             return self.after
-        parameters = [{**each._asdict(), "body": self._text(each)} for each in self.rows]
+        text = statements.text
+        parameters = [{**each._asdict(), "body": text(self._text(each))} for each in self.rows]
         session.changed_many(statements.insert_copies, parameters)
         there = ReadStored(self.collection, self.after, len(self.rows) + 1)(session)
         for given, line, found in zip(self.rows, self.lines, there.rows, strict=False):

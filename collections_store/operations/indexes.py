@@ -24,11 +24,12 @@ from ..query.vector_index import VectorIndex
 from ..sql.clauses import can_index
 from ..sql.dialects.protocols import Database
 from ..sql.dialects.text_search import Extension
+from ..sql.keys import keyed_paths, with_keys
 from .catalogue import check_readable
 from .collections import Entry, existing, lock_entry, read_entry, set_options
 from .find import Find
 from .operation import Operation, Written
-from .read import matching
+from .read import BEFORE_ALL, matching
 from .session import Session
 
 Key: TypeAlias = tuple[Any, ...]
@@ -37,9 +38,11 @@ ENTRIES: Final = (
     "or use a store without sharding"
 )
 COLLATION: Final = (
-    "needs SQLite: a server's ICU may hold other strings for equal than this library. Create the index without a "
-    "collation, of a field that holds the string in the compared form"
+    "needs a single server: create the index without a collation, of a field that holds the string in the compared "
+    "form, or use a store without sharding"
 )
+KEYED_ROWS: Final = 200
+"""Documents whose keys are written at once."""
 QUOTE: Final = "SQLite 3.40 cannot address a key that holds a double quote"
 
 
@@ -63,9 +66,10 @@ class CreateIndex(Operation[str]):
             _check_vectors(session.database, present, self.index)
         else:
             self._check(session.database, present, self.index)
-        table, options = _lock(session, self.collection, readers=False)
+        stores_keys = self._stores_keys(session.database)
+        table, options = _lock(session, self.collection, readers=stores_keys)  # ALTER TABLE
         if not self._exists(options):
-            if not isinstance(self.index, Index) or self.index.has_entries:
+            if not isinstance(self.index, Index) or self.index.has_entries or stores_keys:
                 _check_snapshot(session, table)
             indexes = _Indexes(session, self.collection, table, options)
             if isinstance(self.index, TextIndex):
@@ -76,6 +80,10 @@ class CreateIndex(Operation[str]):
                 indexes.add(self.index)
         return self.index.name
 
+    def _stores_keys(self, database: Database) -> bool:
+        is_collated = isinstance(self.index, Index) and self.index.collation is not None
+        return is_collated and database.stores_keys
+
     def _check(self, database: Database, options: CollectionOptions, index: Index) -> None:
         if index.unique and options.distributed:
             problem = (
@@ -85,7 +93,7 @@ class CreateIndex(Operation[str]):
             raise InvalidIndex(index.fields[0][0], problem)
         if index.has_entries and (options.distributed or not database.indexes_text):
             raise InvalidIndex(index.fields[0][0], ENTRIES)
-        if index.collation is not None and not database.indexes_keys:
+        if index.collation is not None and (options.distributed or database.is_remote):
             raise InvalidIndex("collation", COLLATION)
         if not can_index(database, index):
             raise InvalidIndex(index.fields[0][0], QUOTE)
@@ -361,6 +369,7 @@ class _Indexes:
         """Create an index, and the array guards of the index's fields."""
         key_name = "" if index.collation is None else index.collation.key_name
         added = replace(index, physical=self._next(), key_name=key_name)
+        self._set_keys((*self._options.indexes, added))
         for statement in self._statements.create(added):
             self._connection.changed(statement)
         there = {prefix for prefix, _ in self._options.array_guards}
@@ -416,6 +425,7 @@ class _Indexes:
             if prefix not in needed:
                 self._connection.changed(self._statements.drop_index(physical))
         guards = tuple(each for each in self._options.array_guards if each[0] in needed)
+        self._set_keys(remaining)
         self._set_options(indexes=remaining, array_guards=guards)
 
     def change(self, old: Index, new: Index) -> None:
@@ -439,6 +449,23 @@ class _Indexes:
         for other in [each for each in versions if only and each != version]:
             self._connection.changed(self._statements.drop_index(versions.pop(other)))
         self._set_options(versions=tuple(sorted(versions.items())))
+
+    def _set_keys(self, indexes: tuple[Index, ...]) -> None:
+        """Store the keys of other indexes beside the bodies, where the database stores them."""
+        session, old = self._connection, self._options.indexes
+        statements = self._statements.set_keys(old, indexes)
+        if not statements:
+            return
+        for statement in statements:
+            session.changed(statement)
+        if set(keyed_paths(indexes)) <= set(keyed_paths(old)):
+            return
+        paths, after = keyed_paths(indexes), BEFORE_ALL
+        read, write = self._statements.bodies(), self._statements.write_keys()
+        while rows := session.rows(read, {"seq": after, "limit": KEYED_ROWS}):
+            texts = [with_keys(text, paths) for _, text in rows]
+            session.changed(write, {"seq": [seq for seq, _ in rows], "body": texts})
+            after = rows[-1][0]
 
     def _next(self) -> str:
         number = self._options.counter

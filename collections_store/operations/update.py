@@ -380,9 +380,11 @@ class Increment(AtomicWrite[Any]):
         return self._written.items()
 
     def _is_one_statement(self, session: Session, writer: Writer) -> bool:
-        """Return whether a single SQL statement can increment: no model, feed or unique index, and small numbers."""
+        """Return whether a single SQL statement can increment: no model, feed, unique index or keys, and small numbers."""
         statements = writer.statements
         if not self.codec.is_plain or statements.feed is not None or statements.can_refuse:
+            return False
+        if statements.by_id.keyed:
             return False
         if type(self.by) is not int or abs(self.by) > MAX_OPERAND:
             return False

@@ -96,7 +96,7 @@ class Writer:
     def _inserted(self, id: str, text: str, ttl: int | None, beside: Beside | None) -> int:
         if beside is None:
             time, _, ttl = lifetime(ttl, self.statements.options.ttl)
-            row = self._connection.database.compiler.row(id, text, time, ttl)
+            row = self._connection.database.compiler.row(id, self._sql.text(text), time, ttl)
             return self._connection.changed(self._sql.insert, row)
         sql = self._sql.insert_if_exists(self._connection.collection(beside[0]).table)
         return self._connection.changed(sql, {**self._named(id, text, ttl), "other": beside[1]})
@@ -124,7 +124,7 @@ class Writer:
 
     def rewrite(self, document: Document, text: str) -> bool:
         """Change the body of a document; returns False if the document was changed since the read."""
-        row = {"body": text, "now": now(), **_identity(document)}
+        row = {"body": self._sql.text(text), "now": now(), **_identity(document)}
         if not self._connection.changed(self._sql.rewrite, row):
             return False
         if self._feed is not None:
@@ -137,8 +137,8 @@ class Writer:
         """
         count = 0
         for some in _portions(changed):
-            rows = [{"body": text, **_identity(document)} for document, text in some]
-            sql = self._sql.rewrite_batch
+            text_of, sql = self._sql.text, self._sql.rewrite_batch
+            rows = [{"body": text_of(text), **_identity(document)} for document, text in some]
             if self._connection.changed_many(sql, rows, {"now": now()}) != len(rows):
                 raise TransactionConflict("others changed some of the documents at the same time")
             for document, text in some:
@@ -220,7 +220,8 @@ class Writer:
         self._connection.record(PendingChange(self._collection, self._feed, row))
 
     def _named(self, id: str, text: str, ttl: int | None) -> dict[str, Any]:
-        return {"id": id, "body": text, **named(lifetime(ttl, self.statements.options.ttl))}
+        life = lifetime(ttl, self.statements.options.ttl)
+        return {"id": id, "body": self._sql.text(text), **named(life)}
 
     def _before(self, id: str) -> str | None:
         """Return the body to record as the old body, and lock the document."""

@@ -28,7 +28,9 @@ from .elements import (
     TextFits,
     ValueText,
 )
+from .keys import KeyedPath, keyed_paths, with_keys
 from .schema import (
+    KEYS,
     body_from,
     body_text,
     deleted_columns,
@@ -37,6 +39,7 @@ from .schema import (
     is_expired,
     is_live,
     listed,
+    stored_from,
     string,
 )
 from .statement import ONE, ZERO, Statement, compiled
@@ -77,6 +80,10 @@ class IdStatements:
         )
         self.body, self.columns = body_text(table), document_columns(table)
         self.is_live, self.is_expired = is_live(table), is_expired(table)
+        self.stored: tuple[str, ...] = ("body", KEYS) if KEYS in table.c else ("body",)
+        """The columns that a written text sets."""
+        self.keyed: tuple[KeyedPath, ...] = keyed_paths(options.indexes) if KEYS in table.c else ()
+        """The keys that a written text brings, see `with_keys`."""
         self.is_id: sa.ColumnElement[bool] = table.c.id == sa.bindparam("id", type_=sa.Text)
         self.in_ids: AnyOf = AnyOf(table.c.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
         self.is_version: sa.ColumnElement[bool] = table.c.version == integer("expected")
@@ -84,6 +91,10 @@ class IdStatements:
         self.is_same: sa.ColumnElement[bool] = created == integer("created")
         self.lock_groups: str | None = database.transactions.lock_groups(table)
         """Select lists of `:ids`, each of which one statement can lock; None: one can lock all."""
+
+    def text(self, body: str) -> str:
+        """Return the parameter `:body` of the text of a body."""
+        return with_keys(body, self.keyed) if self.keyed else body
 
     # -- reading ----------------------------------------------------------------------------------
 
@@ -246,7 +257,7 @@ class IdStatements:
         self, rows: Any, values: dict[str, Any], *clauses: sa.ColumnElement[bool]
     ) -> Any:
         """Insert rows in order, with the same `values` for all rows."""
-        columns = {"id": rows.c.id, "body": body_from(self.table, rows.c.body), **values}
+        columns = {"id": rows.c.id, **stored_from(self.table, rows.c.body), **values}
         select = sa.select(*(each.label(name) for name, each in columns.items()))
         insert = self.database.compiler.insert(self.table)
         ordered = select.where(*clauses).order_by(rows.c.position)
@@ -259,8 +270,8 @@ class IdStatements:
         return {"expires_at": sa.func.coalesce(time + self.c.ttl, self.c.expires_at)}
 
     def _new_columns(self) -> dict[str, sa.ColumnElement[Any]]:
-        body = body_from(self.table, sa.bindparam("body", type_=sa.Text))
-        return {"id": sa.bindparam("id", type_=sa.Text), "body": body, **self._new_values()}
+        stored = stored_from(self.table, sa.bindparam("body", type_=sa.Text))
+        return {"id": sa.bindparam("id", type_=sa.Text), **stored, **self._new_values()}
 
     def _new_values(self) -> dict[str, sa.ColumnElement[Any]]:
         times = {"created_at": "now", "updated_at": "now", "expires_at": "expires", "ttl": "ttl"}
@@ -271,7 +282,7 @@ class IdStatements:
 
     def or_update(self, insert: Any, version: Any = None) -> Any:
         """`excluded` has the time, too: Citus takes no parameters where an INSERT with a SELECT has a conflict."""
-        updated = ("body", "updated_at", "expires_at", "ttl")
+        updated = (*self.stored, "updated_at", "expires_at", "ttl")
         values = {
             "version": self.c.version + ONE if version is None else version,
             **{each: insert.excluded[each] for each in updated},
@@ -298,10 +309,10 @@ class IdStatements:
     """
 
     def rewritten(self, **life: Any) -> Any:
-        body = body_from(self.table, sa.bindparam("body", type_=sa.Text))
+        stored = stored_from(self.table, sa.bindparam("body", type_=sa.Text))
         version = self.c.version + ONE
         update = self.update(self.is_id, self.is_version)
-        return update.values(body=body, version=version, updated_at=integer("now"), **life)
+        return update.values(**stored, version=version, updated_at=integer("now"), **life)
 
     @Statement
     def rewrite_batch(self) -> Any:
@@ -316,7 +327,7 @@ class IdStatements:
         values |= {name: rows.c[each] for name, each in lists.items()}
         insert = self._from_lists(rows, values)
         is_same = [c[name] == insert.excluded[name] for name in lists]
-        updated = {name: insert.excluded[name] for name in ("body", "updated_at")}
+        updated = {name: insert.excluded[name] for name in (*self.stored, "updated_at")}
         return insert.on_conflict_do_update(
             index_elements=[c.id],
             set_={"version": c.version + ONE, **updated, **self.slides(_time(insert))},

@@ -7,7 +7,7 @@ see into arrays; the array guard reads the small indexes, and costs next to noth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final
 
@@ -21,16 +21,21 @@ from .clauses import hidden_condition, metadata_column, partial_condition, sort_
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, TypeAt
 from .feed import FeedStatements, feed_template
+from .keys import entry_of, keyed_paths
 from .schema import (
+    KEYS,
+    body_text,
     catalogue_table,
     checksums_table,
     documents_table,
     identity_table,
     integer,
+    listed,
     revision_table,
+    stored_from,
 )
 from .select import Statements
-from .statement import TEMPLATE, Statement, compiled, on_table
+from .statement import TEMPLATE, ZERO, Statement, compiled, on_table
 from .vectors import VectorStatements
 from .versions import has_other_version
 
@@ -220,7 +225,8 @@ class CatalogueStatements:
         """Return the statements of a collection's table."""
         feed = None if options.feed is None else self.feed(options.feed)
         database = self.dialect_of(distributed=options.distributed)
-        documents = documents_table(table, self.names, database, jsonb=options.jsonb)
+        keyed = database.stores_keys and bool(keyed_paths(options.indexes))
+        documents = documents_table(table, self.names, database, jsonb=options.jsonb, keyed=keyed)
         return Statements(documents, options, database, feed)
 
     def feed(self, feed: Feed) -> FeedStatements:
@@ -255,7 +261,7 @@ class IndexStatements:
 
     def __init__(self, table: str, names: Names, database: Database) -> None:
         self._name, self._names, self._database = table, names, database
-        self._table = documents_table(table, names, database)
+        self._table = documents_table(table, names, database, keyed=database.stores_keys)
 
     def physical(self, number: int) -> str:
         """Return a name unique among all tables and indexes of tables, whatever renames follow."""
@@ -327,6 +333,30 @@ class IndexStatements:
         if index.arrays:
             return self._database.ddl.drop_array_index(self._table, index)
         return [self.drop_index(index.physical)]
+
+    def set_keys(self, old: Iterable[Index], new: Iterable[Index]) -> Sequence[str]:
+        """Change the table from the keys of `old` indexes to those of `new` ones."""
+        old_entries, new_entries = (
+            [entry_of(*each) for each in keyed_paths(indexes)] for indexes in (old, new)
+        )
+        if old_entries == new_entries:
+            return ()
+        return self._database.ddl.set_keys(self._table, old_entries, new_entries)
+
+    def bodies(self) -> str:
+        """Select position and body of the rows past the position `:seq`, `:limit` at most."""
+        c = self._table.c
+        rows = sa.select(c.seq, body_text(self._table)).where(c.seq > integer("seq"))
+        ordered = rows.order_by(c.seq).limit(integer("limit")).offset(ZERO)
+        return compiled(ordered, self._database)
+
+    def write_keys(self) -> str:
+        """Write the keys in the lists `:seq` and `:body`, whose texts bring keys."""
+        c, rows = self._table.c, listed(seq=sa.BigInteger, body=sa.Text)
+        keys = stored_from(self._table, rows.c.body)[KEYS]
+        unchanged = {"updated_at": c.updated_at}
+        updated = sa.update(self._table).where(c.seq == rows.c.seq).values(keys=keys, **unchanged)
+        return compiled(updated, self._database)
 
     def drop_index(self, physical: str) -> str:
         """Drop an index of the database's."""

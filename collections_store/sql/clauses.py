@@ -66,7 +66,7 @@ from .elements import (
     SortPart,
     SortValue,
 )
-from .schema import is_live
+from .schema import is_live, keys_of
 from .statement import NEVER
 
 MAX_CONDITIONS: Final = 100
@@ -290,7 +290,8 @@ class Conditions:
                     parameters, bindings = self._indexed_parameters(field, name)
                     return Rendered(IndexedTest(body, field, parameters), bindings)
                 parameters, bindings = self._indexed_parameters(field, name, index.collation)
-                return Rendered(CollatedTest(body, field, parameters, index.key_name), bindings)
+                keys, name = keys_of(self._table), index.key_name
+                return Rendered(CollatedTest(body, keys, field, parameters, name), bindings)
             case And() | Or() if depth:
                 return self._each(field, name, depth, partial(self._render_indexed, by))
         return None
@@ -594,8 +595,9 @@ def metadata_column(table: sa.Table, target: str) -> sa.ColumnElement[Any]:
 
 def sort_part(table: sa.Table, keys: Keys, name: str, key_name: str) -> sa.ColumnElement[Any]:
     """Return the column for ordering by a part of a field, under a collation if its keys have a name."""
-    body = table.c.body
-    return CollatedPart(body, keys, name, key_name) if key_name else SortPart(body, keys, name)
+    if key_name:
+        return CollatedPart(keys_of(table), keys, name, key_name)
+    return SortPart(table.c.body, keys, name)
 
 
 def any_array(body: Any, prefixes: Iterable[Keys]) -> sa.ColumnElement[bool]:

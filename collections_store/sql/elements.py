@@ -53,6 +53,18 @@ class JsonbFromText(BodyFromText):
     inherit_cache: bool | None = True
 
 
+class KeyedBodyFromText(BodyFromText):
+    """`BodyFromText` of a text of `sql.keys.with_keys`."""
+
+    inherit_cache: bool | None = True
+
+
+class KeysFromText(BodyFromText):
+    """The keys in a text of `sql.keys.with_keys`, with a digest of the body."""
+
+    inherit_cache: bool | None = True
+
+
 class _Element(FunctionElement[Any]):
     """An expression found only in the store's own statements."""
 
@@ -244,13 +256,16 @@ class IndexedTest(_FieldTest):
 
 
 class CollatedTest(_FieldTest):
-    """The indexed form of a condition on a field under a collation: over the `CollatedPart`s. The parameters are keys."""
+    """The indexed form of a condition on a field under a collation: over the `CollatedPart`s. The parameters are keys.
+
+    `keys`: what the `CollatedPart`s are made of.
+    """
 
     def __init__(
-        self, subject: Clause, field: Field, parameters: Parameters, key_name: str
+        self, subject: Clause, keys: Clause, field: Field, parameters: Parameters, key_name: str
     ) -> None:
-        super().__init__(subject, field, parameters)
-        self.key_name = key_name
+        FunctionElement.__init__(self, subject, keys, *parameters)
+        self.field, self.key_name = field, key_name
 
 
 class PartialTest(_FieldTest):

@@ -17,10 +17,22 @@ from ..document import microseconds, moment, now
 from ..options import Feed, Names
 from .dialects import named
 from .dialects.protocols import Database
-from .elements import BodyFromText, BodyText, JsonbFromText, JsonbText, ListOf
+from .elements import (
+    BodyFromText,
+    BodyText,
+    JsonbFromText,
+    JsonbText,
+    KeyedBodyFromText,
+    KeysFromText,
+    ListOf,
+)
 
 REVISION: Final = "0005"
 """The schema of these tables: the newest file of `migrations/versions`."""
+
+
+KEYS: Final = "keys"
+"""The column of the keys of `sql.keys`."""
 
 
 class Body(sa.types.TypeDecorator[Any]):
@@ -122,9 +134,11 @@ def checksums_table(names: Names) -> sa.Table:
 
 
 def documents_table(
-    name: str, names: Names, database: Database, *, jsonb: bool = False
+    name: str, names: Names, database: Database, *, jsonb: bool = False, keyed: bool = False
 ) -> sa.Table:
-    """Return a collection's table; `ttl` is the time to live in microseconds from a write or a touch."""
+    """Return a collection's table; `ttl` is the time to live in microseconds from a write or a touch. `keyed`: with the
+    keys of `sql.keys`.
+    """
     return sa.Table(
         name,
         sa.MetaData(schema=names.schema),
@@ -137,6 +151,7 @@ def documents_table(
         ),
         sa.Column("expires_at", UtcMicroseconds),
         sa.Column("ttl", sa.BigInteger),
+        *([sa.Column(KEYS, database.ddl.body_type)] if keyed else ()),
     )
 
 
@@ -178,6 +193,18 @@ def body_from(table: sa.Table, text: sa.ColumnElement[Any]) -> sa.ColumnElement[
     """Return JSON text as the table stores a body."""
     body: Body = table.c.body.type  # type: ignore[assignment]
     return body.from_text(text)
+
+
+def stored_from(table: sa.Table, text: sa.ColumnElement[Any]) -> dict[str, sa.ColumnElement[Any]]:
+    """Return the columns that a written text sets: the body, and the keys where the table has them."""
+    if KEYS in table.c:
+        return {"body": KeyedBodyFromText(text), KEYS: KeysFromText(text)}
+    return {"body": body_from(table, text)}
+
+
+def keys_of(table: sa.Table) -> sa.ColumnElement[Any]:
+    """Return what the keys of an index under a collation are made of: stored keys, or the body."""
+    return table.c.get(KEYS, table.c.body)
 
 
 def document_columns(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:

@@ -118,8 +118,10 @@ class Statements:
         self.table, self.options, self.database, self.feed = table, options, database, feed
         self.shared: Statements | None = None
         self._indexes = [each for each in options.indexes if not each.hidden or each is hint]
-        has_own_sql = bool(options.text_indexes) or any(
-            e.arrays or e.is_partial or e.collation is not None for e in self._indexes
+        has_own_sql = (
+            bool(options.text_indexes)
+            or any(e.arrays or e.is_partial for e in self._indexes)
+            or any(e.collation is not None for e in options.indexes)  # writes may bring keys
         )
         if table.name != TEMPLATE and not has_own_sql and hint is None:
             self.shared = _template(_sql_options(options), database)

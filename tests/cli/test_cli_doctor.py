@@ -112,9 +112,7 @@ def test_a_hidden_index_that_was_dropped_by_hand(
     assert problems(cli) == [("warning", "indexes", "people")]
 
 
-def test_a_collated_index_is_no_problem(cli: Cli, store: Store, shared_backend: Backend) -> None:
-    if shared_backend.is_postgresql:
-        pytest.skip("indexes under a collation are SQLite's")
+def test_a_collated_index_is_no_problem(cli: Cli, store: Store) -> None:
     people = store["people"]
     people.put_many({str(n): {"name": f"Zoo{n}"} for n in range(50)})
     people.create_index("name", unique=True, collation={"locale": "simple", "strength": 1})

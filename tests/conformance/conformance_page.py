@@ -75,7 +75,7 @@ each operator.
 all matching documents: a partial index whose condition the filter lacks is refused, where MongoDB leaves documents out. `{"$natural": -1}` is refused. `comment`
 is a string, where MongoDB takes any value.
 
-A [collation](../how-to/collation.md) has all of MongoDB's options. It is an option of a call, of a write request of a `bulk_write` and, on SQLite, of an index: collections have none. Under a collation
+A [collation](../how-to/collation.md) has all of MongoDB's options. It is an option of a call, of a write request of a `bulk_write` and of an index: collections have none. Under a collation
 `$merge` requires `on` with a unique index, where MongoDB also writes into a new collection by the ids. The locales and the order are those of the installed ICU. The locale `"simple"` also takes a strength of 1 or 2, which MongoDB refuses.
 """
 _CASES = """\

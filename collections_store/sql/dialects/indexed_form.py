@@ -103,7 +103,7 @@ class IndexedForm(Protocol[Columns]):
     def begins(self, columns: Columns, given: Operand) -> str:
         """Render a test for a string with a prefix."""
 
-    def null(self, body: str, keys: Keys) -> Iterable[str]:
+    def null(self, columns: Columns, body: str, keys: Keys) -> Iterable[str]:
         """Render a test for a null or missing field: tests of the columns, and of no array before the end of the path."""
 
     def exists(self, body: str, keys: Keys) -> str:
@@ -129,16 +129,12 @@ class IndexedForm(Protocol[Columns]):
 
     def test(self, body: str, keys: Keys, test: Test) -> str:
         """Render an `IndexedTest`; the slots of the test hold the SQL of the parameters."""
-        alternatives: Iterable[str]
         match test:
             case Exists():
-                alternatives = [self.exists(body, keys)]
+                return f"({self.exists(body, keys)})"
             case HasType(types):
-                alternatives = self.types(body, keys, types)
-            case _:
-                null = f"({' AND '.join(self.null(body, keys))})" if takes_missing(test) else ""
-                alternatives = self.scalar_tests(self.columns(body, keys), test, null)
-        return f"({' OR '.join(alternatives)})"
+                return f"({' OR '.join(self.types(body, keys, types))})"
+        return scalar_test(self, self.columns(body, keys), body, keys, test)
 
     def partial_test(self, body: str, keys: Keys, test: Test) -> str:
         """Render a `PartialTest`."""
@@ -157,3 +153,11 @@ class IndexedForm(Protocol[Columns]):
                 yield self.compared(columns, SIGNS[operator], given)
             case Matches(given):
                 yield self.begins(columns, given)
+
+
+def scalar_test(
+    form: IndexedForm[Columns], columns: Columns, body: str, keys: Keys, test: Test
+) -> str:
+    """Render a test of scalars over a field's columns; the slots of the test hold the SQL of the parameters."""
+    null = f"({' AND '.join(form.null(columns, body, keys))})" if takes_missing(test) else ""
+    return f"({' OR '.join(form.scalar_tests(columns, test, null))})"

@@ -60,6 +60,10 @@ Renderer: TypeAlias = Callable[..., str]
 """Renders an element of `sql.elements`: called with it and the SQL of its clauses."""
 
 
+KEYS_CHECK: Final = "collections_store_keys"
+"""The constraint of a table that a body comes with its keys, see `sql.keys`."""
+
+
 class TableVanished(CollectionsStoreError):
     """A table or an index of the catalogue does not exist: another process dropped, renamed or hid it."""
 
@@ -436,6 +440,12 @@ class DDL(Protocol):
         """Return the statements that create an index over whole bodies, if the database supports such an index."""
         return ()
 
+    def set_keys(self, table: sa.Table, old: Sequence[str], new: Sequence[str]) -> Sequence[str]:
+        """Return the statements that change the column of stored keys from the `old` entries to the `new` ones: a row
+        must have all entries, and those of its body.
+        """
+        return ()
+
     def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
         """Return the statements that create an index through arrays: if it `has_entries`, the table of the entries (see
         `sql.entries`), with triggers; if not, an index of the values in arrays, if `indexes_arrays`.
@@ -553,8 +563,8 @@ class Database:
     """Collections can have a text index."""
     indexes_arrays: bool = False
     """An index of arrays serves an `ArrayTest`."""
-    indexes_keys: bool = False
-    """An index can hold the keys of a collation: it renders `CollatedPart` and `CollatedTest`."""
+    stores_keys: bool = False
+    """The keys of indexes under a collation are stored beside the body, see `sql.keys`; otherwise SQL makes them."""
     index_ends_in_seq: bool = False
     """A row of an index ends in the natural order without naming it."""
     counts_in_index: bool = False

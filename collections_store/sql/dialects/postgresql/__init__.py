@@ -40,6 +40,7 @@ DATABASE: Final = Database(
     filters=PostgresFilters(),
     ordering=PostgresOrdering(),
     indexed_form=PostgresIndexedForm(),
+    stores_keys=True,
     options=frozenset(
         {"durability", "pooler", "read_only", "replicas", "reply_timeout", "schema", "sharding"}
     ),

@@ -22,10 +22,14 @@ from ...elements import (
     BodyFromText,
     BodyMatches,
     BodyText,
+    CollatedPart,
+    CollatedTest,
     HasInteger,
     Increased,
     JsonbFromText,
     JsonbText,
+    KeyedBodyFromText,
+    KeysFromText,
     ListOf,
     NumberText,
     OtherText,
@@ -36,12 +40,15 @@ from ...elements import (
     ValueText,
     WithinLimits,
 )
+from ...keys import entry_of
+from ..indexed_form import scalar_test
 from ..names import ForgottenNames
-from ..protocols import DDL, Placement, StatementCompiler
+from ..protocols import DDL, KEYS_CHECK, Placement, StatementCompiler
 from .entries import declarations, entries, entry_columns, scalar_tests
 from .filters import rendered
 from .ordering import PostgresIndexedForm, literal, value_at
 
+_INDEXED_FORM: Final = PostgresIndexedForm()
 OLDEST_CITUS: Final = 12
 """The first version that distributes schemas."""
 
@@ -75,6 +82,21 @@ def _body_text(_: object, body: str) -> str:
 
 def _body_from_text(_: object, text: str) -> str:
     return f"CAST({text} AS JSONB)"
+
+
+def _keyed_body(_: object, text: str) -> str:
+    return f"(CAST({text} AS JSONB) -> 'body')"
+
+
+def _digest(body: str) -> str:
+    return f"md5(CAST({body} AS TEXT))"
+
+
+def _collated_test(element: CollatedTest, body: str, keys: str, *parameters: str) -> str:
+    path = element.field.path.keys
+    columns = value_at(keys, (entry_of(element.key_name, path),))
+    test = element.test(parameters, _INDEXED_FORM.widths)
+    return scalar_test(_INDEXED_FORM, columns, body, path, test)
 
 
 def _has_integer(element: HasInteger, body: str) -> str:
@@ -127,6 +149,14 @@ class PostgresCompiler(StatementCompiler):
         BodyFromText: _body_from_text,
         JsonbText: _body_text,
         JsonbFromText: _body_from_text,
+        KeyedBodyFromText: _keyed_body,
+        KeysFromText: lambda _, text: (
+            f"(jsonb_build_object('of', {_digest(_keyed_body(_, text))}) || (CAST({text} AS JSONB) -> 'keys'))"
+        ),
+        CollatedPart: lambda part, keys: _INDEXED_FORM.ordering.part(
+            keys, (entry_of(part.key_name, part.keys),), part.part
+        ),
+        CollatedTest: _collated_test,
         BodyMatches: lambda element, body, parameter: rendered(body, element.condition, parameter),
         ArrayTest: _array_test,
         AnyOf: lambda _, column, texts: f"{column} = ANY (CAST({texts} AS TEXT[]))",
@@ -255,6 +285,17 @@ class PostgresDDL(DDL):
         options = {f"postgresql_{name}": value for name, value in gin.items()}
         index = sa.Index(physical, table.c.body, **options)
         return [str(sa.schema.CreateIndex(index).compile(dialect=_DIALECT))]
+
+    def set_keys(self, table: sa.Table, old: Sequence[str], new: Sequence[str]) -> Sequence[str]:
+        """The constraint is not validated: it reads no rows, and the rows' keys are written afterwards."""
+        altered = f"ALTER TABLE {table_name(table)}"
+        if not new:
+            return [f"{altered} DROP COLUMN keys"]
+        first = f"DROP CONSTRAINT {KEYS_CHECK}" if old else "ADD COLUMN keys JSONB"
+        is_of_body = f"keys ->> 'of' IS NOT DISTINCT FROM {_digest('body')}"
+        has_all = f"keys ?& ARRAY[{', '.join(map(literal, new))}]"
+        check = f"ADD CONSTRAINT {KEYS_CHECK} CHECK (keys IS NOT NULL AND {is_of_body} AND {has_all}) NOT VALID"
+        return [f"{altered} {first}, {check}"]
 
     def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
         if not index.has_entries:

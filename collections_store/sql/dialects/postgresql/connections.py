@@ -29,6 +29,7 @@ from ....errors import (
 )
 from ....options import URL_OPTIONS, Isolation, Options
 from ..protocols import (
+    KEYS_CHECK,
     Connections,
     Errors,
     Replication,
@@ -344,7 +345,7 @@ class PostgresErrors(Errors):
         diagnosis = getattr(cause, "diag", None)
         # the rest of its text holds SQL and values
         message = getattr(diagnosis, "message_primary", None) or str(cause).strip()
-        if state == "42P01" or (state == "42883" and _INDEX_FUNCTION.search(message)):
+        if _is_outdated(state, message, getattr(diagnosis, "constraint_name", None)):
             return TableVanished(message)
         if state == "23505" and (index := _index_of(cause.diag.constraint_name, message)):
             return UniqueViolated(index)
@@ -374,6 +375,13 @@ class PostgresErrors(Errors):
         )
         kind = DatabaseUnavailable if lost else DatabaseError
         return kind(message)
+
+
+def _is_outdated(state: str, message: str, constraint: str | None) -> bool:
+    """Return whether a statement is of a table that another process dropped, renamed, or gave other keys."""
+    if state == "42883":
+        return _INDEX_FUNCTION.search(message) is not None
+    return state in {"42P01", "42703"} or (state == "23514" and constraint == KEYS_CHECK)
 
 
 def _index_of(constraint: str | None, message: str) -> str | None:

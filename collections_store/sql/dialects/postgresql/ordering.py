@@ -154,11 +154,10 @@ class PostgresIndexedForm(IndexedForm[str]):
             f"AND {columns} #>> '{{}}' = ANY (CAST({given.sql[1]} AS TEXT[])))"
         )
 
-    def null(self, body: str, keys: Keys) -> Iterator[str]:
-        value = value_at(body, keys)
-        yield f"{_part(value, 'rank')} = {NULL}"
-        yield _no_number(value)
-        yield _no_string(value)
+    def null(self, columns: str, body: str, keys: Keys) -> Iterator[str]:
+        yield f"{_part(columns, 'rank')} = {NULL}"
+        yield _no_number(columns)
+        yield _no_string(columns)
         for prefix in path_prefixes(keys)[:-1]:
             yield f"({self.array_at(body, prefix)} IS NOT TRUE)"
 

@@ -46,7 +46,6 @@ DATABASE: Final = Database(
     options=frozenset({"page_cache"}),
     upgrades_on_open=True,
     indexes_arrays=True,
-    indexes_keys=True,
     index_ends_in_seq=True,
     counts_in_index=True,
     orders_union_all=True,

@@ -145,7 +145,7 @@ class SqliteCompiler(StatementCompiler):
         CollatedPart: lambda part, body: _INDEXED_FORM.ordering.collated_part(
             body, part.keys, part.part, part.key_name
         ),
-        CollatedTest: lambda indexed, body, *parameters: _INDEXED_FORM.collated_test(
+        CollatedTest: lambda indexed, body, _, *parameters: _INDEXED_FORM.collated_test(
             body,
             indexed.field.path.keys,
             indexed.test(parameters, _INDEXED_FORM.widths),

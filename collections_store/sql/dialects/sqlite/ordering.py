@@ -19,11 +19,10 @@ from ....query.conditions import (
     Test,
     Value,
     prefix_range,
-    takes_missing,
 )
 from ....query.sort import FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Key
 from ...elements import Keys
-from ..indexed_form import IndexedForm, Ordering
+from ..indexed_form import IndexedForm, Ordering, scalar_test
 from .filters import KEY, KEYED_JSON, TYPES, packed, path_literal
 
 _RANK: Final = (
@@ -123,10 +122,7 @@ class SqliteIndexedForm(IndexedForm[tuple[str, str]]):
         (rank, value), (first, past) = columns, given.sql
         return f"({rank} = {STRING} AND {value} >= {first} AND {value} < {past})"
 
-    def null(self, body: str, keys: Keys) -> Iterator[str]:
-        return self._null(self.columns(body, keys), body, keys)
-
-    def _null(self, columns: tuple[str, str], body: str, keys: Keys) -> Iterator[str]:
+    def null(self, columns: tuple[str, str], body: str, keys: Keys) -> Iterator[str]:
         rank, value = columns
         yield f"{rank} = {NULL} AND {value} = ''"
         for prefix in path_prefixes(keys)[:-1]:
@@ -135,8 +131,7 @@ class SqliteIndexedForm(IndexedForm[tuple[str, str]]):
     def collated_test(self, body: str, keys: Keys, test: Test, key_name: str) -> str:
         """Render a `CollatedTest`; the slots of the test hold the SQL of the parameters."""
         columns = self.columns(body, keys)[0], _keyed(body, keys, key_name)
-        null = f"({' AND '.join(self._null(columns, body, keys))})" if takes_missing(test) else ""
-        return f"({' OR '.join(self.scalar_tests(columns, test, null))})"
+        return scalar_test(self, columns, body, keys, test)
 
     def exists(self, body: str, keys: Keys) -> str:
         return f"{self.type_at(body, keys)} IS NOT NULL"
