@@ -2,7 +2,9 @@
 server connection.
 
 It keeps nothing of a client between two transactions, neither settings nor prepared statements, as PgBouncer before 1.21
-does. libpq logs in; then the pooler speaks the protocol on libpq's sockets.
+does. It refuses a Flush that follows a Sync: such a message may arrive after the transaction, and PgBouncer then reserves a
+connection of the server until the client's next transaction. libpq logs in; then the pooler speaks the protocol on libpq's
+sockets.
 """
 
 import asyncio
@@ -130,7 +132,12 @@ class TransactionPooler:
             server.close()
 
     async def _connect(self) -> Server:
-        return await (await asyncio.to_thread(Server, self._target)).open()
+        login = self._loop.run_in_executor(None, Server, self._target)
+        try:
+            return await (await asyncio.shield(login)).open()
+        except asyncio.CancelledError:  # the thread logs in nevertheless
+            (await (await login).open()).close()
+            raise
 
     async def acquire(self, client: "Client") -> Server:
         """Return a server connection that the client did not use last."""
@@ -193,10 +200,14 @@ class Client:
         """Serve the client until it ends."""
         if not await self._start():
             return
+        previous = b""
         while True:
             kind, body = await read_message(self._reader)
             if kind == b"X":
                 return
+            if kind == b"H" and previous in ENDS:
+                raise PoolerError("nothing to flush")
+            previous = kind
             if self.server is None:
                 self.server = await self._pooler.acquire(self)
                 self._answers = asyncio.create_task(self._relay_answers(self.server))

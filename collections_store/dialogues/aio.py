@@ -164,7 +164,8 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
         """Async counterpart of `DialogueStore.restore`. Iterate with `async for`."""
         after: str | None = ""
         while after is not None:
-            found, after = await self._run(self._repository.restore(after, is_terminal=terminal))
+            steps = self._repository.restore(after, is_terminal=terminal)
+            found, after = await self._run_locked(steps)
             for each in found:
                 yield each
 

@@ -67,7 +67,8 @@ class DialogueStore(BaseDialogueStore[Store, D]):
     """Stores dialogues of any class in collections of a store; `codec` converts the dialogues.
 
     Each pair of `agent` and `component` has its own collections. Active and terminal dialogues have separate
-    collections. A `DialogueStore` holds no dialogue in memory; `Dialogues` and `HostDialogues` do.
+    collections. A `DialogueStore` holds no dialogue in memory; `Dialogues` and `HostDialogues` do. It holds the stored header
+    of each active dialogue that it saved or returned from `get` or `restore`, to detect the writes of other processes.
 
     >>> from collections_store import Store
     >>> with Store("sqlite://") as store:
@@ -99,12 +100,13 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         """
         after: str | None = ""
         while after is not None:
-            found, after = self._run(self._repository.restore(after, is_terminal=terminal))
+            steps = self._repository.restore(after, is_terminal=terminal)
+            found, after = self._run_locked(steps)
             yield from found
 
     def get(self, label: DialogueLabel) -> D | None:
         """Return the dialogue with a label, complete or not, or None."""
-        return self._run(self._lookup.get(label))
+        return self._run_locked(self._lookup.get(label))
 
     def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
         """Delete a dialogue; return whether the dialogue was stored. With `remember=True` its key stays, and `is_known`

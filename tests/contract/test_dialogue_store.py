@@ -1,16 +1,23 @@
 """Dialogues of a host's own classes, invalid records, and the statements of a message."""
 
 import logging
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from backends import Opener
+from backends import Backend, Opener
 from contract.test_dialogues import RULES, begun, ended, offer_to, on_disk
 
 from collections_store import DialogueConflict, DialoguesNotSaved, InvalidOption, Store
-from collections_store.dialogues import Dialogue, DialogueLabel, Message, PlainCodec
+from collections_store.dialogues import (
+    Dialogue,
+    DialogueLabel,
+    DialogueStore,
+    Message,
+    PlainCodec,
+)
 from collections_store.dialogues.records import DialogueNamespace, message_id
 
 ADA = DialogueNamespace("ada", "dialogues")
@@ -166,6 +173,53 @@ def test_concurrent_writers_never_overwrite_a_dialogue(calls: Any, again: Any) -
         calls.save(call)
     assert list(again().restore()) == [fine]
     assert list(again().restore(terminal=True)) == [theirs]
+
+
+@pytest.mark.parametrize("method", ["restore", "get"])
+def test_a_dialogue_that_was_read_does_not_overwrite_a_later_header(
+    calls: Any, again: Any, method: str
+) -> None:
+    call, other = call_to("bob", "hello"), again()
+    calls.save(call)
+    ours = other.get(call.label) if method == "get" else next(iter(other.restore()))
+    call.notes, ours.notes = "theirs", "ours"
+    calls.save(call)
+    with pytest.raises(DialoguesNotSaved) as caught:
+        other.save(ours)
+    assert isinstance(caught.value.errors[call.label], DialogueConflict)
+    assert again().get(call.label).notes == "theirs"
+
+
+@pytest.mark.parametrize("method", ["restore", "get"])
+def test_a_save_while_another_thread_reads_does_not_conflict_with_the_next(
+    backend: Backend, method: str
+) -> None:
+    """The reader has read the dialogue from the database, and not yet noted its stored state."""
+    has_read, has_saved = threading.Event(), threading.Event()
+
+    class SlowCodec(CallCodec):
+        def restore(self, label: DialogueLabel, header: Any, messages: Any) -> Call:
+            has_read.set()
+            has_saved.wait(0.2)
+            return super().restore(label, header, messages)
+
+    with Store(backend.url, **backend.options) as store:
+        calls = DialogueStore(store, "ada", "calls", codec=SlowCodec())
+        call = call_to("bob", "hello")
+        calls.save(call)
+        read = (lambda: calls.get(call.label)) if method == "get" else lambda: [*calls.restore()]
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert has_read.wait(60)
+        call.notes = "first"
+        calls.save(call)
+        has_saved.set()
+        reader.join()
+        call.notes = "second"
+        calls.save(call)
+        found = calls.get(call.label)
+        assert found is not None
+        assert found.notes == "second"
 
 
 def test_invalid_labels_and_addresses_are_rejected(calls: Any) -> None:

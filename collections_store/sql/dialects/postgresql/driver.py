@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from random import random
 from time import monotonic
 from typing import Any, ClassVar, Final, TypeVar
 
-from psycopg import Connection, Cursor, OperationalError
+from psycopg import Connection, Cursor, OperationalError, Pipeline
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import Diagnostic, ReadOnlySqlTransaction
 from psycopg.waiting import Ready
@@ -166,6 +167,16 @@ class StoreConnection(Connection[Any]):
         """Record: a pooler may hold back statements until the first reply."""
         self.awaits_server = self.is_behind_pooler
 
+    @contextmanager
+    def pipeline(self) -> Iterator[Pipeline]:
+        """Return a context whose statements are sent together."""
+        try:
+            self._pipeline = _Pipeline(self)
+            with self._pipeline:
+                yield self._pipeline
+        finally:
+            self._pipeline = None
+
     def request_replies(self) -> None:
         """Request the replies to the statements of a pipeline; otherwise the server replies at the end of the pipeline."""
         self.pgconn.send_flush_request()
@@ -193,6 +204,16 @@ class StoreConnection(Connection[Any]):
             self._avoid_address()
             self.close()
             raise OperationalError(f"the server has not answered for {silent:.1f} seconds")
+
+
+class _Pipeline(Pipeline):
+    """A pipeline that requests no replies after its end. The server replies at the end anyway, and a pooler that has
+    already received the reply takes the request for the first message of the next transaction: it reserves a connection
+    of the server.
+    """
+
+    def _fetch_gen(self, *, flush: bool) -> Any:
+        return super()._fetch_gen(flush=False)
 
 
 class StoreCursor(Cursor[Any]):
