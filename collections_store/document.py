@@ -149,12 +149,12 @@ def documents_of(
     decode: Callable[[str], Any],
     collection: str,
     refuse: Callable[[str, str, ValueError], None],
-) -> list[Document]:
-    """Return the documents of rows: a position, an id, the text of a body, and the rest of `new_document`. Empty the
+) -> Iterator[Document]:
+    """Yield the documents of rows: a position, an id, the text of a body, and the rest of `new_document`. Empty the
     list: a body and its text do not take memory at once. A document without a body is left out, if `refuse` returns,
     which takes the collection, the id and the error of `decode`.
     """
-    documents, take = [], rows.pop
+    take = rows.pop
     rows.reverse()
     while rows:  # as `new_document`, whose call would take as long as the rest
         row: Any = _allocate(_Unfrozen)
@@ -165,8 +165,7 @@ def documents_of(
             refuse(collection, row.id, error)
             continue
         row.__class__ = Document
-        documents.append(row)
-    return documents
+        yield row
 
 
 @dataclass(frozen=True, slots=True)

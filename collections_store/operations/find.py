@@ -40,7 +40,7 @@ from ..query.matcher import distinct_values, matches
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
 from ..results import Page
-from .by_id import as_document, raise_unless_skipped
+from .by_id import raise_unless_skipped
 from .connection import Inexact
 from .operation import Operation
 from .read import (
@@ -89,13 +89,13 @@ class Find(Operation[list[Document]]):
             except Inexact:  # `suppress` would take longer than the rest of this
                 pass
             else:
-                if self.projection is None:
-                    return documents_of(rows, self.decode, self.collection, raise_unless_skipped)
-                documents = (as_document(row[1:], self.collection) for row in popped(rows))
-                return list(returned(session, self, documents))
+                is_whole = self.projection is None
+                made = self.decode if is_whole else decode
+                found = documents_of(rows, made, self.collection, raise_unless_skipped)
+                return list(found if is_whole else returned(session, self, found))
         reader = SortedReader(session, self.collection, self.filter, sort)
-        found = reader.window(self.skip, self.limit)
-        return list(returned(session, self, (document for _, document in found)))
+        window = reader.window(self.skip, self.limit)
+        return list(returned(session, self, (document for _, document in window)))
 
 
 @value_class
@@ -120,7 +120,7 @@ class FindIdRange(Operation[list[Document]]):
         limit = NO_LIMIT if self.limit is None else self.limit
         given = {"now": now(), first: self.first, end: self.end, "skip": self.skip, "limit": limit}
         rows = session.rows(sql, given)
-        return documents_of(rows, self.decode, self.collection, raise_unless_skipped)
+        return list(documents_of(rows, self.decode, self.collection, raise_unless_skipped))
 
 
 @value_class
@@ -138,7 +138,7 @@ class FindByIds(Operation[list[Document]]):
         statement = session.collection(self.collection).by_id.documents
         listed = session.database.compiler.list_parameter(self.ids)
         rows = session.rows(statement, {"ids": listed, "now": now()})
-        return documents_of(rows, self.decode, self.collection, raise_unless_skipped)
+        return list(documents_of(rows, self.decode, self.collection, raise_unless_skipped))
 
 
 @value_class

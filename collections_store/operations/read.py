@@ -149,14 +149,10 @@ class ReadBatch(Operation[Batch]):
         after = rows[-1][0] if len(rows) == self.limit else None
         characters = sum([len(row[2]) for row in rows])
         positions = [row[0] for row in rows]
-        if self.decode is not decode and not query.residual and self.projection is None:
-            return Batch(
-                documents_of(rows, self.decode, self.collection, raise_unless_skipped),
-                positions,
-                after,
-                characters,
-            )
-        documents: Iterable[Document] = (as_document(row[1:], self.collection) for row in rows)
+        is_whole = not query.residual and self.projection is None
+        made = self.decode if is_whole else decode
+        documents: Iterable[Document]
+        documents = documents_of(rows, made, self.collection, raise_unless_skipped)
         if query.residual:
             rest, ordered = query.rest(self.filter), session.database.ordered_keys
             found = [
@@ -166,9 +162,9 @@ class ReadBatch(Operation[Batch]):
             ]
             positions = [position for position, _ in found]
             documents = (each for _, each in found)
-        parts = returned(session, self, documents)
+        parts = documents if is_whole else returned(session, self, documents)
         names_only = self.projection is None or self.projection.names_fields_only
-        if query.residual or not names_only:
+        if query.residual or not names_only or made is not decode:
             parts = list(parts)  # what can fail does so within the operation
         return Batch(parts, positions, after, characters)
 

@@ -1,5 +1,6 @@
-"""Which conditions a dialect renders; the matcher decides the others."""
+"""Which conditions a dialect renders, the matcher decides the others; two forms of a condition on PostgreSQL."""
 
+import json
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
@@ -7,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from collections_store.document import Anonymous
 from collections_store.expressions.path import Path
-from collections_store.query.conditions import Fails, Field, HasElement, HasObject, Not, Passes
+from collections_store.query.conditions import And, Fails, Field, HasElement, HasObject, Not, Passes
 from collections_store.query.filter import Filter
+from collections_store.query.matcher import matches
 from collections_store.sql.dialects import named
+from collections_store.sql.dialects.postgresql.filters import parameter
 from collections_store.sql.dialects.protocols import inner_tests
 from collections_store.sql.dialects.sqlite.filters import rendered
 
@@ -89,3 +93,41 @@ def test_equality_holds_for_bodies_that_other_programs_wrote(text: str, value: A
         query = f"SELECT ({sql}) IS TRUE FROM (SELECT :text AS body)"
         assert connection.execute(query, {"text": text, "value": value}).fetchone() == (1,)
         assert connection.execute(query, {"text": '{"a": "-"}', "value": value}).fetchone() == (0,)
+
+
+BODIES: tuple[Any, ...] = (
+    {}, {"a": 1}, {"a": [1]}, {"a": [[1]]}, {"a": {"b": 1}}, {"a": {"b": [2, "x"]}},
+    {"a": [{"b": 1}, {"b": None}]}, {"a": [[{"b": 1}]]}, {"a": "x"}, {"a": None}, {"a": True},
+)  # fmt: skip
+TESTS: tuple[Any, ...] = (
+    1, "x", True, {"$gt": 0}, {"$lte": "x"}, {"$in": [1, "x"]}, {"$mod": [2, 0]},
+    {"$type": ["string", "number"]}, {"$type": "null"}, {"$regex": "^x"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["a", "a.b"])
+def test_a_filter_of_values_finds_what_the_whole_predicate_finds(
+    postgres_url: str, path: str
+) -> None:
+    import psycopg
+
+    find = (
+        "SELECT body @? %s::jsonpath, body @? %s::jsonpath FROM (SELECT %s::jsonb AS body) AS row"
+    )
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        for test in TESTS:
+            filter = Filter.parse({path: test})
+            short, whole = parameter(filter.condition), parameter(And((filter.condition,)))
+            assert "exists" in whole
+            assert "exists" not in short
+            for body in BODIES:
+                [found] = connection.execute(find, (short, whole, json.dumps(body)))
+                assert found == (matches(filter, Anonymous(body)),) * 2, (test, body)
+
+
+@pytest.mark.parametrize(
+    "test", [None, {"$exists": True}, {"$size": 1}, {"$type": "array"}, {"$ne": 1}, {"$not": {"$gt": 1}}]
+)  # fmt: skip
+def test_a_test_of_more_than_values_is_a_predicate(test: Any) -> None:
+    assert parameter(Filter.parse({"a": test}).condition).startswith("$ ? (")
+    assert parameter(Filter.parse({"a.0.b": 1}).condition).startswith("$ ? (")

@@ -193,9 +193,19 @@ def parameter(condition: Condition) -> str:
             return value.text
         case Field(path, OneOf(lists)) if is_long(condition):
             return f"[{','.join(_text(each)[1:-1] for each in lists)}]"
-        case Field(path, test) if not path.keys:
-            return f"$ ? ({_test(test)})"
+        case Field(path, test) if not path.keys or _is_filter(path.keys, test):
+            return f"${''.join(map(_accessor, path.keys))} ? ({_test(test)})"
     return f"$ ? ({_predicate(condition)})"
+
+
+def _is_filter(keys: tuple[str, ...], test: Test) -> bool:
+    """Return whether the predicate of a field is a filter of the values at the keys, and nothing else: a scan takes a tenth
+    longer if the filter stands in an `exists` of another.
+    """
+    if isinstance(test, WHOLE_ARRAY_TESTS) or takes_missing(test):
+        return False
+    finds_arrays = isinstance(test, HasType) and "array" in test.types
+    return not finds_arrays and not any(map(is_index, keys[1:]))
 
 
 def matches_scalar_body(condition: Condition) -> bool:
