@@ -319,6 +319,23 @@ def test_a_hint(words: Any) -> None:
     assert words.explain({"w": "ZOO"}, hint="w_1", collation=CASE).indexes == ("w_1",)
 
 
+def test_explain_advises_a_hidden_index_with_the_collation_of_the_query(words: Any) -> None:
+    words.create_index([("w", 1), ("n", -1)], name="both", collation=CASE, hidden=True)
+    for filter, options in (
+        ({"w": "ZOO"}, {}),
+        ({"w": "ZOO"}, {"sort": {"n": -1}}),
+        ({}, {"sort": "w"}),
+    ):
+        plan = words.explain(filter, collation=CASE, **options)
+        assert plan.advice == "unhide_index('both')"
+    assert words.explain({"w": "ZOO"}, collation=LETTERS).advice is None
+    assert words.explain({"w": "ZOO"}).advice == "create_index('w')"
+    words.create_index("w", name="shown", collation=CASE)
+    assert words.explain({"w": {"$ne": "zoo"}}, collation=CASE).advice is None
+    words.unhide_index("both")
+    assert words.explain({}, sort={"w": 1, "n": -1}, collation=CASE).advice is None
+
+
 def test_a_hint_of_keys_takes_the_index_with_the_collation_of_the_query(words: Any) -> None:
     every = [("case", CASE), ("letters", LETTERS), ("plain", None)]
     for name, rules in every:
