@@ -69,6 +69,7 @@ class PipelineParser:
         self._declared, self._codec = declared, codec
         self.variables, self.depth, self.ordered = variables, depth, ordered
         self.expressions = ExpressionParser(InvalidPipeline, variables)
+        self.expressions.ordered = ordered
         self._left = MAX_STAGES
         self.names_id = names_id
         """Whether `_id` is the id of the rows' documents; else it is a field, as a `$group` makes it."""
@@ -114,13 +115,19 @@ class PipelineParser:
         text = None if declared.holds_filters else self._spelled(operand, here)
         if text is None:
             found = declared.parse(self, operand, here)
-        elif declared.is_shared and self.expressions.scores is None and len(text) <= _SHORT:
+        elif declared.is_shared and len(text) <= _SHORT and self._can_share(text):
             found = _shared(declared, text, here, self.variables)
         else:
             operand = self._decoded(text, here)
             found = declared.parse(self, operand, here)
         self.names_id = self.names_id and not declared.makes_id(operand)
         return [PlacedStage(here, each) for each in (found if isinstance(found, list) else [found])]
+
+    def _can_share(self, text: str) -> bool:
+        """Return whether a stage depends on no more than its text, its place and the names of the variables."""
+        expressions = self.expressions
+        values = any(f'"$${name}' in text for name in expressions.values)
+        return expressions.scores is None and expressions.ordered is True and not values
 
     def plain(self, operand: Any, place: str) -> Any:
         """Return an operand as JSON values."""

@@ -12,7 +12,8 @@ from itertools import islice
 from typing import Any
 
 from ..codec import Codec
-from ..document import Anonymous
+from ..codec.times import iso
+from ..document import Anonymous, moment
 from ..expressions.collation import Collation, Ordered, under
 from ..expressions.evaluation import MEMORY_LIMIT, NO_VARIABLES
 from ..expressions.nodes import Meta, ObjectOf, Reference
@@ -68,14 +69,17 @@ class Pipeline:
         codec: Codec = Codec(),  # noqa: B008
         variables: Mapping[str, Any] = NO_VARIABLES,
         collation: Collation | None = None,
+        time: int | None = None,
     ) -> Pipeline:
         """Parse a list of stages, or return a `Pipeline`; raise `InvalidPipeline`, which names the place. `variables` are
-        those of `let`, with their values; boundaries of a `$bucket` are in the order of the collation.
+        those of `let`, with their values; `time` is `$$NOW` in constants, in microseconds; constants compare
+        under the collation.
         """
         if isinstance(pipeline, Pipeline):
             return pipeline
         parser = PipelineParser(STAGES, codec, frozenset(variables), ordered=under(collation, True))
-        parser.expressions.values = variables
+        instant = {} if time is None else {"NOW": iso(moment(time))}
+        parser.expressions.values = {**instant, **variables}
         return cls(parser.steps(pipeline), parser.scored)
 
     def at(self, time: int, variables: Mapping[str, Any] = NO_VARIABLES) -> Pipeline:

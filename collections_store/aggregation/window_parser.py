@@ -70,7 +70,7 @@ def parse_fill(parser: PipelineParser, operand: Any, place: str) -> list[Stage]:
         problem = f"must be a path that begins with $, got {shortened(by)}"
         raise InvalidPipeline(f"{place}.partitionBy", problem)
     found: list[Stage] = []
-    if windows or sort is not NATURAL:
+    if windows:  # MongoDB's server sorts only then
         found.append(stages.SetWindowFields(key, sort, tuple(windows)))
     return [*found, stages.AddFields(tree_of(values, InvalidPipeline))] if values else found
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, Self
 from ..document import Anonymous
 from ..errors import InvalidOperand, shortened
 from . import nodes
+from .collation import Ordered
 from .declared import Operator
 from .evaluation import NO_VARIABLES, OperandError, Scope
 from .nodes import Constant, Meta, Node, Now, OperatorCall, Reference, evaluate, nodes_of
@@ -32,7 +33,9 @@ class OperandParser(ABC):
         self.scores: list[str] | None = None
         """The places of `textScore`; None: no `$text` has a score."""
         self.values: Mapping[str, Any] = NO_VARIABLES
-        """The values of variables that are constant during a call."""
+        """The values of variables that are constant during a call, `NOW` included."""
+        self.ordered: Ordered = True
+        """How the operators of constants compare strings."""
 
     @abstractmethod
     def parse(self, what: Any, place: str) -> Node:
@@ -40,20 +43,29 @@ class OperandParser(ABC):
 
     def constant(self, what: Any, place: str) -> Constant:
         """Return the value of an expression of constants: without fields, metadata, `$rand`, and variables from outside
-        of the expression, except those of `values`. A missing value is null.
+        of the expression, `$$NOW` included, except those of `values`. A missing value is null.
         """
         node = self.parse(what, place)
         if isinstance(node, Constant):
             return node
         varies = self.error(place, f"must be a constant, got {shortened(what)}")
         node = type(self)(lambda *_: varies, frozenset(self.values)).parse(what, place)
-        if any(map(_varies, nodes_of(node))):
+        if any(map(self._varies, nodes_of(node))):
             raise varies
         try:
-            value = evaluate(node, Scope(Anonymous(None), self.values))
+            value = evaluate(node, Scope(Anonymous(None), self.values, ordered=self.ordered))
         except InvalidOperand as error:
             self.refuse(place, f"must be a constant, and has no value: {error}")
         return Constant.of(None if value is MISSING else value)
+
+    def _varies(self, node: Any) -> bool:
+        """Return whether a node has another value for another document or at another time."""
+        match node:
+            case Meta() | Reference("ROOT" | "CURRENT") | OperatorCall("$rand"):
+                return True
+            case Now():
+                return "NOW" not in self.values
+        return False
 
     def check_nesting(self, what: Any, place: str) -> None:
         """Raise the error of JSON that is nested too deep."""
@@ -99,7 +111,8 @@ class OperandParser(ABC):
     def within(self, *names: str) -> Self:
         """Return a parser in which more variables are defined."""
         inner = type(self)(self.error, self._variables | set(names))
-        inner.scores = self.scores
+        inner.scores, inner.ordered = self.scores, self.ordered
+        inner.values = {n: each for n, each in self.values.items() if n not in names}
         return inner
 
     def each(self, operands: list[Any], place: str) -> tuple[Node, ...]:
@@ -171,14 +184,6 @@ def check_keys(keys: Sequence[str], place: str, error: ErrorMaker) -> None:
             raise error(place, f"{problem}, got {shortened('.'.join(keys))}")
     if len(keys) > MAX_KEYS:
         raise error(place, f"a path has at most {MAX_KEYS} keys")
-
-
-def _varies(node: Any) -> bool:
-    """Return whether a node has another value for another document or at another time."""
-    match node:
-        case Meta() | Now() | Reference("ROOT" | "CURRENT") | OperatorCall("$rand"):
-            return True
-    return False
 
 
 def _number(least: int, most: int | None) -> str:

@@ -211,7 +211,7 @@ def percentile_of(
     if given["method"] != "approximate":
         problem = f"must be 'approximate', got {shortened(given['method'])}"
         parser.refuse(f"{place}.method", problem)
-    found = given.get("p", [0.5])
+    found = parser.constant(given.get("p", [0.5]), f"{place}.p").value
     if not isinstance(found, list) or not found or not all(map(_is_point, found)):
         problem = f"must be a list of numbers from 0 to 1, got {shortened(found)}"
         parser.refuse(f"{place}.p", problem)

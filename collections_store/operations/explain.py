@@ -8,7 +8,15 @@ from ..errors import CollectionNotFound
 from ..expressions.classes import value_class
 from ..options import CollectionOptions
 from ..query.conditions import And
-from ..query.explanation import Explanation, Ordered, Plan, creation, indexable_keys, missing_index
+from ..query.explanation import (
+    Explanation,
+    Ordered,
+    Plan,
+    creation,
+    hidden_collated_index,
+    indexable_keys,
+    missing_index,
+)
 from ..query.filter import Filter, conjuncts
 from ..query.index import Index
 from ..query.sort import NATURAL, Sort
@@ -122,13 +130,14 @@ class Explain(Operation[Explanation]):
     ) -> Index | None:
         """Return an index that would help: an array index for fields with arrays, if the database has such indexes."""
         existing = statements.options.indexes
+        if hidden := hidden_collated_index(self.filter, sort, existing):
+            return hidden
         keys = next(indexable_keys(self.filter), None)
         if keys is not None and session.database.ordering.can_order(keys):
             arrays = arrays or session.finds(statements.has_array(self.filter, keys), self.filter)
         if arrays and not session.database.indexes_arrays:
             return None
-        served = sort if sort.collation is None else NATURAL  # no collated index is advised
-        index = missing_index(self.filter, served, existing, arrays=arrays)
+        index = missing_index(self.filter, sort, existing, arrays=arrays)
         return index if index is not None and can_index(session.database, index) else None
 
 

@@ -495,10 +495,10 @@ class OperationBuilder:
         from ..aggregation.pipeline import Pipeline
         from .aggregate import Aggregate, check_memory
 
-        parsed = Pipeline.parse(pipeline, self._codec, call.let, call.collation)
+        time = now() if call.time is None else call.time
+        parsed = Pipeline.parse(pipeline, self._codec, call.let, call.collation, time)
         if not self._codec.is_plain:
             self._codec.check_fields(parsed.filtered()[0], "pipeline")
-        time = now() if call.time is None else call.time
         memory = check_memory(memory_limit)
         spills = check_flag("allow_disk_use", allow_disk_use)
         read = parsed.at(time, call.let).collated(call.collation)

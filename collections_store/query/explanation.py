@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeAlias
 
+from ..expressions.collation import Collation
 from ..expressions.path import Path, path_or_text
-from .conditions import Compare, Equals, Field, Matches, OneOf
+from .conditions import Collated, Compare, Equals, Field, Matches, OneOf, leaves, uncollated
 from .filter import Filter
 from .index import MAX_FIELDS, MAX_INDEXES, MAX_NAME, Index, name_of
 from .serving import can_open, every_conjunct, implied_by, is_indexable
-from .sort import Sort, SortField
+from .sort import NATURAL, Sort, SortField
 
 Ordered: TypeAlias = Literal["natural", "index", "database", "python"]
 
@@ -121,30 +122,16 @@ def _stages(names: tuple[str, ...]) -> str:
 def missing_index(
     filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: bool
 ) -> Index | None:
-    """Return an index that would help a query, new or hidden; None: such an index exists, or none would help.
-
-    The order: fields of equalities, fields of the sort, ranges. `arrays`: the field needs an index of arrays.
+    """Return an index that would help a query, new or hidden; None: such an index exists, or none would help. A new one
+    has no collation. `arrays`: the field needs an index of arrays.
     """
     fields = _scalars_in(filter)
-    equal = [each.path for each in fields if isinstance(each.test, Equals | OneOf)]
-    ranges = [each.path for each in fields if isinstance(each.test, Compare | Matches)]
-    order = [each for each in sort.fields if isinstance(each.target, Path) and each.target.keys]
-    wanted = [*map(SortField, equal), *order, *map(SortField, ranges)]
-    if arrays and equal + ranges:
-        wanted = [SortField(each) for each in (equal + ranges)[:1] if can_open(each.keys)]
-    unique = {each.target: each for each in reversed(wanted)}  # the first of each field
-    chosen = tuple(dict.fromkeys(unique[each.target] for each in wanted))[:MAX_FIELDS]
-    backwards = tuple(replace(each, descending=not each.descending) for each in chosen)
+    chosen = _wanted(fields, sort if sort.collation is None else NATURAL)
+    if arrays and fields:
+        chosen = tuple([each for each in _wanted(fields, NATURAL)[:1] if _can_open(each)])
     if not chosen:
         return None
-    serving = [
-        each
-        for each in existing
-        if not each.is_partial
-        and each.collation is None
-        and each.arrays == arrays
-        and each.sort.fields[: len(chosen)] in {chosen, backwards}
-    ]
+    serving = [each for each in existing if each.arrays == arrays and _serves(each, chosen, None)]
     if serving:
         return serving[0] if all(each.hidden for each in serving) else None
     advised = Sort(chosen)
@@ -152,6 +139,40 @@ def missing_index(
     taken = {each.name for each in existing}  # a partial or sparse index may have the default name
     names = (name, *(f"{name[: MAX_NAME - 3]}_{n}" for n in range(2, MAX_INDEXES + 2)))
     return Index(next(each for each in names if each not in taken), advised, arrays=arrays)
+
+
+def hidden_collated_index(filter: Filter, sort: Sort, existing: tuple[Index, ...]) -> Index | None:
+    """Return the hidden index that would help a query under a collation; None: another index serves, or none would
+    help.
+    """
+    found = (each.collation for each in leaves(filter.condition) if isinstance(each, Collated))
+    collation = sort.collation or next(found, None)
+    chosen = _wanted(_scalars_in(filter, collation), sort)
+    if collation is None or not chosen:
+        return None
+    serving = [each for each in existing if _serves(each, chosen, collation)]
+    return serving[0] if serving and all(each.hidden for each in serving) else None
+
+
+def _can_open(field: SortField) -> bool:
+    return isinstance(field.target, Path) and can_open(field.target.keys)
+
+
+def _wanted(fields: list[Field], sort: Sort) -> tuple[SortField, ...]:
+    """Return the fields of an index in the order: fields of equalities, fields of the sort, ranges."""
+    equal = [each.path for each in fields if isinstance(each.test, Equals | OneOf)]
+    ranges = [each.path for each in fields if isinstance(each.test, Compare | Matches)]
+    order = [each for each in sort.fields if isinstance(each.target, Path) and each.target.keys]
+    wanted = [*map(SortField, equal), *order, *map(SortField, ranges)]
+    unique = {each.target: each for each in reversed(wanted)}  # the first of each field
+    return tuple(dict.fromkeys(unique[each.target] for each in wanted))[:MAX_FIELDS]
+
+
+def _serves(index: Index, chosen: tuple[SortField, ...], collation: Collation | None) -> bool:
+    """Return whether an index begins with fields, forwards or backwards, and has a collation."""
+    backwards = tuple(replace(each, descending=not each.descending) for each in chosen)
+    is_whole = not index.is_partial and index.serves(collation)
+    return is_whole and index.sort.fields[: len(chosen)] in {chosen, backwards}
 
 
 def creation(index: Index) -> str:
@@ -170,9 +191,10 @@ def indexable_keys(filter: Filter) -> Iterator[tuple[str, ...]]:
     yield from (each.path.keys for each in _scalars_in(filter))
 
 
-def _scalars_in(filter: Filter) -> list[Field]:
+def _scalars_in(filter: Filter, collation: Collation | None = None) -> list[Field]:
     conditions = list(every_conjunct(filter.condition))
     for each in tuple(conditions):
         conditions.extend(implied_by(each))
-    fields = (each for each in conditions if isinstance(each, Field))
+    own = (e for e in conditions if not isinstance(e, Collated) or e.collation == collation)
+    fields = (each for each in map(uncollated, own) if isinstance(each, Field))
     return [each for each in fields if each.path.keys and is_indexable(each, {each.path.keys})]

@@ -473,8 +473,11 @@ class Statements:
     def _plan(self, given: Condition | PlainShape, implied: Implied) -> tuple[Sort, Query | None]:
         shape = condition_of(given)
         match self._hint:
-            case Index(sort=sort, arrays=False, collation=None):
-                order = Sort(free_fields(sort.fields, set(equal_targets(shape))))
+            case Index(sort=sort, arrays=False, collation=collation) as hint if hint.serves(
+                collation
+            ):
+                free = free_fields(sort.fields, set(equal_targets(shape, collation)))
+                order = Sort(free).collated(collation)
             case Sort() as order:
                 pass
             case None:
@@ -590,11 +593,12 @@ class Statements:
             paths -= arrays
         fields = frozenset(path.keys for path in paths)
         every = [each for each in self._keyed if each in usable]
-        wanted = collation or _collation_of(shape)
-        collated = _by_keys(each for each in every if each.collation == wanted)
+        of_filter = _collation_of(shape)
+        ordered = _by_keys(e for e in every if e.collation == (collation or of_filter))
+        collated = _by_keys(e for e in every if e.collation == of_filter)
         if collation is not None:
-            fields -= collated.keys()
-        return IndexedFields(fields, collated, _by_keys(every) | collated)
+            fields -= ordered.keys()
+        return IndexedFields(fields, collated, _by_keys(every) | ordered)
 
     def _in_order(self, where: Where, order: Order, level: int | None) -> sa.Select[Any]:
         rows: sa.Select[Any] = sa.select(self.table.c.seq, *document_columns(self.table))

@@ -94,6 +94,18 @@ def ids(documents: Any) -> list[str]:
     return [each.id for each in documents]
 
 
+@pytest.mark.parametrize("collation", [CASE, None])
+def test_a_hint_gives_the_order_of_the_index(words: Any, collation: Any) -> None:
+    words.create_index([("n", 1), ("w", -1)], name="both", collation=CASE)
+    options = {"hint": "both", "collation": collation}
+    assert "".join(ids(words.find(**options))) == "02431"
+    assert "".join(ids(words.find(limit=4, **options))) == "0243"
+    assert "".join(ids(words.find({"n": 1}, **options))) == "31"
+    assert words.explain(**options).order == "index"
+    words.put("list", {"n": 1, "w": ["apfel", "zoo"]})
+    assert ids(words.find({"n": 1}, **options)) == ["3", "list", "1"]
+
+
 def test_which_queries_an_index_serves(words: Any) -> None:
     assert words.create_index("w", collation=CASE) == "w_1"
     equal, some = {"w": "ZOO"}, {"w": {"$in": ["APFEL", "ZOO"]}}
@@ -339,6 +351,23 @@ def test_a_hint(words: Any) -> None:
     assert words.explain({"w": "ZOO"}, hint="w_1", collation=CASE).indexes == ("w_1",)
 
 
+def test_explain_advises_a_hidden_index_with_the_collation_of_the_query(words: Any) -> None:
+    words.create_index([("w", 1), ("n", -1)], name="both", collation=CASE, hidden=True)
+    for filter, options in (
+        ({"w": "ZOO"}, {}),
+        ({"w": "ZOO"}, {"sort": {"n": -1}}),
+        ({}, {"sort": "w"}),
+    ):
+        plan = words.explain(filter, collation=CASE, **options)
+        assert plan.advice == "unhide_index('both')"
+    assert words.explain({"w": "ZOO"}, collation=LETTERS).advice is None
+    assert words.explain({"w": "ZOO"}).advice == "create_index('w')"
+    words.create_index("w", name="shown", collation=CASE)
+    assert words.explain({"w": {"$ne": "zoo"}}, collation=CASE).advice is None
+    words.unhide_index("both")
+    assert words.explain({}, sort={"w": 1, "n": -1}, collation=CASE).advice is None
+
+
 def test_a_hint_of_keys_takes_the_index_with_the_collation_of_the_query(words: Any) -> None:
     every = [("case", CASE), ("letters", LETTERS), ("plain", None)]
     for name, rules in every:
@@ -351,6 +380,7 @@ def test_a_hint_of_keys_takes_the_index_with_the_collation_of_the_query(words: A
     assert [each.body["n"] for each in words.find({"w": "zoo"}, collation=CASE)] == [4, 1]
     words.hide_index("letters")
     assert words.explain({"w": "ZOO"}, hint={"w": 1}, collation=LETTERS).scans
+    assert ids(words.find({"w": "APFEL"}, hint={"w": 1}, collation=LETTERS)) == ["2", "4", "1"]
     with pytest.raises(InvalidOption, match="letters is hidden"):
         words.find({"w": "ZOO"}, hint="letters", collation=LETTERS)
 

@@ -185,6 +185,9 @@ def test_boundaries_of_buckets(words: Any) -> None:
         assert buckets == [{"_id": "a", "count": 3}, {"_id": "z", "count": 2}]
         with pytest.raises(InvalidPipeline, match="must be of the type of the value before"):
             words.aggregate(pipeline)
+    chosen = {"$cond": [{"$eq": ["a", "A"]}, "a", "x"]}
+    computed = letters | {"boundaries": [chosen, "B"]}
+    assert words.aggregate([{"$bucket": computed}], collation=DE)[0] == {"_id": "a", "count": 3}
     wrong = (("boundaries.1", {"boundaries": ["B", "a"]}), ("default", {"default": "A"}))
     for place, changed in wrong:
         with pytest.raises(InvalidPipeline) as error:

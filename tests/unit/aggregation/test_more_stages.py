@@ -108,6 +108,10 @@ def test_a_pattern_holds_no_nul() -> None:
         {"$setWindowFields": {"sortBy": {"n": 1}, "output": {
             "n": {"$sum": "$n", "window": {"documents": [{"$subtract": [0, "$$v.a"]}, "$$v.a"]}}}}},
         {"$facet": {"all": [{"$bucket": {"groupBy": "$n", "boundaries": ["$$v.a", 9]}}]}},
+        {"$group": {"_id": None, "p": {"$percentile": {
+            "input": "$n", "p": ["$$v.a", {"$divide": ["$$v.a", 2]}], "method": "approximate"}}}},
+        {"$project": {"p": {"$map": {"input": [[1, 2]], "in": {"$percentile": {
+            "input": "$$this", "p": ["$$v.a"], "method": "approximate"}}}}}},
     ],
 )  # fmt: skip
 def test_the_variables_of_a_call_are_constants(stage: Any) -> None:
@@ -118,6 +122,19 @@ def test_the_variables_of_a_call_are_constants(stage: Any) -> None:
     found = list(Pipeline.parse([stage], variables=values).run(rows))
     assert found == list(Pipeline.parse([written]).run(rows))
     with pytest.raises(InvalidPipeline, match="no variable|must be a constant"):
+        Pipeline.parse([stage])
+
+
+def test_the_time_of_a_call_is_a_constant() -> None:
+    before = {"$dateSubtract": {"startDate": "$$NOW", "unit": "day", "amount": 1}}
+    stage = {"$bucket": {"groupBy": "$n", "boundaries": [before, "$$NOW"], "default": "later"}}
+    rows = [Document(str(n), {"n": f"2026-11-{n}T00:00:00.000000Z"}) for n in (26, 27, 28)]
+    time = 1_795_824_000_000_000
+    assert list(Pipeline.parse([stage], time=time).run(rows)) == [
+        {"_id": "2026-11-27T00:00:00.000000Z", "count": 1},
+        {"_id": "later", "count": 2},
+    ]
+    with pytest.raises(InvalidPipeline, match="must be a constant"):
         Pipeline.parse([stage])
 
 

