@@ -1,6 +1,6 @@
 """HTML of documents and plans for notebooks: escaped, without script, and of a bounded size.
 
-Translucent colours suit light and dark pages. MathJax, which typesets what is between two dollar
+Translucent backgrounds and lines suit light and dark pages. MathJax, which typesets what is between two dollar
 signs in an output, leaves the classes of `_frame` out.
 """
 

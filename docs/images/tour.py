@@ -56,7 +56,7 @@ SCENES = {
 }
 STUDIO = "Look inside: collections-store studio sqlite:///agent.db"
 PAGE = "/c/people?filter=%7B%22age%22%3A+%7B%22%24gt%22%3A+60%7D%7D&sort=age&fields=name%2C+age"
-COLOURS = {
+THEMES = {
     "light": ("#ffffff", "#1b2130", "#5a6375", "#2456c9", "#7a2f8f", "#17663a", "#9a3412", "#dcdfe6"),
     "dark": ("#12151b", "#e6e9ef", "#9da7b9", "#8db1ff", "#d9a6ea", "#8fd6a8", "#f5ab84", "#333b4a"),
 }  # fmt: skip
@@ -85,8 +85,8 @@ def run(statement: str, names: dict[str, Any]) -> list[str]:
     return [piece for line in printed.getvalue().splitlines() for piece in wrap(line, COLUMNS)]
 
 
-def coloured(line: str) -> str:
-    """Return a line of Python with its colours."""
+def highlighted(line: str) -> str:
+    """Return a line of Python with its syntax highlighted."""
     kinds = {Keyword: "keyword", String: "string", Number: "number"}
     parts = []
     for token, text in PythonLexer(ensurenl=False, stripnl=False).get_tokens(line):
@@ -103,7 +103,7 @@ def scenes() -> Iterator[list[Shown]]:
         for number, statement in enumerate(statements):
             for prompt, line in zip(">" + "." * 9, statement.splitlines(), strict=False):
                 start = f'<tspan class="quiet">{escape(prompt * 3)} </tspan>'
-                lines.append(Shown(start + coloured(line), number))
+                lines.append(Shown(start + highlighted(line), number))
             lines += [Shown(escape(line), number) for line in run(statement, names)]
         yield lines
     names["store"].close()
@@ -120,10 +120,10 @@ def appears(name: str, start: float, end: float) -> str:
 
 
 def draw(studio: Mapping[str, bytes]) -> str:
-    """Return the picture; `studio` has the page as PNG for each colour scheme."""
-    rules, parts = [STYLE.format(*COLOURS["light"])], []
+    """Return the picture; `studio` has the page as PNG for each theme."""
+    rules, parts = [STYLE.format(*THEMES["light"])], []
     rules.append(
-        f"@media (prefers-color-scheme: dark) {{ {STYLE.format(*COLOURS['dark'])} .light {{ display: none }} }}"
+        f"@media (prefers-color-scheme: dark) {{ {STYLE.format(*THEMES['dark'])} .light {{ display: none }} }}"
     )
     rules.append("@media (prefers-color-scheme: light) { .dark { display: none } }")
     for scene, (title, lines) in enumerate(zip([*SCENES, STUDIO], [*scenes(), []], strict=True)):
@@ -177,16 +177,16 @@ def text_of(picture: str) -> list[str]:
 
 
 def photographs(folder: Path) -> dict[str, bytes]:
-    """Return the page of the studio over the store in a folder, for each colour scheme."""
+    """Return the page of the studio over the store in a folder, for each theme."""
     from studio import opened  # the script beside this one
 
     size = {"width": WIDTH - 2, "height": HEIGHT - TOP - 1}
     with opened(f"sqlite:///{folder}/agent.db", size, scale=1.5) as (browser_page, base):
         found = {}
-        for scheme in COLOURS:
-            browser_page.emulate_media(color_scheme=scheme)
+        for theme in THEMES:
+            browser_page.emulate_media(color_scheme=theme)
             browser_page.goto(base + PAGE)
-            found[scheme] = browser_page.screenshot()
+            found[theme] = browser_page.screenshot()
         return found
 
 
