@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import sqlalchemy as sa
 from backends import Backend
@@ -462,89 +461,7 @@ def test_other_programs_read_and_cannot_write(in_file: Any, path: Path) -> None:
             other.execute(f"UPDATE {table} SET body = '{{}}'")
 
 
-# -- keys that are stored beside the bodies ----------------------------------------------------
-
-
-@pytest.fixture
-def on_postgresql(postgres_backend: Backend) -> Iterator[Any]:
-    """The words on PostgreSQL, with an index."""
-    with Store(postgres_backend.url, **postgres_backend.options) as store:
-        words = filled(store)
-        words.create_index("w", unique=False, collation=CASE)
-        yield words
-
-
-def test_other_programs_cannot_write_bodies_without_keys(
-    on_postgresql: Any, postgres_backend: Backend
-) -> None:
-    table = f"{postgres_backend.options['schema']}.cs_1_things"
-    with psycopg.connect(postgres_backend.url, autocommit=True) as other:
-        for sql in (
-            f"UPDATE {table} SET body = jsonb_set(body, '{{w}}', '\"x\"') WHERE id = '1'",
-            f"UPDATE {table} SET keys = NULL",
-            f"UPDATE {table} SET keys = keys - 'of'",
-            f"INSERT INTO {table} (id, body, version, created_at, updated_at) VALUES ('9', '{{}}', 1, 0, 0)",
-        ):
-            with pytest.raises(psycopg.errors.CheckViolation, match="collections_store_keys"):
-                other.execute(sql)
-        other.execute(f"UPDATE {table} SET version = version + 1 WHERE id = '1'")
-    assert on_postgresql.document("1").version == 2
-    assert ids(on_postgresql.find({"w": "ZOO"}, collation=CASE)) == ["0", "3"]
-
-
-def test_a_store_that_does_not_know_of_an_index_yet(postgres_backend: Backend) -> None:
-    with open_again(postgres_backend) as one, open_again(postgres_backend) as other:
-        here, there = one["things"], other["things"]
-        writes: list[Any] = [
-            lambda: there.put("1", {"w": "Zoo", "n": 0}),
-            lambda: there.put_many({"1": {"w": "Zoo", "n": 1}, "2": {"w": "B"}}),
-            lambda: there.insert_one({"w": "Zoo"}, id="3"),
-            lambda: there.update_many({"w": "Zoo"}, {"$set": {"v": 1}}),
-            lambda: there.increment("1", "n"),
-            lambda: there.update_one({"$id": "1"}, {"$inc": {"n": 1}}),
-            lambda: there.bulk_write([UpdateOne({"$id": "1"}, {"$set": {"w": "zOO"}})]),
-            lambda: there.replace_one({"$id": "1"}, {"w": "ZOo", "n": 0}),
-        ]
-        there.put("1", {"w": "Zoo", "n": 0})
-        for number, write in enumerate(writes):
-            path = "w" if number % 2 else "v"
-            here.create_index(path, collation=CASE)
-            write()
-            if number == 3:
-                there.increment("1", "n")
-            everything = {each.id: each.body for each in here.list()}
-            wanted = [
-                id for id, body in everything.items() if body.get("w", "").casefold() == "zoo"
-            ]
-            assert ids(here.find({"w": "ZOO"}, collation=CASE)) == wanted
-            if number % 3 == 2:
-                for index in here.indexes():
-                    here.drop_index(index.name)
-                write() if number != 2 else there.put("4", {"w": "zoo"})
-        with other.transaction() as tx:
-            tx["others"].put("1", {})
-            tx["things"].put("5", {"w": "zOo"})
-        assert "5" in ids(here.find({"w": "ZOO"}, collation=CASE))
-
-
-@pytest.mark.parametrize("transaction", [False, True])
-def test_a_store_that_knows_of_a_dropped_index(
-    postgres_backend: Backend, transaction: bool
-) -> None:
-    with open_again(postgres_backend) as one, open_again(postgres_backend) as other:
-        here, there = one["things"], other["things"]
-        here.put("1", {"w": "Zoo"})
-        here.create_index("w", collation=CASE)
-        there.put("2", {"w": "Zoo"})
-        assert ids(there.find({"w": "ZOO"}, collation=CASE)) == ["1", "2"]
-        assert here.drop_index("w_1")
-        if transaction:
-            with other.transaction() as tx:
-                tx["things"].put("3", {"w": "zoo"})
-        else:
-            there.put("3", {"w": "zoo"})
-        assert ids(there.find({"w": "ZOO"}, collation=CASE)) == ["1", "2", "3"]
-        assert ids(there.find(sort="w", collation=CASE)) == ["1", "2", "3"]
+# -- keys and documents -------------------------------------------------------------------------
 
 
 def test_strings_longer_than_the_beginning_in_a_column(store: Store) -> None:
@@ -582,21 +499,6 @@ def test_every_document_gets_keys(store: Store) -> None:
     with pytest.raises(DuplicateKey) as refused:
         things.put("0000", {"w": "wORD 449"})
     assert (refused.value.index, refused.value.id) == ("w_1", "0000")
-
-
-@pytest.mark.parametrize("to_sqlite", [True, False])
-def test_a_copy_to_the_other_database(
-    store: Store, words: Any, postgres_backend: Backend, to_sqlite: bool
-) -> None:
-    words.create_index("w", collation=CASE)
-    words.put("6", {"w": None})
-    target = Store("sqlite://") if to_sqlite else open_again(postgres_backend)
-    with target:
-        store.copy_to(target)
-        things = target["things"]
-        things.put("9", {"w": "ZoO"})
-        assert things.indexes() == words.indexes()
-        assert ids(things.find({"w": "ZOO"}, collation=CASE)) == ["0", "3", "9"]
 
 
 def test_writes_of_all_kinds(store: Store, words: Any) -> None:
