@@ -1,5 +1,6 @@
-"""The first pages, and a third of the tests that need no database but one in memory, on each other supported Python of
-this machine; `nox -s tests` runs all tests. Each Python gets an environment, with a user's extras and what the tests import.
+"""The first pages, and a sixth of the tests that need no database but one in memory, on each other supported Python of
+this machine: a different sixth on each. `nox -s tests` runs all tests. Each Python gets an environment, with a user's extras and
+what the tests import.
 """
 
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from pages import DOCS, README, ROOT
 from pythons import OTHERS, interpreter_of
-from selection import sampled
+from selection import SEED, SEED_VARIABLE, sampled
 
 RUNNER = Path(__file__).with_name("pages.py")
 PAGES = (README, DOCS / "tutorial.md")
@@ -31,11 +32,12 @@ def test_another_python(version: str, tmp_path: Path, empty_postgres_url: str) -
     (folder := tmp_path / "pages").mkdir()
     for page in PAGES:
         run(own, "-W", "error", str(RUNNER), str(page), empty_postgres_url, folder=folder)
-    tests = ("-m", "in_memory", f"--one-in={sampled(3)}", "tests/unit", "tests/contract")
-    run(own, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *tests)
+    tests = ("-m", "in_memory", f"--one-in={sampled(6)}", "tests/unit", "tests/contract")
+    seed = str(SEED + OTHERS.index(version))
+    run(own, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *tests, seed=seed)
 
 
-def run(*command: str, folder: Path = ROOT) -> None:
+def run(*command: str, folder: Path = ROOT, seed: str = str(SEED)) -> None:
     """Run a program, which must succeed."""
     result = subprocess.run(
         command,
@@ -44,6 +46,7 @@ def run(*command: str, folder: Path = ROOT) -> None:
         env={
             **os.environ,
             "PYTHONPATH": "",
+            SEED_VARIABLE: seed,
             "CI": "",
         },  # some packages of this environment are absent there
         stdin=subprocess.DEVNULL,

@@ -363,7 +363,7 @@ class _Indexes:
         self, session: Session, collection: str, table: str, options: CollectionOptions
     ) -> None:
         self._connection, self._collection, self._options = session, collection, options
-        self._statements = session.store.indexes(table)
+        self._table, self._statements = table, session.store.indexes(table, options.indexes)
 
     def add(self, index: Index) -> None:
         """Create an index, and the array guards of the index's fields."""
@@ -452,16 +452,14 @@ class _Indexes:
 
     def _set_keys(self, indexes: tuple[Index, ...]) -> None:
         """Store the keys of other indexes beside the bodies, where the database stores them."""
-        session, old = self._connection, self._options.indexes
-        statements = self._statements.set_keys(old, indexes)
-        if not statements:
-            return
-        for statement in statements:
+        session, old = self._connection, self._statements.keys
+        self._statements = session.store.indexes(self._table, indexes)
+        for statement in self._statements.set_keys(old):
             session.changed(statement)
-        if set(keyed_paths(indexes)) <= set(keyed_paths(old)):
+        paths = keyed_paths(indexes)
+        if old == self._statements.keys or set(paths) <= set(keyed_paths(self._options.indexes)):
             return
-        paths, after = keyed_paths(indexes), BEFORE_ALL
-        read, write = self._statements.bodies(), self._statements.write_keys()
+        read, write, after = self._statements.bodies(), self._statements.write_keys(), BEFORE_ALL
         while rows := session.rows(read, {"seq": after, "limit": KEYED_ROWS}):
             texts = [with_keys(text, paths) for _, text in rows]
             session.changed(write, {"seq": [seq for seq, _ in rows], "body": texts})

@@ -30,7 +30,6 @@ from .elements import (
 )
 from .keys import KeyedPath, keyed_paths, with_keys
 from .schema import (
-    KEYS,
     body_from,
     body_text,
     deleted_columns,
@@ -80,9 +79,10 @@ class IdStatements:
         )
         self.body, self.columns = body_text(table), document_columns(table)
         self.is_live, self.is_expired = is_live(table), is_expired(table)
-        self.stored: tuple[str, ...] = ("body", KEYS) if KEYS in table.c else ("body",)
+        keys = table.info["keys"]
+        self.stored: tuple[str, ...] = ("body", keys) if keys else ("body",)
         """The columns that a written text sets."""
-        self.keyed: tuple[KeyedPath, ...] = keyed_paths(options.indexes) if KEYS in table.c else ()
+        self.keyed: tuple[KeyedPath, ...] = keyed_paths(options.indexes) if keys else ()
         """The keys that a written text brings, see `with_keys`."""
         self.is_id: sa.ColumnElement[bool] = table.c.id == sa.bindparam("id", type_=sa.Text)
         self.in_ids: AnyOf = AnyOf(table.c.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))

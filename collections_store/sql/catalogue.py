@@ -21,9 +21,8 @@ from .clauses import hidden_condition, metadata_column, partial_condition, sort_
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, TypeAt
 from .feed import FeedStatements, feed_template
-from .keys import entry_of, keyed_paths
+from .keys import column_of, entry_of, keyed_paths
 from .schema import (
-    KEYS,
     body_text,
     catalogue_table,
     checksums_table,
@@ -217,16 +216,16 @@ class CatalogueStatements:
         """Rename a collection's table."""
         return self.database.compiler.rename_table(self._table(old), new)
 
-    def indexes(self, table: str) -> IndexStatements:
-        """Return the statements of the indexes of a collection's table."""
-        return IndexStatements(table, self.names, self.database)
+    def indexes(self, table: str, indexes: Sequence[Index] = ()) -> IndexStatements:
+        """Return the statements of the indexes of a collection's table, which has `indexes`."""
+        return IndexStatements(table, self.names, self.database, indexes)
 
     def documents(self, table: str, options: CollectionOptions) -> Statements:
         """Return the statements of a collection's table."""
         feed = None if options.feed is None else self.feed(options.feed)
         database = self.dialect_of(distributed=options.distributed)
-        keyed = database.stores_keys and bool(keyed_paths(options.indexes))
-        documents = documents_table(table, self.names, database, jsonb=options.jsonb, keyed=keyed)
+        keys = _column(database, options.indexes)
+        documents = documents_table(table, self.names, database, jsonb=options.jsonb, keys=keys)
         return Statements(documents, options, database, feed)
 
     def feed(self, feed: Feed) -> FeedStatements:
@@ -256,12 +255,20 @@ def _text(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(name, type_=sa.Text)
 
 
+def _column(database: Database, indexes: Iterable[Index]) -> str:
+    """Return the name of the column of stored keys; empty for none."""
+    return column_of(keyed_paths(indexes)) if database.stores_keys else ""
+
+
 class IndexStatements:
     """The statements of the indexes of a table."""
 
-    def __init__(self, table: str, names: Names, database: Database) -> None:
+    def __init__(
+        self, table: str, names: Names, database: Database, indexes: Sequence[Index]
+    ) -> None:
         self._name, self._names, self._database = table, names, database
-        self._table = documents_table(table, names, database, keyed=database.stores_keys)
+        self._indexes, self.keys = indexes, _column(database, indexes)
+        self._table = documents_table(table, names, database, keys=self.keys)
 
     def physical(self, number: int) -> str:
         """Return a name unique among all tables and indexes of tables, whatever renames follow."""
@@ -334,14 +341,12 @@ class IndexStatements:
             return self._database.ddl.drop_array_index(self._table, index)
         return [self.drop_index(index.physical)]
 
-    def set_keys(self, old: Iterable[Index], new: Iterable[Index]) -> Sequence[str]:
-        """Change the table from the keys of `old` indexes to those of `new` ones."""
-        old_entries, new_entries = (
-            [entry_of(*each) for each in keyed_paths(indexes)] for indexes in (old, new)
-        )
-        if old_entries == new_entries:
+    def set_keys(self, old: str) -> Sequence[str]:
+        """Change the table from the column `old` of stored keys to that of the indexes."""
+        entries = [entry_of(*each) for each in keyed_paths(self._indexes)]
+        if old == self.keys:
             return ()
-        return self._database.ddl.set_keys(self._table, old_entries, new_entries)
+        return self._database.ddl.set_keys(self._table, old, self.keys, entries)
 
     def bodies(self) -> str:
         """Select position and body of the rows past the position `:seq`, `:limit` at most."""
@@ -353,9 +358,9 @@ class IndexStatements:
     def write_keys(self) -> str:
         """Write the keys in the lists `:seq` and `:body`, whose texts bring keys."""
         c, rows = self._table.c, listed(seq=sa.BigInteger, body=sa.Text)
-        keys = stored_from(self._table, rows.c.body)[KEYS]
-        unchanged = {"updated_at": c.updated_at}
-        updated = sa.update(self._table).where(c.seq == rows.c.seq).values(keys=keys, **unchanged)
+        keys = {self.keys: stored_from(self._table, rows.c.body)[self.keys]}
+        updated = sa.update(self._table).where(c.seq == rows.c.seq)
+        updated = updated.values(**keys, updated_at=c.updated_at)
         return compiled(updated, self._database)
 
     def drop_index(self, physical: str) -> str:

@@ -1,13 +1,15 @@
 """The keys of indexes under a collation, stored beside the body where the database cannot make them.
 
 Each written text brings them along, see `with_keys`. The column has one entry for each field of such an index, and a digest of the body: the table
-refuses a body without its own keys. So it refuses writes of other programs, and of a store that does not know of a new index yet.
+refuses a body without its own keys. So it refuses writes of other programs, and of a store that does not know of the first such index yet. A
+store that knows other indexes names another column.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from hashlib import sha256
 from typing import TypeAlias
 
 from .. import codec
@@ -24,6 +26,13 @@ def keyed_paths(indexes: Iterable[Index]) -> tuple[KeyedPath, ...]:
     """Return the fields with keys."""
     found = {(each.key_name, path.keys) for each in indexes if each.key_name for path in each.paths}
     return tuple(sorted(found))
+
+
+def column_of(paths: Sequence[KeyedPath]) -> str:
+    """Return the name of the column of fields with keys; empty for none. Other fields have another name: a statement for the fields
+    of before does not run.
+    """
+    return f"keys_{sha256(codec.spell(paths).encode()).hexdigest()[:16]}" if paths else ""
 
 
 def entry_of(key_name: str, keys: Keys) -> str:

@@ -31,10 +31,6 @@ REVISION: Final = "0005"
 """The schema of these tables: the newest file of `migrations/versions`."""
 
 
-KEYS: Final = "keys"
-"""The column of the keys of `sql.keys`."""
-
-
 class Body(sa.types.TypeDecorator[Any]):
     """A JSON body: text on SQLite, JSONB on PostgreSQL; `codec` encodes it for both.
 
@@ -134,10 +130,10 @@ def checksums_table(names: Names) -> sa.Table:
 
 
 def documents_table(
-    name: str, names: Names, database: Database, *, jsonb: bool = False, keyed: bool = False
+    name: str, names: Names, database: Database, *, jsonb: bool = False, keys: str = ""
 ) -> sa.Table:
-    """Return a collection's table; `ttl` is the time to live in microseconds from a write or a touch. `keyed`: with the
-    keys of `sql.keys`.
+    """Return a collection's table; `ttl` is the time to live in microseconds from a write or a touch. `keys`: the column of
+    the keys of `sql.keys`, if the table has them.
     """
     return sa.Table(
         name,
@@ -151,7 +147,8 @@ def documents_table(
         ),
         sa.Column("expires_at", UtcMicroseconds),
         sa.Column("ttl", sa.BigInteger),
-        *([sa.Column(KEYS, database.ddl.body_type)] if keyed else ()),
+        *([sa.Column(keys, database.ddl.body_type)] if keys else ()),
+        info={"keys": keys},
     )
 
 
@@ -197,14 +194,14 @@ def body_from(table: sa.Table, text: sa.ColumnElement[Any]) -> sa.ColumnElement[
 
 def stored_from(table: sa.Table, text: sa.ColumnElement[Any]) -> dict[str, sa.ColumnElement[Any]]:
     """Return the columns that a written text sets: the body, and the keys where the table has them."""
-    if KEYS in table.c:
-        return {"body": KeyedBodyFromText(text), KEYS: KeysFromText(text)}
+    if keys := table.info["keys"]:
+        return {"body": KeyedBodyFromText(text), keys: KeysFromText(text)}
     return {"body": body_from(table, text)}
 
 
 def keys_of(table: sa.Table) -> sa.ColumnElement[Any]:
     """Return what the keys of an index under a collation are made of: stored keys, or the body."""
-    return table.c.get(KEYS, table.c.body)
+    return table.c[table.info["keys"] or "body"]
 
 
 def document_columns(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:

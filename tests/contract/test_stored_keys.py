@@ -1,6 +1,7 @@
 """PostgreSQL stores the keys of indexes under a collation: writers that know other indexes, and other programs."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -9,6 +10,7 @@ from backends import Backend
 from selection import sampled
 
 from collections_store import DuplicateKey, Store, TransactionConflict, UpdateOne, migrate
+from collections_store.sql.keys import column_of, keyed_paths
 
 CASE = {"locale": "simple", "strength": 2}
 LETTERS = {"locale": "simple", "strength": 1}
@@ -84,6 +86,18 @@ def test_a_writer_that_knows_other_indexes(
                 assert ids(things, "ZOO", LETTERS) == zoos
 
 
+def test_a_reader_that_knows_a_dropped_index(store: Store, postgres_backend: Backend) -> None:
+    things = store["things"]
+    for path in ("w", "n"):
+        things.create_index(path, collation=CASE)
+    with opened(postgres_backend) as late:
+        assert ids(late["things"], "zoo") == ["0", "3"]
+        things.drop_index("w_1")
+        things.put("9", {"w": "ZOO"})
+        found = late["things"].find({"w": "zoo"}, collation=CASE)
+        assert [each.id for each in found] == ["0", "3", "9"]
+
+
 def test_the_column_is_part_of_the_schema(store: Store, postgres_backend: Backend) -> None:
     store["things"].create_index("w", collation=CASE)
     assert migrate.check(postgres_backend.url, **postgres_backend.options) == []
@@ -106,10 +120,12 @@ def test_changes_and_times_to_live(store: Store) -> None:
 def test_another_program_cannot_leave_wrong_keys(store: Store, postgres_backend: Backend) -> None:
     things = store["things"]
     things.create_index("w", collation=CASE)
+    indexes: Any = things.indexes()
+    column = column_of(keyed_paths(indexes))
     for sql in (
         "UPDATE cs_1_things SET body = '{\"w\": \"x\"}' WHERE id = '0'",
-        "UPDATE cs_1_things SET keys = NULL",
-        "UPDATE cs_1_things SET keys = keys - 'of'",
+        f"UPDATE cs_1_things SET {column} = NULL",
+        f"UPDATE cs_1_things SET {column} = {column} - 'of'",
         "INSERT INTO cs_1_things (id, body, version, created_at, updated_at) VALUES ('9', '{}', 1, 1, 1)",
     ):
         with pytest.raises(psycopg.errors.CheckViolation, match="collections_store_keys"):
@@ -158,6 +174,22 @@ def test_copies_in_both_directions(store: Store) -> None:
         assert ids(target["words"], "ZOO") == ["1"]
         with pytest.raises(DuplicateKey):
             target["words"].put("3", {"w": "zOO"})
+
+
+def test_a_backup_goes_to_both_databases(store: Store, tmp_path: Path) -> None:
+    store["things"].create_index("w", collation=CASE, hidden=True)
+    store["things"].create_index([("n", 1), ("w", 1)], unique=True, collation=LETTERS)
+    store.backup(tmp_path / "store.jsonl")
+    with Store("sqlite://") as other:
+        other.restore(tmp_path / "store.jsonl")
+        other["things"].put("9", {"n": 9, "w": "ZOO"})
+        other.backup(tmp_path / "other.jsonl")
+    store.restore(tmp_path / "other.jsonl", replace=True)
+    things = store["things"]
+    with pytest.raises(DuplicateKey):
+        things.put("10", {"n": 9, "w": "zoo"})
+    assert things.unhide_index("w_1")
+    assert ids(things, "zoo") == ["0", "3", "9"]
 
 
 def test_a_transaction_that_began_before_the_index(store: Store, postgres_backend: Backend) -> None:

@@ -440,9 +440,11 @@ class DDL(Protocol):
         """Return the statements that create an index over whole bodies, if the database supports such an index."""
         return ()
 
-    def set_keys(self, table: sa.Table, old: Sequence[str], new: Sequence[str]) -> Sequence[str]:
-        """Return the statements that change the column of stored keys from the `old` entries to the `new` ones: a row
-        must have all entries, and those of its body.
+    def set_keys(
+        self, table: sa.Table, old: str, new: str, entries: Sequence[str]
+    ) -> Sequence[str]:
+        """Return the statements that change the column of stored keys from `old` to `new`, empty for none: a row must have
+        all `entries`, and those of its body.
         """
         return ()
 

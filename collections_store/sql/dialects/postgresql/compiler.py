@@ -286,16 +286,21 @@ class PostgresDDL(DDL):
         index = sa.Index(physical, table.c.body, **options)
         return [str(sa.schema.CreateIndex(index).compile(dialect=_DIALECT))]
 
-    def set_keys(self, table: sa.Table, old: Sequence[str], new: Sequence[str]) -> Sequence[str]:
+    def set_keys(
+        self, table: sa.Table, old: str, new: str, entries: Sequence[str]
+    ) -> Sequence[str]:
         """The constraint is not validated: it reads no rows, and the rows' keys are written afterwards."""
         altered = f"ALTER TABLE {table_name(table)}"
         if not new:
-            return [f"{altered} DROP COLUMN keys"]
-        first = f"DROP CONSTRAINT {KEYS_CHECK}" if old else "ADD COLUMN keys JSONB"
-        is_of_body = f"keys ->> 'of' IS NOT DISTINCT FROM {_digest('body')}"
-        has_all = f"keys ?& ARRAY[{', '.join(map(literal, new))}]"
-        check = f"ADD CONSTRAINT {KEYS_CHECK} CHECK (keys IS NOT NULL AND {is_of_body} AND {has_all}) NOT VALID"
-        return [f"{altered} {first}, {check}"]
+            return [f"{altered} DROP COLUMN {old}"]
+        first = [f"ADD COLUMN {new} JSONB"]
+        if old:
+            first = [f"RENAME COLUMN {old} TO {new}", f"DROP CONSTRAINT {KEYS_CHECK}"]
+        is_of_body = f"{new} ->> 'of' IS NOT DISTINCT FROM {_digest('body')}"
+        has_all = f"{new} ?& ARRAY[{', '.join(map(literal, entries))}]"
+        check = f"{new} IS NOT NULL AND {is_of_body} AND {has_all}"
+        added = f"ADD CONSTRAINT {KEYS_CHECK} CHECK ({check}) NOT VALID"
+        return [f"{altered} {each}" for each in (*first, added)]
 
     def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
         if not index.has_entries:
