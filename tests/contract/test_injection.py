@@ -288,7 +288,12 @@ def test_hostile_values_in_every_operator_and_index(
     assert things.delete_one({"v": text}).deleted_count == 1
 
 
-@pytest.mark.parametrize("text", [*KEYS, *UNSTORABLE], ids=name_of)
+@pytest.mark.parametrize(
+    ("lasting", "text"),
+    in_turns(DATABASES, [*KEYS, *UNSTORABLE]),
+    indirect=["lasting"],
+    ids=name_of,
+)
 def test_invalid_operands_raise_errors_of_the_library(lasting: Store, text: str) -> None:
     things = lasting["things"]
     things.put("1", {"v": 1})
@@ -359,6 +364,7 @@ def paged(lasting: Store) -> Any:
     return things
 
 
+CURSORS = ["", "None", "null", "0", "é", "🙂", "\ud800", "\0", "A" * 100_000, *HOSTILE[:12]]
 QUERY: dict[str, Any] = {"filter": {"kind": 1}, "sort": [("n", -1)], "limit": 5}
 
 
@@ -392,15 +398,18 @@ def test_a_truncated_or_extended_cursor_is_rejected(paged: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "cursor",
-    ["", "None", "null", "0", "é", "🙂", "\ud800", "\0", "A" * 100_000, *HOSTILE[:12]],
-    ids=name_of,
+    ("lasting", "cursor"), in_turns(DATABASES, CURSORS), indirect=["lasting"], ids=name_of
 )
 def test_invalid_cursors_are_rejected(paged: Any, cursor: str) -> None:
     refuse(paged, cursor)
 
 
-@pytest.mark.parametrize("cursor", [0, 1, False, b"AQ", 1.5, [], {}, ("x",)], ids=repr)
+@pytest.mark.parametrize(
+    ("lasting", "cursor"),
+    in_turns(DATABASES, [0, 1, False, b"AQ", 1.5, [], {}, ("x",)]),
+    indirect=["lasting"],
+    ids=repr,
+)
 def test_a_cursor_is_a_string(paged: Any, cursor: Any) -> None:
     refuse(paged, cursor)
 
