@@ -44,7 +44,7 @@ from .results import UpgradeResult
 from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
 from .sql.dialects.support import check_supported
-from .sql.schema import REVISION, catalogue_table
+from .sql.schema import REVISION, catalogue_table, feed_table
 
 T = TypeVar("T")
 
@@ -283,7 +283,9 @@ def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
         entry = read_options(name, text)
         store.documents(physical, entry).table.to_metadata(models)
         if entry.feed is not None:
-            store.feed(entry.feed).table.to_metadata(models)
+            feed_table(
+                entry.feed.physical, names, store.dialect_of(distributed=entry.distributed)
+            ).to_metadata(models)
     wanted = {table.name for table in models.tables.values()}
 
     def concerns(name: str | None, kind: str, parents: Any) -> bool:  # noqa: ARG001

@@ -234,6 +234,7 @@ class BodyMatches(_Predicate):
     def __init__(self, body: Clause, condition: Condition, parameters: Parameters) -> None:
         super().__init__(body, *parameters)
         self.condition = condition
+        self.is_jsonb: bool = getattr(body.type, "jsonb", False)
 
 
 class _FieldTest(_Predicate):

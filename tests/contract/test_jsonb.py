@@ -97,6 +97,23 @@ def test_bodies_are_stored_as_jsonb(tmp_path: Path) -> None:
     assert kinds == {"cs_1_things": {"blob"}, "cs_2_others": {"text"}}
 
 
+FINDS_BEHIND_NULL = """
+from collections_store import Store
+with Store("sqlite://") as store:
+    store.create_collection("things", jsonb=True)
+    things = store["things"]
+    things.put_many({"1": {"a": None, "b": [7]}, "2": {"a": None, "b": "word"}, "3": {"a": [None, 7]}})
+    found = (things.find({"b": 7}), things.find({"b": "word"}), things.find({"a": 7}))
+    print(*(each.id for some in found for each in some))
+"""
+
+
+def test_values_behind_null() -> None:
+    command = [sys.executable, "-c", FINDS_BEHIND_NULL]
+    done = subprocess.run(command, env=newer(), check=True, capture_output=True, encoding="utf-8")
+    assert done.stdout == "1 2 3\n"
+
+
 @pytest.mark.skipif(not OLD, reason="this SQLite has JSONB")
 def test_an_old_sqlite_cannot_open_a_jsonb_collection(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"

@@ -135,7 +135,7 @@ class SqliteCompiler(StatementCompiler):
         JsonbText: lambda _, body: f"json({body})",
         JsonbFromText: lambda _, text: f"jsonb({text})",
         BodyMatches: lambda element, body, *parameters: rendered(
-            body, element.condition, iter(parameters)
+            body, element.condition, iter(parameters), is_text=not element.is_jsonb
         ),
         AnyOf: lambda _, column, texts: f"{column} IN (SELECT value FROM json_each({texts}))",
         AnyInteger: lambda _, column, numbers: (

@@ -124,9 +124,12 @@ class SqliteFilters(Filters):
         return Binding(names, positions, _converted)
 
 
-def rendered(body: str, condition: Condition, parameters: Iterator[str]) -> str:
-    """Return the SQL of a shape over the JSON text `body`."""
-    return _Writer(body).condition(body, with_sql(condition, lambda _: (next(parameters),)))
+def rendered(
+    body: str, condition: Condition, parameters: Iterator[str], *, is_text: bool = True
+) -> str:
+    """Return the SQL of a shape over the JSON text `body`, or over JSONB."""
+    writer = _Writer(body if is_text else None)
+    return writer.condition(body, with_sql(condition, lambda _: (next(parameters),)))
 
 
 def path_literal(steps: Steps) -> str:
@@ -158,10 +161,11 @@ class _Writer:
     """Renderer of conditions, of the positions reached by a path, and of tests (`matcher`, rules 1 to 4).
 
     `body` is the SQL of a JSON text. `done` are the steps in the JSON to the beginning of a path: empty at an object,
-    and ending in an index within an array. `stored` is the SQL of the whole body.
+    and ending in an index within an array. `stored` is the SQL of the whole body, if the body is text: a search in JSONB would end at the
+    first null, a zero byte.
     """
 
-    def __init__(self, stored: str) -> None:
+    def __init__(self, stored: str | None) -> None:
         self._stored = stored
         self._aliases = (f"e{number}" for number in count(1))
 
@@ -193,7 +197,7 @@ class _Writer:
         if not _is_plain(test):
             return along
         necessary = _may_equal(body, keys, test.value)
-        if body == self._stored and "(" not in body:  # a column of text, no JSONB
+        if body == self._stored:
             necessary = f"{_may_contain(body, test.value)} AND {necessary}"
         return f"({necessary} AND {along})"
 
