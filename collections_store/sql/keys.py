@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from .. import codec
 from ..expressions.collation import keyed, stored_key
@@ -31,9 +31,8 @@ def entry_of(key_name: str, keys: Keys) -> str:
     return codec.spell([key_name, *keys])
 
 
-def with_keys(text: str, paths: Sequence[KeyedPath]) -> str:
-    """Return the text of an object with the body of a text, and its keys."""
-    body = codec.decode(text)
+def with_keys(text: str, body: Any, paths: Sequence[KeyedPath]) -> str:
+    """Return the text of an object with a body, whose text is given, too, and its keys."""
     keys = {
         entry_of(name, path): keyed(value_at(body, path), partial(_key, name))
         for name, path in paths
