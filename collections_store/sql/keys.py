@@ -6,9 +6,10 @@ refuses a body without its own keys. So it refuses writes of other programs, and
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .. import codec
 from ..expressions.collation import keyed, stored_key
@@ -18,6 +19,10 @@ from .elements import Keys
 
 KeyedPath: TypeAlias = tuple[str, Keys]
 """The `Collation.key_name` of keys, and the keys from the top of a body to the field."""
+
+
+_CODEC: Final = codec.Codec(max_bytes=sys.maxsize)
+"""Spells the numbers of keys as those of bodies; a key may be longer than its string."""
 
 
 def keyed_paths(indexes: Iterable[Index]) -> tuple[KeyedPath, ...]:
@@ -37,7 +42,7 @@ def with_keys(text: str, body: Any, paths: Sequence[KeyedPath]) -> str:
         entry_of(name, path): keyed(value_at(body, path), partial(_key, name))
         for name, path in paths
     }
-    return f'{{"body":{text},"keys":{codec.spell(keys)}}}'
+    return f'{{"body":{text},"keys":{_CODEC.encode_body(keys)}}}'
 
 
 def _key(name: str, string: str) -> str:
