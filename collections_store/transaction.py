@@ -338,7 +338,7 @@ class Bound:
         try:
             return run_within(pooled, operation)
         except TableVanished as error:
-            raise DatabaseError(f"{error}: was it dropped by hand?") from error
+            raise DatabaseError(f"{error}: was it dropped or changed by hand?") from error
 
     def _note_writing(self) -> None:
         """Note the caller's transaction as the only writer, unless the database is private to the store."""

@@ -262,7 +262,7 @@ class Executor:
         """Wait for a collection that processes drop and create; raise `DatabaseError` if the table stays absent."""
         if times >= ATTEMPTS:
             raise DatabaseError(
-                f"{error}: the catalogue lists it; was its table dropped by hand?"
+                f"{error}: the catalogue lists it; was its table dropped or changed by hand?"
             ) from error
         time.sleep(random.uniform(0, 0.0005 * times))
 

@@ -143,7 +143,7 @@ class OpenTransaction:
             except TableVanished as error:
                 self._end_unless_usable(pooled, error)
                 raise TransactionConflict(
-                    f"{error}: another transaction dropped, renamed or indexed the collection"
+                    f"{error}: another transaction dropped or renamed the collection, or changed its indexes"
                 ) from error
             except BaseException as error:
                 self._end_unless_usable(pooled, error)

@@ -25,6 +25,7 @@ from ..sql.clauses import can_index
 from ..sql.dialects.protocols import Database
 from ..sql.dialects.text_search import Extension
 from ..sql.keys import keyed_paths, with_keys
+from .by_id import body_of
 from .catalogue import check_readable
 from .collections import Entry, existing, lock_entry, read_entry, set_options
 from .find import Find
@@ -461,8 +462,11 @@ class _Indexes:
             return
         read, write, after = self._statements.bodies(), self._statements.write_keys(), BEFORE_ALL
         while rows := session.rows(read, {"seq": after, "limit": KEYED_ROWS}):
-            texts = [with_keys(text, paths) for _, text in rows]
-            session.changed(write, {"seq": [seq for seq, _ in rows], "body": texts})
+            texts = [
+                with_keys(text, body_of(self._collection, id, text, codec.decode), paths)
+                for _, id, text in rows
+            ]
+            session.changed(write, {"seq": [row[0] for row in rows], "body": texts})
             after = rows[-1][0]
 
     def _next(self) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from .. import codec
 from ..options import CollectionOptions
 from .dialects.protocols import Database
 from .elements import (
@@ -94,7 +95,7 @@ class IdStatements:
 
     def text(self, body: str) -> str:
         """Return the parameter `:body` of the text of a body."""
-        return with_keys(body, self.keyed) if self.keyed else body
+        return with_keys(body, codec.decode(body), self.keyed) if self.keyed else body
 
     # -- reading ----------------------------------------------------------------------------------
 

@@ -349,9 +349,9 @@ class IndexStatements:
         return self._database.ddl.set_keys(self._table, old, self.keys, entries)
 
     def bodies(self) -> str:
-        """Select position and body of the rows past the position `:seq`, `:limit` at most."""
+        """Select position, id and body of the rows past the position `:seq`, `:limit` at most."""
         c = self._table.c
-        rows = sa.select(c.seq, body_text(self._table)).where(c.seq > integer("seq"))
+        rows = sa.select(c.seq, c.id, body_text(self._table)).where(c.seq > integer("seq"))
         ordered = rows.order_by(c.seq).limit(integer("limit")).offset(ZERO)
         return compiled(ordered, self._database)
 

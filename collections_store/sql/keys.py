@@ -7,10 +7,11 @@ store that knows other indexes names another column.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import TypeAlias
+from typing import Any, Final, TypeAlias
 
 from .. import codec
 from ..expressions.collation import keyed, stored_key
@@ -20,6 +21,10 @@ from .elements import Keys
 
 KeyedPath: TypeAlias = tuple[str, Keys]
 """The `Collation.key_name` of keys, and the keys from the top of a body to the field."""
+
+
+_CODEC: Final = codec.Codec(max_bytes=sys.maxsize)
+"""Spells the numbers of keys as those of bodies; a key may be longer than its string."""
 
 
 def keyed_paths(indexes: Iterable[Index]) -> tuple[KeyedPath, ...]:
@@ -40,14 +45,13 @@ def entry_of(key_name: str, keys: Keys) -> str:
     return codec.spell([key_name, *keys])
 
 
-def with_keys(text: str, paths: Sequence[KeyedPath]) -> str:
-    """Return the text of an object with the body of a text, and its keys."""
-    body = codec.decode(text)
+def with_keys(text: str, body: Any, paths: Sequence[KeyedPath]) -> str:
+    """Return the text of an object with a body, whose text is given, too, and its keys."""
     keys = {
         entry_of(name, path): keyed(value_at(body, path), partial(_key, name))
         for name, path in paths
     }
-    return f'{{"body":{text},"keys":{codec.spell(keys)}}}'
+    return f'{{"body":{text},"keys":{_CODEC.encode_body(keys)}}}'
 
 
 def _key(name: str, string: str) -> str:

@@ -232,6 +232,7 @@ def test_a_unique_index(words: Any) -> None:
     with pytest.raises(DuplicateKey):
         words.put("6", {"w": {"a": ["b"]}})
     words.put("7", {"w": {"A": ["b"]}})
+    words.put_many({"8": {"w": [1e16]}, "9": {"w": [10**16]}})  # as an index without a collation
     with pytest.raises(BulkWriteError) as some:
         words.put_many({"10": {"w": "one"}, "11": {"w": "ONE"}, "12": {"w": "two"}})
     [refusal] = some.value.result.refused

@@ -9,7 +9,14 @@ import pytest
 from backends import Backend
 from selection import sampled
 
-from collections_store import DuplicateKey, Store, TransactionConflict, UpdateOne, migrate
+from collections_store import (
+    DatabaseError,
+    DuplicateKey,
+    Store,
+    TransactionConflict,
+    UpdateOne,
+    migrate,
+)
 from collections_store.sql.keys import column_of, keyed_paths
 
 CASE = {"locale": "simple", "strength": 2}
@@ -134,6 +141,22 @@ def test_another_program_cannot_leave_wrong_keys(store: Store, postgres_backend:
     assert ids(things, "ZOO") == ["0", "3"]
 
 
+def test_a_damaged_body_is_named(store: Store, postgres_backend: Backend) -> None:
+    executed(postgres_backend, "UPDATE cs_1_things SET body = '[1e400]' WHERE id = '2'")
+    with pytest.raises(DatabaseError, match="document '2' is damaged"):
+        store["things"].create_index("w", collation=CASE)
+    store["things"].put("2", {"w": "ZOO"})
+    store["things"].create_index("w", collation=CASE)
+    assert ids(store["things"], "zoo") == ["0", "2", "3"]
+
+
+def test_a_column_that_another_program_dropped(store: Store, postgres_backend: Backend) -> None:
+    executed(postgres_backend, "ALTER TABLE cs_1_things DROP COLUMN ttl")
+    with pytest.raises(DatabaseError) as refused:
+        store["things"].touch("1", ttl=5)
+    assert str(refused.value) == "column cs_1_things.ttl does not exist"
+
+
 def test_the_column_is_there_as_long_as_an_index(store: Store, postgres_backend: Backend) -> None:
     def columns() -> int:
         listed = "SELECT 1 FROM information_schema.columns WHERE column_name LIKE 'keys%%'"
@@ -196,7 +219,7 @@ def test_a_transaction_that_began_before_the_index(store: Store, postgres_backen
     things = store["things"]
     with (
         opened(postgres_backend) as other,
-        pytest.raises(TransactionConflict),
+        pytest.raises(TransactionConflict, match="changed its indexes"),
         store.transaction() as tx,
     ):
         tx["others"].put("1", {})

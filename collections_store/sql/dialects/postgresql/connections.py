@@ -51,8 +51,11 @@ _TOO_MANY: Final = re.compile(
     "|no connection of the server free"
 )
 """The text of a refused connection, for which the driver has no state, or of PgBouncer, with the state `_PROTOCOL`, or `NO_SERVER`."""
-_INDEX_FUNCTION: Final = re.compile(r"\$i\d+_strings\(")
-"""The function of an index of substrings: a missing one was dropped with the index."""
+_OUTDATED: Final = {
+    "42883": re.compile(r"\$i\d+_strings\("),
+    "42703": re.compile(r"\bkeys_[0-9a-f]{16}\b"),
+}
+"""The function of an index of substrings, and the column of stored keys: a missing one was dropped with the index."""
 _PROTOCOL: Final = "08P01"
 _ONLY_STANDBYS: Final = re.compile("session is read-only|server is in hot standby mode")
 """The text of libpq, where `target_session_attrs` of the URL asks for a server that can write."""
@@ -379,9 +382,9 @@ class PostgresErrors(Errors):
 
 def _is_outdated(state: str, message: str, constraint: str | None) -> bool:
     """Return whether a statement is of a table that another process dropped, renamed, or gave other keys."""
-    if state == "42883":
-        return _INDEX_FUNCTION.search(message) is not None
-    return state in {"42P01", "42703"} or (state == "23514" and constraint == KEYS_CHECK)
+    if state == "23514":
+        return constraint == KEYS_CHECK
+    return state == "42P01" or (state in _OUTDATED and _OUTDATED[state].search(message) is not None)
 
 
 def _index_of(constraint: str | None, message: str) -> str | None:
