@@ -364,7 +364,8 @@ class _Indexes:
         self, session: Session, collection: str, table: str, options: CollectionOptions
     ) -> None:
         self._connection, self._collection, self._options = session, collection, options
-        self._statements = session.store.indexes(table)
+        self._table = table
+        self._statements = session.store.indexes(table, options.indexes)
 
     def add(self, index: Index) -> None:
         """Create an index, and the array guards of the index's fields."""
@@ -459,6 +460,7 @@ class _Indexes:
             return
         for statement in statements:
             session.changed(statement)
+        self._statements = session.store.indexes(self._table, indexes)
         if set(keyed_paths(indexes)) <= set(keyed_paths(old)):
             return
         paths, after = keyed_paths(indexes), BEFORE_ALL

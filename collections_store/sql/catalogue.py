@@ -21,7 +21,7 @@ from .clauses import hidden_condition, metadata_column, partial_condition, sort_
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, TypeAt
 from .feed import FeedStatements, feed_template
-from .keys import entry_of, keyed_paths
+from .keys import column_of, entries_of
 from .schema import (
     KEYS,
     body_text,
@@ -217,16 +217,16 @@ class CatalogueStatements:
         """Rename a collection's table."""
         return self.database.compiler.rename_table(self._table(old), new)
 
-    def indexes(self, table: str) -> IndexStatements:
-        """Return the statements of the indexes of a collection's table."""
-        return IndexStatements(table, self.names, self.database)
+    def indexes(self, table: str, present: Iterable[Index] = ()) -> IndexStatements:
+        """Return the statements of the indexes of a collection's table, for whose `present` indexes it has keys."""
+        return IndexStatements(table, self.names, self.database, present)
 
     def documents(self, table: str, options: CollectionOptions) -> Statements:
         """Return the statements of a collection's table."""
         feed = None if options.feed is None else self.feed(options.feed)
         database = self.dialect_of(distributed=options.distributed)
-        keyed = database.stores_keys and bool(keyed_paths(options.indexes))
-        documents = documents_table(table, self.names, database, jsonb=options.jsonb, keyed=keyed)
+        keys = column_of(entries_of(options.indexes)) if database.stores_keys else ""
+        documents = documents_table(table, self.names, database, jsonb=options.jsonb, keys=keys)
         return Statements(documents, options, database, feed)
 
     def feed(self, feed: Feed) -> FeedStatements:
@@ -259,9 +259,12 @@ def _text(name: str) -> sa.BindParameter[Any]:
 class IndexStatements:
     """The statements of the indexes of a table."""
 
-    def __init__(self, table: str, names: Names, database: Database) -> None:
+    def __init__(
+        self, table: str, names: Names, database: Database, present: Iterable[Index]
+    ) -> None:
         self._name, self._names, self._database = table, names, database
-        self._table = documents_table(table, names, database, keyed=database.stores_keys)
+        keys = column_of(entries_of(present)) if database.stores_keys else ""
+        self._table = documents_table(table, names, database, keys=keys)
 
     def physical(self, number: int) -> str:
         """Return a name unique among all tables and indexes of tables, whatever renames follow."""
@@ -336,9 +339,7 @@ class IndexStatements:
 
     def set_keys(self, old: Iterable[Index], new: Iterable[Index]) -> Sequence[str]:
         """Change the table from the keys of `old` indexes to those of `new` ones."""
-        old_entries, new_entries = (
-            [entry_of(*each) for each in keyed_paths(indexes)] for indexes in (old, new)
-        )
+        old_entries, new_entries = entries_of(old), entries_of(new)
         if old_entries == new_entries:
             return ()
         return self._database.ddl.set_keys(self._table, old_entries, new_entries)

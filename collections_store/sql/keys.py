@@ -6,6 +6,7 @@ refuses a body without its own keys. So it refuses writes of other programs, and
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -34,6 +35,20 @@ def keyed_paths(indexes: Iterable[Index]) -> tuple[KeyedPath, ...]:
 def entry_of(key_name: str, keys: Keys) -> str:
     """Return the name of the entry of a field in the column."""
     return codec.spell([key_name, *keys])
+
+
+def entries_of(indexes: Iterable[Index]) -> list[str]:
+    """Return the names of the entries in the column."""
+    return [entry_of(*each) for each in keyed_paths(indexes)]
+
+
+def column_of(entries: Sequence[str]) -> str:
+    """Return the name of the column; "" without entries. Other entries have another column: a statement of a store that
+    knows a dropped index fails, because no new row has its entry.
+    """
+    if not entries:
+        return ""
+    return f"keys_{hashlib.sha256(codec.spell(entries).encode()).hexdigest()[:16]}"
 
 
 def with_keys(text: str, body: Any, paths: Sequence[KeyedPath]) -> str:

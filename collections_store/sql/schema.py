@@ -32,7 +32,7 @@ REVISION: Final = "0005"
 
 
 KEYS: Final = "keys"
-"""The column of the keys of `sql.keys`."""
+"""The key in a table of the column of `sql.keys`, whose name depends on the indexes."""
 
 
 class Body(sa.types.TypeDecorator[Any]):
@@ -134,10 +134,10 @@ def checksums_table(names: Names) -> sa.Table:
 
 
 def documents_table(
-    name: str, names: Names, database: Database, *, jsonb: bool = False, keyed: bool = False
+    name: str, names: Names, database: Database, *, jsonb: bool = False, keys: str = ""
 ) -> sa.Table:
-    """Return a collection's table; `ttl` is the time to live in microseconds from a write or a touch. `keyed`: with the
-    keys of `sql.keys`.
+    """Return a collection's table; `ttl` is the time to live in microseconds from a write or a touch. `keys`: the
+    column of `sql.keys`.
     """
     return sa.Table(
         name,
@@ -151,7 +151,7 @@ def documents_table(
         ),
         sa.Column("expires_at", UtcMicroseconds),
         sa.Column("ttl", sa.BigInteger),
-        *([sa.Column(KEYS, database.ddl.body_type)] if keyed else ()),
+        *([sa.Column(keys, database.ddl.body_type, key=KEYS)] if keys else ()),
     )
 
 

@@ -40,7 +40,7 @@ from ...elements import (
     ValueText,
     WithinLimits,
 )
-from ...keys import entry_of
+from ...keys import column_of, entry_of
 from ..indexed_form import scalar_test
 from ..names import ForgottenNames
 from ..protocols import DDL, KEYS_CHECK, Placement, StatementCompiler
@@ -289,13 +289,15 @@ class PostgresDDL(DDL):
     def set_keys(self, table: sa.Table, old: Sequence[str], new: Sequence[str]) -> Sequence[str]:
         """The constraint is not validated: it reads no rows, and the rows' keys are written afterwards."""
         altered = f"ALTER TABLE {table_name(table)}"
-        if not new:
-            return [f"{altered} DROP COLUMN keys"]
-        first = f"DROP CONSTRAINT {KEYS_CHECK}" if old else "ADD COLUMN keys JSONB"
-        is_of_body = f"keys ->> 'of' IS NOT DISTINCT FROM {_digest('body')}"
-        has_all = f"keys ?& ARRAY[{', '.join(map(literal, new))}]"
-        check = f"ADD CONSTRAINT {KEYS_CHECK} CHECK (keys IS NOT NULL AND {is_of_body} AND {has_all}) NOT VALID"
-        return [f"{altered} {first}, {check}"]
+        before, keys = column_of(old), column_of(new)
+        if not keys:
+            return [f"{altered} DROP COLUMN {before}"]
+        changes = [f"DROP CONSTRAINT {KEYS_CHECK}", f"RENAME COLUMN {before} TO {keys}"]
+        is_of_body = f"{keys} ->> 'of' IS NOT DISTINCT FROM {_digest('body')}"
+        has_all = f"{keys} ?& ARRAY[{', '.join(map(literal, new))}]"
+        check = f"CHECK ({keys} IS NOT NULL AND {is_of_body} AND {has_all}) NOT VALID"
+        changes = changes if before else [f"ADD COLUMN {keys} JSONB"]
+        return [f"{altered} {each}" for each in (*changes, f"ADD CONSTRAINT {KEYS_CHECK} {check}")]
 
     def create_array_index(self, table: sa.Table, index: Index) -> Sequence[str]:
         if not index.has_entries:

@@ -53,7 +53,7 @@ _TOO_MANY: Final = re.compile(
 """The text of a refused connection, for which the driver has no state, or of PgBouncer, with the state `_PROTOCOL`, or `NO_SERVER`."""
 _OUTDATED: Final = {
     "42883": re.compile(r"\$i\d+_strings\("),
-    "42703": re.compile(r"\bkeys\b"),
+    "42703": re.compile(r"\bkeys_[0-9a-f]{16}\b"),
 }
 """The function of an index of substrings, and the column of stored keys: a missing one was dropped with the index."""
 _PROTOCOL: Final = "08P01"
