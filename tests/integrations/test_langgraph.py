@@ -14,6 +14,7 @@ PACKAGES = (
     "langgraph>=1.2,<2",
     "langgraph-checkpoint-conformance==0.0.2",
     "langgraph-checkpoint-sqlite==3.1.2",
+    "pybase64>=1.4",
     "pycryptodome",
 )
 TESTS = [

@@ -17,11 +17,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+
+from pybase64 import b64decode, b64encode_as_string
 
 from ... import Document, InvalidOption
 
@@ -120,7 +121,7 @@ def pack(serde: Any, value: Any) -> dict[str, str]:
 def packed(written: tuple[str, bytes]) -> dict[str, str]:
     """Return the body of a value already written by the serializer."""
     kind, data = written
-    return {"type": kind, "data": b2a_base64(data, newline=False).decode()}
+    return {"type": kind, "data": b64encode_as_string(data)}
 
 
 def digest(written: tuple[str, bytes]) -> str:
@@ -131,12 +132,12 @@ def digest(written: tuple[str, bytes]) -> str:
 
 def typed(body: Mapping[str, Any]) -> tuple[str, bytes]:
     """Return the serializer's result stored in a body by `pack`."""
-    return body["type"], a2b_base64(body["data"])
+    return body["type"], b64decode(body["data"], validate=True)
 
 
 def unpack(serde: Any, body: Mapping[str, Any]) -> Any:
     """Return the value stored in a body by `pack`."""
-    return serde.loads_typed((body["type"], a2b_base64(body["data"])))
+    return serde.loads_typed(typed(body))
 
 
 @lru_cache(maxsize=4096, typed=True)
