@@ -15,7 +15,7 @@ try:
     import langgraph.checkpoint.base  # noqa: F401
     import pybase64  # noqa: F401
 except ImportError as error:
-    raise MissingExtra("langgraph and pybase64", "langgraph") from error
+    raise MissingExtra(error.name or "langgraph", "langgraph") from error
 
 from .importing import import_checkpoints, import_items
 from .saver import AsyncLangGraphSaver, LangGraphSaver
