@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from ..errors import InvalidOperand, InvalidPipeline
+from ..errors import InvalidOperand
 from ..expressions.budget import spend
 from ..expressions.evaluation import Scope, named
 from ..expressions.nodes import Node, evaluate
-from ..expressions.parser import ExpressionParser
 from ..expressions.values import MISSING
 from .parser import PipelineParser
 from .rows import Context, Row, placed, with_body
@@ -21,9 +20,7 @@ DECISIONS: Final[Mapping[str, str]] = {"DESCEND": "descend", "PRUNE": "prune", "
 
 def parse_redact(parser: PipelineParser, operand: Any, place: str) -> Stage:
     """Parse `$redact`."""
-    expressions = ExpressionParser(InvalidPipeline, parser.variables | set(DECISIONS))
-    expressions.scores = parser.expressions.scores
-    return Redact(expressions.parse(operand, place))
+    return Redact(parser.expressions.within(*DECISIONS).parse(operand, place))
 
 
 def redacted(decision: Node, rows: Iterable[Row], context: Context, place: str) -> Iterator[Row]:

@@ -49,7 +49,9 @@ class OperandParser(ABC):
         if isinstance(node, Constant):
             return node
         varies = self.error(place, f"must be a constant, got {shortened(what)}")
-        node = type(self)(lambda *_: varies, frozenset(self.values)).parse(what, place)
+        inner = type(self)(lambda *_: varies, frozenset(self.values))
+        inner.values, inner.ordered = self.values, self.ordered
+        node = inner.parse(what, place)
         if any(map(self._varies, nodes_of(node))):
             raise varies
         try:

@@ -112,6 +112,10 @@ def test_a_pattern_holds_no_nul() -> None:
             "input": "$n", "p": ["$$v.a", {"$divide": ["$$v.a", 2]}], "method": "approximate"}}}},
         {"$project": {"p": {"$map": {"input": [[1, 2]], "in": {"$percentile": {
             "input": "$$this", "p": ["$$v.a"], "method": "approximate"}}}}}},
+        {"$bucket": {"groupBy": "$n", "boundaries": [{"$first": [{"$percentile": {
+            "input": [1, 2], "p": ["$$v.a"], "method": "approximate"}}]}, 9], "default": "x"}},
+        {"$redact": {"$cond": [{"$eq": [[3], {"$percentile": {
+            "input": [1, 3], "p": ["$$v.a"], "method": "approximate"}}]}, "$$KEEP", "$$PRUNE"]}},
     ],
 )  # fmt: skip
 def test_the_variables_of_a_call_are_constants(stage: Any) -> None:
