@@ -49,6 +49,8 @@ class Merge(Operation[list[Any]]):
     collation: Collation | None = None
     """How the values at `on` compare, and the pipeline of `whenMatched`; None: by code point."""
     _written: dict[str, str] = field(default_factory=dict, repr=False)
+    _created: set[str] = field(default_factory=set, repr=False)
+    """The collection, if it did not exist: a merge by ids under a collation is accepted, as on MongoDB's server."""
     method = "aggregate"
     writes = True
     creates_collection = True
@@ -71,6 +73,7 @@ class Merge(Operation[list[Any]]):
         try:
             writer = Writer(session, self.output.collection)
         except CollectionAbsent:
+            self._created.add(self.output.collection)
             self._write_all(session, _NewCollection(), rows)
             raise
         if self.output.replaces:
@@ -84,7 +87,8 @@ class Merge(Operation[list[Any]]):
     def _write_all(
         self, session: Session, writer: Writer | _NewCollection, rows: list[Any]
     ) -> None:
-        if self.output.on or (self.collation is not None and not self.output.replaces):
+        compares_ids = not self.output.replaces and not self._created
+        if self.output.on or (self.collation is not None and compares_ids):
             self._unique_index(writer)
         with placed(self.place):
             for row in rows:

@@ -289,12 +289,23 @@ def test_refusals(things: Any) -> None:
         things.find({}, collation={"locale": "nowhere"})
     with pytest.raises(InvalidOption, match=r"collation\.strength: must be 1 or 2"):
         things.count(collation={"locale": "en", "strength": 9})
-    for merge in ("things", "others", {"into": "things", "on": "w"}, {"into": "others", "on": "w"}):
+    for merge in ("things", {"into": "things", "on": "w"}, {"into": "others", "on": "w"}):
         with pytest.raises(InvalidPipeline, match="requires fields with a unique index under"):
             things.aggregate([{"$merge": merge}], collation=DE)
     with pytest.raises(InvalidFilter, match="does not go with a collation"):
         things.find({"$text": {"$search": "x"}}, collation=DE)
     assert things.aggregate([{"$out": "others"}], collation=DE) == []
+
+
+@pytest.mark.each_backend
+def test_a_merge_by_ids_creates_a_collection(store: Any) -> None:
+    words = store["words"]
+    words.put_many({"A": {"n": 1}, "a": {"n": 2}, "b": {"n": 3}})
+    assert words.aggregate([{"$sort": {"n": 1}}, {"$merge": "others"}], collation=DE) == []
+    found = {each.id: each.body for each in store["others"].list()}
+    assert found == {"A": {"n": 1}, "a": {"n": 2}, "b": {"n": 3}}
+    with pytest.raises(InvalidPipeline, match="the ids have none"):
+        words.aggregate([{"$merge": "others"}], collation=DE)
 
 
 @pytest.mark.each_backend
