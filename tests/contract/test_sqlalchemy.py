@@ -26,11 +26,13 @@ invoices = sa.Table(
 def engine(shared_backend: Backend) -> Iterator[sa.Engine]:
     url = shared_backend.url.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url)
-    own.drop_all(engine)
-    own.create_all(engine)
-    yield engine
-    own.drop_all(engine)
-    engine.dispose()
+    try:
+        own.drop_all(engine)
+        own.create_all(engine)
+        yield engine
+        own.drop_all(engine)
+    finally:
+        engine.dispose()
 
 
 @pytest.fixture
