@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, TypeAlias, TypeVar, get_args
 
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec
@@ -40,49 +42,60 @@ from .conditions import (
 SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _NOT_PLAIN: Final = {"", "$", "_"}
 """How keys begin that may name something else than a field."""
+_ID: Final = "$id"
 _PLAIN_BYTES: Final = PLAIN_LENGTH + 100
 """The JSON of a string of `PLAIN_LENGTH` characters, or of a number, is shorter."""
 _COMPARISONS: Final[Mapping[str, Comparison]] = {name: name for name in get_args(Comparison)}
 
 
 PlainShape: TypeAlias = tuple[str, ...]
-"""The shape of a plain filter, in strings, which hash in a tenth of the time of conditions: the name of each field, a
-comparison unless it is `$eq`, and the kind of the value.
+"""The shape of a plain filter, in strings, which hash in a tenth of the time of conditions: for each test the name of the
+field, a comparison unless it is `$eq`, and the kind of the value.
 """
 
 
 def read_plain(document: dict[Any, Any], codec: Codec) -> tuple[PlainShape, list[Any]] | None:
-    """Return the shape and the values of a document of fields, each with a short scalar, or a comparison with one; None
-    for any other document, which `FilterParser.document` reads. `plain_condition` of both has the parser's result.
-    Raises `InvalidFilter` for an invalid path.
+    """Return the shape and the values of a document of fields and `$id`, each with a short scalar, or comparisons with
+    some; None for any other document, which `FilterParser.document` reads. `plain_condition` of both has the parser's
+    result. Raises `InvalidFilter` for an invalid path.
     """
-    shape, values = [], []
+    shape: list[str] = []
+    values: list[Any] = []
+    if codec.max_bytes < _PLAIN_BYTES:
+        return None
     for name, wanted in document.items():
-        if type(name) is not str or name[:1] in _NOT_PLAIN:
+        if type(name) is not str or (name[:1] in _NOT_PLAIN and name != _ID):
             return None
-        parsed(name)
-        shape.append(name)
-        if type(wanted) is dict:
-            if len(wanted) != 1:
+        if name != _ID:
+            parsed(name)
+        if type(wanted) is not dict:
+            kind = _plain_kind(wanted)
+            if kind is None:
                 return None
-            [(operator, wanted)] = wanted.items()  # noqa: PLW2901
-            if operator not in _COMPARISONS or wanted is None:
+            shape += name, kind
+            values.append(wanted)
+            continue
+        for operator, operand in wanted.items():
+            kind = _plain_kind(operand)
+            if operator not in _COMPARISONS or kind is None or operand is None:
                 return None
-            shape.append(_COMPARISONS[operator])  # a `str`, also of an enum
-        kind = type(wanted)
-        if kind is int:
-            is_plain = MIN_INTEGER <= wanted <= MAX_INTEGER
-        elif kind is str:
-            is_plain = is_plain_string(wanted) is not None
-        elif kind is float:
-            is_plain = math.isfinite(wanted)
-        else:
-            is_plain = kind in SCALARS
-        if not is_plain or codec.max_bytes < _PLAIN_BYTES:
+            shape += name, _COMPARISONS[operator], kind  # a `str`, also of an enum
+            values.append(operand)
+        if not wanted:
             return None
-        shape.append(KINDS[kind])
-        values.append(wanted)
     return tuple(shape), values
+
+
+def _plain_kind(value: Any) -> Kind | None:
+    """Return the kind of a short scalar; None for any other value."""
+    kind = type(value)
+    if kind is int:
+        is_plain = MIN_INTEGER <= value <= MAX_INTEGER
+    elif kind is str:
+        is_plain = is_plain_string(value) is not None
+    else:
+        is_plain = math.isfinite(value) if kind is float else kind in SCALARS
+    return KINDS[kind] if is_plain else None
 
 
 def plain_condition(shape: PlainShape, values: Iterable[Any]) -> Condition:
@@ -92,14 +105,19 @@ def plain_condition(shape: PlainShape, values: Iterable[Any]) -> Condition:
 
 
 def _conditions(shape: PlainShape, operand: Callable[[Any], Operand]) -> Condition:
-    words, conditions = iter(shape), []
+    words, tests = iter(shape), []
     for name in words:
         word: Any = next(words)
         if word in _COMPARISONS:
             test: Test = Compare(word, operand(next(words)))
         else:
             test = Equals(operand(word))
-        conditions.append(Field(parsed(name), test))
+        tests.append((name, Metadata("id", test) if name == _ID else Field(parsed(name), test)))
+    fields = groupby(tests, itemgetter(0))
+    return _all([_all([condition for _, condition in its]) for _, its in fields])
+
+
+def _all(conditions: list[Condition]) -> Condition:
     return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
 
 

@@ -71,7 +71,16 @@ def test_most_documents_are_plain() -> None:
     document = {"a": 1, "b.c": "x", "d": {"$gte": 1.5}, "e": None}
     shape = ("a", "number", "b.c", "string", "d", "$gte", "number", "e", "null")
     assert read_plain(document, CODEC) == (shape, [1, "x", 1.5, None])
-    for other in ({"a": {"$gte": None}}, {"a": [1]}, {"a": "x" * 201}, {"a": float("inf")}):
+    between = {"$id": {"$gte": "a", "$lt": "b"}, "number": 1}
+    shape = ("$id", "$gte", "string", "$id", "$lt", "string", "number", "number")
+    assert read_plain(between, CODEC) == (shape, ["a", "b", 1])
+    for other in (
+        {"a": {"$gte": None}},
+        {"a": {}},
+        {"a": [1]},
+        {"a": "x" * 201},
+        {"a": float("inf")},
+    ):
         assert read_plain(other, CODEC) is None
     assert read_plain(document, Codec(max_bytes=100)) is None
 
