@@ -280,6 +280,8 @@ R = TypeVar("R", PutManyResult, BulkWriteResult)
 
 def in_order(result: R) -> R:
     """Return a result with refusals ordered by position."""
+    if not result.refused:
+        return result
     return replace(result, refused=tuple(sorted(result.refused, key=lambda each: each.position)))
 
 

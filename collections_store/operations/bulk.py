@@ -124,34 +124,21 @@ class PutBatch(Operation[PutManyResult]):
     ) -> tuple[PutManyResult, Sequence[Given]]:
         """Write documents at the same moment; return also the documents that another writer inserted meanwhile."""
         life = lifetime(self.ttl, writer.statements.options.ttl)
-        ids, sql = [each.id for each in given], writer.statements.by_id
-        if session.rows(sql.has_expired, {"now": life[0]}):
-            writer.purge(ids, life[0])
         if self.mode == "replace" and writer.may_overwrite_blindly:
             return self._overwrite(session, writer, given, life), ()
-        chosen = sql.bodies if writer.keeps_before else sql.versions
-        rows = session.lock(sql, chosen, ids, life[0])
-        there = {row[0]: row[1:] for row in rows}
+        there = _there(session, writer, [each.id for each in given], life[0])
         accepted, refused = self._accepted(given, there)
         self._written[:] = accepted
-        inserted: set[str] = set()
-        replaced = 0
-        for is_old, run in _old_and_new(accepted, there, in_order=writer.statements.can_refuse):
-            if not is_old:
-                inserted |= _insert(session, writer, run, life)
-                continue
-            replaced += len(run)
-            if _replaced(session, writer, run, life) != len(run):
-                raise TransactionConflict("others deleted some of the documents at the same time")
+        inserted = _write(session, writer, accepted, there, life) if accepted else set()
         for each in accepted:
             version, before, _ = there.get(each.id, (0, None, None))
             if version or each.id in inserted:
                 kind = "update" if version else "insert"
                 writer.record(kind, each.id, version + 1, before, each.text)
-        unchanged = len(given) - len(accepted) - len(refused)
-        result = PutManyResult(len(inserted), replaced, unchanged, tuple(refused))
         missed = [each for each in accepted if each.id not in there and each.id not in inserted]
-        return result, missed
+        replaced = len(accepted) - len(missed) - len(inserted)
+        unchanged = len(given) - len(accepted) - len(refused)
+        return PutManyResult(len(inserted), replaced, unchanged, tuple(refused)), missed
 
     def _overwrite(
         self, session: Session, writer: Writer, given: Sequence[Given], life: Lifetime
@@ -159,9 +146,10 @@ class PutBatch(Operation[PutManyResult]):
         """Write documents without reading first; new documents get positions after the last old position."""
         self._written[:] = given
         sql = writer.statements.by_id
+        if session.rows(sql.has_expired, {"now": life[0]}):
+            writer.purge([each.id for each in given], life[0])
         [(last,)] = session.rows(sql.last_position)
-        if _replaced(session, writer, given, life) != len(given):
-            raise TransactionConflict("others write in this transaction too")
+        _upsert(session, writer, given, life)
         [(new,)] = session.rows(sql.count_after, {"seq": last})
         return PutManyResult(new, len(given) - new)
 
@@ -188,6 +176,40 @@ class PutBatch(Operation[PutManyResult]):
         return accepted, refused
 
 
+def _there(session: Session, writer: Writer, ids: Sequence[str], time: int) -> dict[str, Row]:
+    """Lock the documents under ids, and delete those that have expired; returns the version, the old body to record, and
+    the creation time of the others.
+    """
+    sql = writer.statements.by_id
+    rows = session.lock(sql, sql.bodies if writer.keeps_before else sql.versions, ids, time)
+    expired = [id for id, *_, has_expired in rows if has_expired]
+    if expired:
+        writer.purge(expired, time)
+    return {id: its for id, *its, has_expired in rows if not has_expired}
+
+
+def _write(
+    session: Session,
+    writer: Writer,
+    given: Sequence[Given],
+    there: Mapping[str, Any],
+    life: Lifetime,
+) -> set[str]:
+    """Write documents in the database's fastest way; returns the ids of the inserted documents."""
+    if session.database.single_writer:  # nobody inserts meanwhile
+        _upsert(session, writer, given, life)
+        return {each.id for each in given if each.id not in there}
+    inserted: set[str] = set()
+    sql = writer.statements.by_id
+    for is_old, run in _old_and_new(given, there, in_order=writer.statements.can_refuse):
+        if is_old:
+            _upsert(session, writer, run, life)
+        else:
+            rows = session.rows(sql.insert_lists, _lists(sql, run, life))
+            inserted.update(id for (id,) in rows)
+    return inserted
+
+
 def _old_and_new(
     given: Sequence[Given], there: Mapping[str, Any], *, in_order: bool
 ) -> Iterator[tuple[bool, list[Given]]]:
@@ -197,22 +219,15 @@ def _old_and_new(
     return ((kind, list(run)) for kind, run in groupby(ordered, is_old))
 
 
-def _insert(session: Session, writer: Writer, given: Sequence[Given], life: Lifetime) -> set[str]:
-    """Insert documents in the database's fastest way; returns the ids of the inserted documents."""
+def _upsert(session: Session, writer: Writer, given: Sequence[Given], life: Lifetime) -> None:
+    """Upsert documents in the database's fastest way."""
     sql = writer.statements.by_id
     if session.database.takes_lists:
-        return {id for (id,) in session.rows(sql.insert_lists, _lists(sql, given, life))}
-    if session.changed_each(sql.insert, _rows(session, given, life)) != len(given):
-        raise TransactionConflict("others write in this transaction too")
-    return {each.id for each in given}
-
-
-def _replaced(session: Session, writer: Writer, given: Sequence[Given], life: Lifetime) -> int:
-    """Upsert documents in the database's fastest way; returns how many are written."""
-    sql = writer.statements.by_id
-    if session.database.takes_lists:
-        return session.changed(sql.replace_lists, _lists(sql, given, life))
-    return session.changed_each(sql.put_each, _rows(session, given, life))
+        count = session.changed(sql.replace_lists, _lists(sql, given, life))
+    else:
+        count = session.changed_each(sql.put_each, _rows(session, given, life))
+    if count != len(given):
+        raise TransactionConflict("others changed some of the documents at the same time")
 
 
 def _rows(session: Session, given: Sequence[Given], life: Lifetime) -> list[Any]:

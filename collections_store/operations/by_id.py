@@ -145,7 +145,7 @@ class LockMany(Operation[set[str]]):
 
     def __call__(self, session: Session) -> set[str]:
         statements = session.collection(self.collection).by_id
-        return {row[0] for row in session.lock(statements, statements.versions, self.ids)}
+        return {row[0] for row in session.lock(statements, statements.ids, self.ids)}
 
 
 @value_class

@@ -113,12 +113,12 @@ class Connection:
     def lock(
         self, statements: IdStatements, sql: str, ids: Sequence[str], time: int | None = None
     ) -> list[Row]:
-        """Execute a statement that selects and locks the rows of `:ids` not expired at `time`, by default now."""
+        """Execute a statement that selects and locks rows of `:ids` as of `time`, by default now."""
         listed, time = self.database.compiler.list_parameter(ids), time or now()
         groups = [listed]
         if statements.lock_groups is not None:
             # Most often none exists: new documents are written.
-            there = [id for (id,) in self.rows(statements.present, {"ids": listed, "now": time})]
+            there = [id for (id,) in self.rows(statements.present, {"ids": listed})]
             groups = [some for (some,) in self.rows(statements.lock_groups, {"ids": there})]
         return [row for some in groups for row in self.rows(sql, {"ids": some, "now": time})]
 

@@ -73,6 +73,7 @@ SPOOL_MEMORY: Final = 8 * 2**20
 """Bytes of a spool in memory; a larger spool is a temporary file."""
 CHUNK: Final = 2**21
 """Bytes of the caller's values in a chunk; a single value may be larger."""
+_MODES: Final = get_args(Mode)
 _GIVEN: Final = 200
 """Bytes of a document to write, beside its id and text."""
 BULK_BATCH: Final = 500
@@ -282,7 +283,8 @@ class Writing:
 
     def _write_atomically(self, chunks: Chunks[Given | None]) -> Steps[PutManyResult]:
         """Write all or none: a single batch is atomic by itself."""
-        with closing(Spool[Batch]()) as spool:
+        spool: Spool[Batch] = Spool()
+        with closing(spool):
             while chunks.has_more():
                 for batch in batches(filter(None, (yield from chunks.next()))):
                     spool.append(batch)
@@ -544,7 +546,7 @@ def declare(
 
 def check_mode(mode: Any) -> Mode:
     """Return a mode of `put_many`; raises `InvalidOption`."""
-    checked: Mode = check_choice("mode", mode, get_args(Mode))
+    checked: Mode = check_choice("mode", mode, _MODES)
     return checked
 
 
@@ -571,6 +573,8 @@ def _note_part(error: BaseException, collection: str, result: R, *, ended: bool)
 
 def _total(parts: Sequence[PutManyResult]) -> PutManyResult:
     """Return the sum, in one pass over the refusals."""
+    if len(parts) == 1:  # as most often
+        return parts[0]
     inserted = sum(each.inserted_count for each in parts)
     replaced = sum(each.replaced_count for each in parts)
     unchanged = sum(each.unchanged_count for each in parts)

@@ -1,7 +1,8 @@
 """Statements over documents by their ids, the same for every filter.
 
-No statement sees an expired row. Statements that return a body for an id also return the expiry time, because a test in
-SQL is slower; the rest take `:now`. A write that meets an expired row writes nothing: the row is purged first.
+No statement sees an expired row, but some return which rows have expired. Statements that return a body for an id also
+return the expiry time, because a test in SQL is slower; the rest take `:now`. A write that meets an expired row writes
+nothing: the row is purged first.
 
 The parameters are `:id` and `:ids`, `:body`, `:now`, `:ttl` and the resulting end `:expires`, `:expected` (a version)
 and `:created`. Version and `:created` together identify a document: a later document of the same id is different.
@@ -109,14 +110,14 @@ class IdStatements:
     """Select position and document of `:ids`, in natural order."""
     get_many: Statement = Statement(lambda s: s.select_many(s.c.id, s.body))
     """Select id and body of `:ids`."""
-    present: Statement = Statement(lambda s: s.select_many(s.c.id))
-    """Select those of `:ids` that exist."""
-    versions: Statement = Statement(
-        lambda s: s.locked(s.c.id, s.c.version, sa.null(), s.c.created_at)
-    )
-    """Select and lock id, version, null and creation time of `:ids`, in order."""
-    bodies: Statement = Statement(lambda s: s.locked(s.c.id, s.c.version, s.body, s.c.created_at))
-    """Select and lock id, version, body and creation time of `:ids`, in order."""
+    present: Statement = Statement(lambda s: sa.select(s.c.id).where(s.in_ids))
+    """Select those of `:ids` that have a row."""
+    ids: Statement = Statement(lambda s: s.locked(s.c.id))
+    """Select and lock those of `:ids` that exist, in order."""
+    versions: Statement = Statement(lambda s: s.locked_versions(sa.null()))
+    """Select and lock id, version, null, creation time of all rows of `:ids`, and whether each has expired, in order."""
+    bodies: Statement = Statement(lambda s: s.locked_versions(s.body))
+    """Select and lock rows as `versions`, with the body in place of null."""
     share: Statement = Statement(
         lambda s: s.select(ONE).where(s.is_live).with_for_update(read=True, key_share=True)
     )
@@ -192,6 +193,11 @@ class IdStatements:
     def locked(self, *columns: sa.ColumnElement[Any]) -> Any:
         """Lock in the order of ids, so that two transactions cannot deadlock."""
         return self.select_many(*columns).order_by(self.c.id).with_for_update()
+
+    def locked_versions(self, body: sa.ColumnElement[Any]) -> Any:
+        columns = self.c.id, self.c.version, body, self.c.created_at, self.is_expired
+        rows = sa.select(*columns).where(self.in_ids)
+        return rows.order_by(self.c.id).with_for_update()
 
     # -- inserting and upserting ------------------------------------------------------------------
 
