@@ -162,7 +162,7 @@ class CheckpointReader:
             ids = sorted(document.id for document in group)
             within = {"$id": at_checkpoint(ids[-1]) | {"$gte": ids[0]}}
             only_writes = {"task": {"$exists": True}} if len(ids) > 1 else {}
-            for document in (yield call("find", within | only_writes)):
+            for document in (yield call("find", within | only_writes, sort=_FIRST_FIRST)):
                 if (id := checkpoint_of(document.id)) in writes and id != document.id:
                     writes[id].append(document)
         return writes

@@ -78,6 +78,8 @@ def test_inner_tests_have_the_keys_of_all_paths_to_them() -> None:
     ("text", "value"),
     [
         ('{"a" : 30}', 30),
+        ('{"a"\n:\n30}', 30),
+        ('{"a":[30]}', 30),
         ('{"a": [ 1, 30.0 ]}', 30),
         ('{"a": 1e+05}', 100_000),
         ('{"a": 1.0e-1}', 0.1),
@@ -93,6 +95,17 @@ def test_equality_holds_for_bodies_that_other_programs_wrote(text: str, value: A
         query = f"SELECT ({sql}) IS TRUE FROM (SELECT :text AS body)"
         assert connection.execute(query, {"text": text, "value": value}).fetchone() == (1,)
         assert connection.execute(query, {"text": '{"a": "-"}', "value": value}).fetchone() == (0,)
+
+
+@pytest.mark.parametrize("path", ["a.0", "a'b", "a]b", "é", "a-z.b c"])
+def test_equality_with_a_number_holds_under_any_key(path: str) -> None:
+    sql = rendered("body", Filter.parse(path, 7).shape, iter([":value"]))
+    first, *rest = path.split(".")
+    body = {first: [7] if rest == ["0"] else {rest[0]: 7} if rest else 7}
+    with closing(sqlite3.connect(":memory:")) as connection:
+        query = f"SELECT ({sql}) IS TRUE FROM (SELECT :text AS body)"
+        text = json.dumps(body, ensure_ascii=False)
+        assert connection.execute(query, {"text": text, "value": 7}).fetchone() == (1,)
 
 
 BODIES: tuple[Any, ...] = (
