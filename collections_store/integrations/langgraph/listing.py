@@ -48,10 +48,9 @@ class Listing:
             if not isinstance(key, str):
                 raise InvalidFilter(str(key), "must be a key of the metadata, a string")
             if isinstance(value, SCALARS):  # others are compared after reading
-                is_plain = (
-                    key.isidentifier()
-                )  # a filter of strings is parsed in a third of the time
-                found[f"metadata.{key}" if is_plain else Path("metadata", key)] = value
+                # a filter of strings is parsed in a third of the time
+                name = f"metadata.{key}" if key.isidentifier() else Path("metadata", key)
+                found[name] = value
         ids = found["$id"] if is_one and "id" not in found else None
         if (metadata or ids is None) and all(
             value is None or not isinstance(value, SCALARS) for value in (metadata or {}).values()
