@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 WIDTH, LEFT, RIGHT, BAR, GAP = 760, 300, 90, 16, 6
 FONT = 'font-family="sans-serif" font-size="12"'
 _LINES = ("#00897b", "#c58a3a", "#5c6bc0", "#d81b60", "#8d6e63")
-# Charts follow the reader's colour scheme; the default is light.
+# Charts follow the reader's color scheme; the default is light.
 _STYLE = """<style>
 .ground { fill: #fff } .text { fill: #212121 } .quiet { fill: #616161 } .grid { stroke: #e0e0e0 } .floor { stroke: #616161 }
 .ours { fill: #00897b } .bare { fill: #90a4ae } .other { fill: #c58a3a }
@@ -131,7 +131,7 @@ def glance(title: str, results: Sequence[Result], methods: Sequence[str]) -> str
 
 
 def shares(title: str, rows: Mapping[str, Mapping[str, float]]) -> str:
-    """Return bars of shares from 0 to 1 on a linear axis: for each row one a column, the first in our colour."""
+    """Return bars of shares from 0 to 1 on a linear axis: for each row one a column, the first in the color of this library."""
     columns = list(dict.fromkeys(name for row in rows.values() for name in row))
     lines: list[str] = []
     y, wide = 40, WIDTH - LEFT - RIGHT
@@ -184,13 +184,13 @@ def curves(title: str, results: Sequence[Result]) -> str:
     middle = (at(every[0], 0)[0] + at(every[-1], 0)[0]) / 2
     lines.append(_text(middle, bottom + 38, "documents, logarithmic", "quiet", "middle"))
     for number, (method, ratios) in enumerate(sizes.items()):
-        colour = _LINES[number % len(_LINES)]
+        color = _LINES[number % len(_LINES)]
         points = [at(size, ratio) for size, ratio in sorted(ratios.items())]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        lines.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+        lines.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>')
+        lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{color}"/>' for x, y in points]
         y = 50 + 18 * number
-        lines.append(f'<circle cx="{WIDTH - 245}" cy="{y - 4}" r="5" fill="{colour}"/>')
+        lines.append(f'<circle cx="{WIDTH - 245}" cy="{y - 4}" r="5" fill="{color}"/>')
         lines.append(_text(WIDTH - 235, y, method, "text"))
     return _svg(height, lines)
 
