@@ -101,12 +101,12 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         after: str | None = ""
         while after is not None:
             steps = self._repository.restore(after, is_terminal=terminal)
-            found, after = self._run_locked(steps)
+            found, after = self._run(steps)
             yield from found
 
     def get(self, label: DialogueLabel) -> D | None:
         """Return the dialogue with a label, complete or not, or None."""
-        return self._run_locked(self._lookup.get(label))
+        return self._run(self._lookup.get(label))
 
     def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
         """Delete a dialogue; return whether the dialogue was stored. With `remember=True` its key stays, and `is_known`
