@@ -385,10 +385,11 @@ class DialogueRepository(Generic[D]):
         equals: Any,
         limit: Any,
         *parts: bool,
-        hold: Callable[[D], D | None] = lambda each: each,
+        hold: Callable[[D], D | None] | None = None,
     ) -> Steps[list[D]]:
         """Return the matching dialogues, for each value of `is_terminal` in the order of their beginning or end. The
-        arguments are validated at once. `hold` returns the object in memory for a dialogue, None to omit the dialogue.
+        arguments are validated at once. `hold` returns the object in memory for a dialogue, None to omit the dialogue;
+        without it the stored states are noted.
         """
         search = Search.of(Filter.parse(filter, equals, self.codec.json))
         if limit is not None:
@@ -400,7 +401,7 @@ class DialogueRepository(Generic[D]):
         search: Search,
         limit: int | None,
         parts: Iterable[bool],
-        hold: Callable[[D], D | None],
+        hold: Callable[[D], D | None] | None,
     ) -> Steps[list[D]]:
         found: dict[int, D] = {}  # each object once: one may end between the two
         for is_terminal in parts:
@@ -408,8 +409,10 @@ class DialogueRepository(Generic[D]):
             if left == 0:
                 break
             for most in (left, None):
-                records = yield self._read(self._stored.find, search, most, is_terminal)
-                held = list(map(hold, (yield from self._restored(records))))
+                with self.persisted.reading() as note:
+                    records = yield self._read(self._stored.find, search, most, is_terminal)
+                    some = yield from self._restored(records, note if hold is None else None)
+                held = [each if hold is None else hold(each) for each in some]
                 if most is None or None not in held:  # enough
                     break
             found |= {id(each): each for each in held if each is not None}
@@ -422,7 +425,7 @@ class DialogueRepository(Generic[D]):
         limit: Any,
         highlight: Any,
         *parts: bool,
-        hold: Callable[[D], D | None] = lambda each: each,
+        hold: Callable[[D], D | None] | None = None,
     ) -> Steps[list[FoundDialogue[D]]]:
         """Return the dialogues with the words of a query in a message, the best first. The arguments are as of `find`."""
         words = FindWords(
@@ -442,16 +445,19 @@ class DialogueRepository(Generic[D]):
         words: FindWords,
         limit: int,
         parts: Iterable[bool],
-        hold: Callable[[D], D | None],
+        hold: Callable[[D], D | None] | None,
     ) -> Steps[list[FoundDialogue[D]]]:
         found: list[FoundDialogue[D]] = []
         for most in (limit, None):
-            matching = yield self._read(self._stored.search, words, most, parts)
+            with self.persisted.reading() as note:
+                matching = yield self._read(self._stored.search, words, most, parts)
+                records = [record for record, _ in matching]
+                dialogues = yield from self._restored(records, note if hold is None else None)
             results = {record.document.id: result for record, result in matching}
-            dialogues = yield from self._restored(record for record, _ in matching)
             found = []
             for dialogue in dialogues:
-                held, result = hold(dialogue), results[self.label(dialogue).key]
+                held = dialogue if hold is None else hold(dialogue)
+                result = results[self.label(dialogue).key]
                 if held is not None:
                     match = result.body, result.score, result.snippets
                     found.append(FoundDialogue(held, *match))

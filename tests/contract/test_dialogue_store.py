@@ -176,13 +176,23 @@ def test_concurrent_writers_never_overwrite_a_dialogue(calls: Any, again: Any) -
     assert list(again().restore(terminal=True)) == [theirs]
 
 
-@pytest.mark.parametrize("method", ["restore", "get"])
+READS: dict[str, Any] = {
+    "restore": lambda calls: next(iter(calls.restore())),
+    "get": lambda calls: calls.get(call_to("bob").label),
+    "find": lambda calls: calls.find({"notes": None})[0],
+    "search": lambda calls: calls.search("hello")[0].dialogue,
+    "with": lambda calls: calls.get_dialogues_with_counterparty("bob")[0],
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_a_dialogue_that_was_read_does_not_overwrite_a_later_header(
-    calls: Any, again: Any, method: str
+    calls: Any, again: Any, read: Any
 ) -> None:
     call, other = call_to("bob", "hello"), again()
+    calls.message_collection.create_text_index("$body")
     calls.save(call)
-    ours = other.get(call.label) if method == "get" else next(iter(other.restore()))
+    ours = read(other)
     call.notes, ours.notes = "theirs", "ours"
     calls.save(call)
     with pytest.raises(DialoguesNotSaved) as caught:
