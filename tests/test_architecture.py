@@ -40,7 +40,7 @@ LAYERS = (
     "memory",
     "transaction store aio",
     "collections_store",
-    "dialogues.reader dialogues.quarantine dialogues.undo dialogues.repository",
+    "dialogues.reader dialogues.quarantine dialogues.undo dialogues.states dialogues.repository",
     "dialogues.cache dialogues.manager",
     "dialogues",
     "integrations",

@@ -165,7 +165,7 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
         after: str | None = ""
         while after is not None:
             steps = self._repository.restore(after, is_terminal=terminal)
-            found, after = await self._run_locked(steps)
+            found, after = await self._run(steps)
             for each in found:
                 yield each
 

@@ -68,7 +68,8 @@ class DialogueStore(BaseDialogueStore[Store, D]):
 
     Each pair of `agent` and `component` has its own collections. Active and terminal dialogues have separate
     collections. A `DialogueStore` holds no dialogue in memory; `Dialogues` and `HostDialogues` do. It holds the stored header
-    of each active dialogue that it saved or returned from `get` or `restore`, to detect the writes of other processes.
+    of each active dialogue that it saved or returned, to detect the writes of other processes. Of several objects of a
+    dialogue save only the one returned last.
 
     >>> from collections_store import Store
     >>> with Store("sqlite://") as store:
@@ -101,12 +102,12 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         after: str | None = ""
         while after is not None:
             steps = self._repository.restore(after, is_terminal=terminal)
-            found, after = self._run_locked(steps)
+            found, after = self._run(steps)
             yield from found
 
     def get(self, label: DialogueLabel) -> D | None:
         """Return the dialogue with a label, complete or not, or None."""
-        return self._run_locked(self._lookup.get(label))
+        return self._run(self._lookup.get(label))
 
     def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
         """Delete a dialogue; return whether the dialogue was stored. With `remember=True` its key stays, and `is_known`

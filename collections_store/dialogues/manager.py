@@ -194,7 +194,7 @@ class DialogueManager(Generic[D]):
         """Move an ended dialogue to the terminal dialogues in memory."""
         key = self.label(dialogue).key
         self.cache.forget(key)
-        self.repository.persisted.pop(key, None)
+        self.repository.persisted.forget(key)
         if self.options.keep_terminal_state_dialogues:
             self.cache.add(dialogue)
         self._ended += 1
@@ -424,7 +424,7 @@ class MessageManager(DialogueManager[Dialogue]):
 
     def _write(self, dialogue: Dialogue, step: Transition) -> Steps[None]:
         yield from self.repository.settle({step.label.key})
-        before = self.repository.persisted.get(step.label.key, NOTHING)
+        before = self.repository.persisted.get(step.label.key) or NOTHING
         new = [each.json for each in dialogue.messages_after(before.messages)]
         new += [] if step.message is None else [step.message.json]
         header = None if before.header and dialogue.keeps_header(step) else dialogue.header(step)

@@ -5,7 +5,8 @@ Public methods are procedures, which yield operations, for sync and async. Metho
 Rules:
 
 1. A procedure writes all of its drafts in one transaction, or nothing.
-2. `persisted` has the stored state of the dialogues in memory. An acknowledged write changes the state.
+2. `persisted` has the stored states of dialogues. An acknowledged write changes the state, and so does a read, unless a write to
+   the dialogue ended during the read.
 3. A write is in doubt from its first statement until the database acknowledges, or an error proves the rollback. Before
    the next write to the dialogue `settle` undoes a write in doubt, because the caller got an error.
 4. A record that restores no dialogue moves to the quarantine, and stops nothing.
@@ -53,7 +54,6 @@ from .records import (
     DialogueNamespace,
     Draft,
     FoundDialogue,
-    Persisted,
     Quarantined,
     Record,
     RecordCodec,
@@ -62,6 +62,7 @@ from .records import (
     messages_of,
 )
 from .search import Search
+from .states import Note, StoredStates
 from .undo import undo
 
 D = TypeVar("D")
@@ -86,7 +87,7 @@ class DialogueRepository(Generic[D]):
         self, names: DialogueNamespace, codec: DialogueCodec[D], json: Codec, *, ordered: bool
     ) -> None:
         self.names, self.codec, self.label = names, RecordCodec(codec, json), codec.label
-        self.persisted: dict[str, Persisted] = {}
+        self.persisted = StoredStates()
         self.reported: list[Quarantined] = []
         """Records moved to the quarantine since the list was last cleared."""
         self._in_doubt: dict[str, list[Attempt]] = {}
@@ -117,16 +118,20 @@ class DialogueRepository(Generic[D]):
         labelled = list(self._labelled(dialogues, errors))
         keys = {label.key for label, _ in labelled}
         yield from self.settle(keys)
-        if unknown := keys - self.persisted.keys():
-            self.persisted.update((yield self._read(self._stored.persisted, unknown)))
+        if unknown := self.persisted.unknown(keys):
+            with self.persisted.reading() as note:
+                read = yield self._read(self._stored.persisted, unknown)
+                for key, state in read.items():
+                    note(key, state)
         drafts: list[Draft] = []
         for label, dialogue in labelled:
-            if label.key in stored and label.key not in self.persisted:
+            before = self.persisted.get(label.key)
+            if label.key in stored and before is None:
                 if label.key not in purgeable:
                     errors[label] = DialogueConflict(label)
                 continue
             try:
-                drafts.append(self.codec.draft(dialogue, self.persisted.get(label.key, NOTHING)))
+                drafts.append(self.codec.draft(dialogue, before or NOTHING))
             except Exception as error:  # noqa: BLE001 - of a host's class; raised in the end
                 errors[label] = error
         new = [each for each in drafts if not each.is_written]
@@ -139,7 +144,7 @@ class DialogueRepository(Generic[D]):
                 new = [each for each in new if each.label != error.label]
         for draft in drafts:
             if draft.is_terminal:
-                self.persisted.pop(draft.label.key, None)
+                self.persisted.forget(draft.label.key)
         if errors:
             raise DialoguesNotSaved(errors)
         return len(new)
@@ -173,7 +178,7 @@ class DialogueRepository(Generic[D]):
             met = (each.label for each in drafts if str(error.id).startswith(each.label.key))
             raise DialogueConflict(next(met, first.label)) from error
         for draft in drafts:
-            self.persisted[draft.label.key] = draft.after
+            self.persisted.written(draft.label.key, draft.after)
 
     def _attempt(self, operation: Any, attempts: Sequence[tuple[str, Attempt]]) -> Steps[Any]:
         """Run a write. An interrupted thread or a lost connection leaves the write in doubt."""
@@ -240,7 +245,7 @@ class DialogueRepository(Generic[D]):
         """Undo the committed writes in doubt, of dialogues with `keys` or of all."""
         for key in tuple(self._in_doubt) if keys is None else keys & self._in_doubt.keys():
             attempts = tuple(self._in_doubt[key])
-            self.persisted[key] = yield self._write(undo, self._stored, key, attempts)
+            self.persisted.written(key, (yield self._write(undo, self._stored, key, attempts)))
 
     @property
     def is_settled(self) -> bool:
@@ -264,7 +269,7 @@ class DialogueRepository(Generic[D]):
         attempts = [] if before is None else [(label.key, (before, NOTHING))]
         erase = self._write(self._erase, label, remember, expected)
         found: bool = yield from self._attempt(erase, attempts)
-        self.persisted.pop(label.key, None)
+        self.persisted.forget(label.key)
         return found
 
     def purge(
@@ -341,20 +346,23 @@ class DialogueRepository(Generic[D]):
     ) -> Steps[tuple[list[D], str | None]]:
         """Return a batch of dialogues past a key, and the last of their keys; None: the batch is the last."""
         check_flag("terminal", is_terminal)
-        records, last = yield self._read(self._stored.page, after, is_terminal)
-        return (yield from self._restored(records, note=True)), last
+        with self.persisted.reading() as note:
+            records, last = yield self._read(self._stored.page, after, is_terminal)
+            return (yield from self._restored(records, note)), last
 
     def get(self, *labels: DialogueLabel, note: bool = True) -> Steps[D | None]:
         """Return the dialogue with any of the labels, complete or not; `note` the stored state."""
         keys = [check_label(label).key for label in labels]
-        found = yield from self._restored((yield self._read(self._stored.load, keys)), note=note)
+        with self.persisted.reading() as read:
+            records = yield self._read(self._stored.load, keys)
+            found = yield from self._restored(records, read if note else None)
         matching = (each for each in found for label in labels if label.names(self.label(each)))
         return next(matching, None)
 
     def reload(self, label: DialogueLabel) -> Steps[D | None]:
         """Return the stored dialogue with a label's key; discard the state in memory."""
         key = check_label(label).key
-        self.persisted.pop(key, None)
+        self.persisted.forget(key)
         self._in_doubt.pop(key, None)
         return (yield from self.get(label.get_incomplete_version()))
 
@@ -377,10 +385,11 @@ class DialogueRepository(Generic[D]):
         equals: Any,
         limit: Any,
         *parts: bool,
-        hold: Callable[[D], D | None] = lambda each: each,
+        hold: Callable[[D], D | None] | None = None,
     ) -> Steps[list[D]]:
         """Return the matching dialogues, for each value of `is_terminal` in the order of their beginning or end. The
-        arguments are validated at once. `hold` returns the object in memory for a dialogue, None to omit the dialogue.
+        arguments are validated at once. `hold` returns the object in memory for a dialogue, None to omit the dialogue;
+        without it the stored states are noted.
         """
         search = Search.of(Filter.parse(filter, equals, self.codec.json))
         if limit is not None:
@@ -392,7 +401,7 @@ class DialogueRepository(Generic[D]):
         search: Search,
         limit: int | None,
         parts: Iterable[bool],
-        hold: Callable[[D], D | None],
+        hold: Callable[[D], D | None] | None,
     ) -> Steps[list[D]]:
         found: dict[int, D] = {}  # each object once: one may end between the two
         for is_terminal in parts:
@@ -400,8 +409,10 @@ class DialogueRepository(Generic[D]):
             if left == 0:
                 break
             for most in (left, None):
-                records = yield self._read(self._stored.find, search, most, is_terminal)
-                held = list(map(hold, (yield from self._restored(records))))
+                with self.persisted.reading() as note:
+                    records = yield self._read(self._stored.find, search, most, is_terminal)
+                    some = yield from self._restored(records, note if hold is None else None)
+                held = [each if hold is None else hold(each) for each in some]
                 if most is None or None not in held:  # enough
                     break
             found |= {id(each): each for each in held if each is not None}
@@ -414,7 +425,7 @@ class DialogueRepository(Generic[D]):
         limit: Any,
         highlight: Any,
         *parts: bool,
-        hold: Callable[[D], D | None] = lambda each: each,
+        hold: Callable[[D], D | None] | None = None,
     ) -> Steps[list[FoundDialogue[D]]]:
         """Return the dialogues with the words of a query in a message, the best first. The arguments are as of `find`."""
         words = FindWords(
@@ -434,16 +445,19 @@ class DialogueRepository(Generic[D]):
         words: FindWords,
         limit: int,
         parts: Iterable[bool],
-        hold: Callable[[D], D | None],
+        hold: Callable[[D], D | None] | None,
     ) -> Steps[list[FoundDialogue[D]]]:
         found: list[FoundDialogue[D]] = []
         for most in (limit, None):
-            matching = yield self._read(self._stored.search, words, most, parts)
+            with self.persisted.reading() as note:
+                matching = yield self._read(self._stored.search, words, most, parts)
+                records = [record for record, _ in matching]
+                dialogues = yield from self._restored(records, note if hold is None else None)
             results = {record.document.id: result for record, result in matching}
-            dialogues = yield from self._restored(record for record, _ in matching)
             found = []
             for dialogue in dialogues:
-                held, result = hold(dialogue), results[self.label(dialogue).key]
+                held = dialogue if hold is None else hold(dialogue)
+                result = results[self.label(dialogue).key]
                 if held is not None:
                     match = result.body, result.score, result.snippets
                     found.append(FoundDialogue(held, *match))
@@ -457,7 +471,7 @@ class DialogueRepository(Generic[D]):
 
     # -- quarantine -------------------------------------------------------------------------------
 
-    def _restored(self, records: Iterable[Record], *, note: bool = False) -> Steps[list[D]]:
+    def _restored(self, records: Iterable[Record], note: Note | None = None) -> Steps[list[D]]:
         """Return the dialogues of records; bad records move to the quarantine. `note` the stored state of active
         dialogues.
         """
@@ -469,8 +483,8 @@ class DialogueRepository(Generic[D]):
                 yield from self._to_quarantine(record, str(error))
                 continue
             dialogues.append(dialogue)
-            if note and not record.is_terminal:
-                self.persisted[record.document.id] = persisted
+            if note is not None and not record.is_terminal:
+                note(record.document.id, persisted)
         return dialogues
 
     def _to_quarantine(self, record: Record, reason: str) -> Steps[bool]:
@@ -510,7 +524,7 @@ class DialogueRepository(Generic[D]):
                 groups.setdefault(key, []).append((each, record))
         dialogues: list[D] = []
         for key, group in groups.items():
-            with suppress(VersionConflict):
+            with suppress(VersionConflict), self.persisted.reading() as note:
                 restored = yield self._write(self._quarantine.move_back, key, group)
-                dialogues += map(hold, (yield from self._restored(restored, note=True)))
+                dialogues += map(hold, (yield from self._restored(restored, note)))
         return dialogues

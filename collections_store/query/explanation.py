@@ -125,13 +125,16 @@ def missing_index(
     """Return an index that would help a query, new or hidden; None: such an index exists, or none would help. A new one
     has no collation. `arrays`: the field needs an index of arrays.
     """
-    fields = _scalars_in(filter)
-    chosen = _wanted(fields, sort if sort.collation is None else NATURAL)
+    fields, order = _scalars_in(filter), sort if sort.collation is None else NATURAL
+    chosen = _wanted(fields, order)
     if arrays and fields:
         chosen = tuple([each for each in _wanted(fields, NATURAL)[:1] if _can_open(each)])
     if not chosen:
         return None
-    serving = [each for each in existing if each.arrays == arrays and _serves(each, chosen, None)]
+    without_strings = all(is_indexable(each, (), keyed={each.path.keys}) for each in fields)
+    keyed = without_strings and not order.fields  # an index under any collation serves
+    own = (each for each in existing if each.arrays == arrays)
+    serving = [e for e in own if _serves(e, chosen, e.collation if keyed else None)]
     if serving:
         return serving[0] if all(each.hidden for each in serving) else None
     advised = Sort(chosen)

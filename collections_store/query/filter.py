@@ -489,7 +489,9 @@ def to_json(condition: Condition) -> dict[Any, Any]:
             return {"$nor": [{}]}
         case Or(conditions):
             return {"$or": [to_json(each) for each in conditions]}
-        case Not(Or(conditions)) if conditions:
+        case Not(Or(())):
+            return {}
+        case Not(Or(conditions)):
             return {"$nor": [to_json(each) for each in conditions]}
         case Not(Field(test=Exists()) | Metadata(test=Exists()) as inner):
             return {_name(inner): {"$exists": False}}

@@ -688,3 +688,32 @@ def test_an_index_finds_what_the_matcher_finds_under_any_collation(
             order = Sort.parse(fields).collated(collation)
             found = things.find(filter, sort=fields, collation=rules)
             assert found == sorted(matched, key=order.key)
+
+
+@pytest.mark.each_backend
+def test_explain_advises_no_index_of_numbers_beside_a_collated_one(things: Any) -> None:
+    numbers = {"n": {"$gt": 5}}
+    things.create_index("n", collation=CASE)
+    things.put_many((str(n), {"n": n, "q": -n}) for n in range(10))
+    for sort, collation in ((None, None), ("q", CASE)):
+        assert things.explain(numbers, sort=sort, collation=collation).advice is None
+    assert things.explain({"n": "a"}).advice == "create_index('n', name='n_1_2')"
+    things.hide_index("n_1")
+    assert things.explain(numbers).advice == "unhide_index('n_1')"
+
+
+@pytest.mark.each_backend
+def test_an_index_beside_one_with_keys_of_another_version(
+    words: Any, by_index: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words.create_index("w", collation=CASE)
+    newer_unicode(monkeypatch)
+    with open_again(by_index) as newer:
+        things = newer["things"]
+        if by_index.is_postgresql:  # the keys of all indexes are in one column
+            refused = "index 'w_1' of 'things' .* until the index is dropped and created again"
+            with pytest.raises(SchemaOutdated, match=refused):
+                things.create_index("v", collation=CASE)
+            assert things.drop_index("w_1")
+        assert things.create_index("v", collation=CASE) == "v_1"
+        assert things.explain({"v": "ZOO"}, collation=CASE).indexes == ("v_1",)

@@ -3,6 +3,7 @@
 import logging
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -175,13 +176,23 @@ def test_concurrent_writers_never_overwrite_a_dialogue(calls: Any, again: Any) -
     assert list(again().restore(terminal=True)) == [theirs]
 
 
-@pytest.mark.parametrize("method", ["restore", "get"])
+READS: dict[str, Any] = {
+    "restore": lambda calls: next(iter(calls.restore())),
+    "get": lambda calls: calls.get(call_to("bob").label),
+    "find": lambda calls: calls.find({"notes": None})[0],
+    "search": lambda calls: calls.search("hello")[0].dialogue,
+    "with": lambda calls: calls.get_dialogues_with_counterparty("bob")[0],
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
 def test_a_dialogue_that_was_read_does_not_overwrite_a_later_header(
-    calls: Any, again: Any, method: str
+    calls: Any, again: Any, read: Any
 ) -> None:
     call, other = call_to("bob", "hello"), again()
+    calls.message_collection.create_text_index("$body")
     calls.save(call)
-    ours = other.get(call.label) if method == "get" else next(iter(other.restore()))
+    ours = read(other)
     call.notes, ours.notes = "theirs", "ours"
     calls.save(call)
     with pytest.raises(DialoguesNotSaved) as caught:
@@ -200,7 +211,7 @@ def test_a_save_while_another_thread_reads_does_not_conflict_with_the_next(
     class SlowCodec(CallCodec):
         def restore(self, label: DialogueLabel, header: Any, messages: Any) -> Call:
             has_read.set()
-            has_saved.wait(0.2)
+            assert has_saved.wait(60)
             return super().restore(label, header, messages)
 
     with Store(backend.url, **backend.options) as store:
@@ -220,6 +231,68 @@ def test_a_save_while_another_thread_reads_does_not_conflict_with_the_next(
         found = calls.get(call.label)
         assert found is not None
         assert found.notes == "second"
+
+
+@pytest.mark.parametrize("method", ["restore", "get"])
+def test_a_read_does_not_wait_for_a_save(tmp_path: Path, method: str) -> None:
+    """The save waits for the transaction of the reading thread."""
+    is_waiting = threading.Event()
+
+    class Codec(CallCodec):
+        def header(self, call: Call) -> Any:
+            if call.notes == "waiting":
+                is_waiting.set()
+            return super().header(call)
+
+    with Store(f"sqlite:///{tmp_path / 'calls.db'}") as store:
+        calls = DialogueStore(store, "ada", "calls", codec=Codec())
+        call = call_to("bob", "hello")
+        calls.save(call)
+        call.notes = "waiting"
+        writer = threading.Thread(target=calls.save, args=[call])
+        with store.transaction() as tx:
+            tx.collection("others").put("x", 1)
+            writer.start()
+            assert is_waiting.wait(60)
+            found = calls.get(call.label) if method == "get" else next(calls.restore())
+            assert found is not None
+            assert found.notes is None
+            assert writer.is_alive()
+        writer.join()
+        assert [each.notes for each in calls.restore()] == ["waiting"]
+
+
+def test_a_codec_may_read_dialogues() -> None:
+    class Codec(CallCodec):
+        def restore(self, label: DialogueLabel, header: Any, messages: Any) -> Call:
+            others.append(calls.get(DialogueLabel(("1", ""), "eve", "ada")))
+            return super().restore(label, header, messages)
+
+    others: list[Any] = []
+    with Store("sqlite://") as store:
+        calls = DialogueStore(store, "ada", "calls", codec=Codec())
+        calls.save(call_to("bob", "hello"))
+        found = calls.get(DialogueLabel(("1", ""), "bob", "ada"))
+    assert found is not None
+    assert others == [None]
+
+
+def test_a_read_during_a_removal_does_not_prevent_a_new_dialogue() -> None:
+    """The reader has read the dialogue from the database, and not yet noted its stored state."""
+
+    class Codec(CallCodec):
+        def restore(self, label: DialogueLabel, header: Any, messages: Any) -> Call:
+            removed.append(stored.remove(label))
+            return super().restore(label, header, messages)
+
+    removed: list[bool] = []
+    with Store("sqlite://") as store:
+        stored = DialogueStore(store, "ada", "calls", codec=Codec())
+        call = call_to("bob", "hello", "goodbye")
+        stored.save(call)
+        assert stored.get(call.label) == call
+        assert removed == [True]
+        assert stored.save(call_to("bob", "welcome")) == 1
 
 
 def test_invalid_labels_and_addresses_are_rejected(calls: Any) -> None:

@@ -177,3 +177,13 @@ def test_a_long_list_is_hashed(
         plan = connection.execute(f"EXPLAIN {explained.sql}", explained.parameters).fetchall()
     assert "hashed SubPlan" in str(plan)
     assert on_postgresql.count(query) == (2_000 if operator == "$in" else 18_000)
+
+
+@pytest.mark.parametrize("never", [{"free": {"$in": []}}, {"kind": 1, "free": {"$in": []}}])
+def test_a_branch_that_never_holds_leaves_the_others_their_index(
+    on_sqlite: Collection, on_postgresql: Collection, never: dict[str, Any]
+) -> None:
+    for things in (on_sqlite, on_postgresql):
+        alone, joined = things.explain({"n": 5}), things.explain({"$or": [never, {"n": 5}]})
+        assert alone.indexes
+        assert (joined.indexes, joined.sql) == (alone.indexes, alone.sql)
