@@ -98,11 +98,15 @@ class Connection:
                 if not self.sees_one_moment or self.finds(query.arrays, filter):
                     raise Inexact
                 return self.rows(query.sql, query.parameters(filter, window))
+        if query.met_arrays:
+            query = query.precise or query
         rows = self.rows(query.sql, query.parameters(filter, window))
         if not query.guard:
             return rows
         if rows[0][0]:
-            raise Inexact
+            if (precise := query.after_arrays()) is None:
+                raise Inexact
+            return self.select(precise, filter, **window)
         return rows[1:] if query.guard == "row" else [row[1:] for row in rows if row[1] is not None]
 
     def finds(self, query: Query, filter: Filter) -> bool:

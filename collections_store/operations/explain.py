@@ -62,6 +62,8 @@ class Explain(Operation[Explanation]):
         if query.arrays is not None:
             return session.finds(query.arrays, self.filter)
         rows = session.rows(query.sql, query.parameters(self.filter, {"skip": 0, "limit": 0}))
+        if rows[0][0] and query.precise is not None:
+            return self.has_arrays(session, query.precise)
         return bool(rows[0][0])
 
     def in_batches(self, session: Session) -> Query:

@@ -79,7 +79,8 @@ class Find(Operation[list[Document]]):
     def __call__(self, session: Session) -> list[Document]:
         statements = session.collection(self.collection)
         if self.sort is None:
-            sort, query = statements.planned(self.filter)
+            is_first = self.limit == 1 and not self.skip
+            sort, query = statements.planned(self.filter, first=is_first)
         else:
             sort, query = self.sort, statements.exact(self.filter, self.sort)
         if query is not None:  # else, and after `Inexact`, `SortedReader` reads

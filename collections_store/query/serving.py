@@ -144,6 +144,11 @@ def equal_targets(condition: Condition, collation: Collation | None = None) -> I
                 yield path
 
 
+def bounds_only(condition: Condition, target: object) -> bool:
+    """Return whether each part of a conjunction bounds the same field of an index."""
+    return all(list(_bounded_targets(each)) == [target] for each in every_conjunct(condition))
+
+
 def _bounded_targets(condition: Condition) -> Iterator[Target]:
     for each in every_conjunct(condition):
         match each:

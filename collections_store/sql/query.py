@@ -22,6 +22,8 @@ Implied: TypeAlias = tuple[str | int, ...]
 substrings serves.
 """
 
+GuardKind: TypeAlias = Literal["", "row", "column", "apart"]
+
 SHAPES_CACHED: Final = 256
 
 
@@ -33,13 +35,18 @@ class Query:
     first row, and the first row always exists; if the guard is true, the rest is wrong. "row": the found rows come
     after the first row. "column": the found rows are in the remaining columns of all rows. "apart": the statement has
     no column of the guard; the query `arrays` is the guard, and both queries must see the same moment.
+
+    A query with `precise` has a guard that looks for an array in any document: `precise` is the same query with a guard
+    that looks in matching documents. `met_arrays`: this guard was true once; `precise` is executed from then on.
     """
 
     sql: str
     bindings: tuple[Binding, ...] = ()
     residual: tuple[int, ...] = ()
-    guard: Literal["", "row", "column", "apart"] = ""
+    guard: GuardKind = ""
     arrays: Query | None = None
+    precise: Query | None = None
+    met_arrays: bool = field(default=False, init=False, compare=False, repr=False)
     _as_they_are: tuple[tuple[str, int], ...] = field(init=False, compare=False, repr=False)
     """The parameters that are values of the filter, with the positions of the values."""
     _converted: tuple[Any, ...] = field(init=False, compare=False, repr=False)
@@ -50,6 +57,12 @@ class Query:
         object.__setattr__(self, "_as_they_are", tuple(dict(chain.from_iterable(pairs)).items()))
         converted = {each.names: each for each in self.bindings if each.convert is not None}
         object.__setattr__(self, "_converted", tuple(converted.values()))
+
+    def after_arrays(self) -> Query | None:
+        """Return the query to execute after the guard was true, from now on; None: the result is wrong."""
+        if self.precise is not None:
+            object.__setattr__(self, "met_arrays", True)
+        return self.precise
 
     def parameters(self, filter: Filter, others: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the statement's parameters: `others`, with the values of `filter` added."""

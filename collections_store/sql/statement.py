@@ -21,6 +21,9 @@ OBJECT: Final[sa.ColumnElement[Any]] = sa.literal_column("'object'")
 TEMPLATE: Final = f"<{secrets.token_hex(8)}>"
 """The table of templates; every dialect quotes such a name. It is random, for paths of users are in templates."""
 
+GUARD: Final = f"guard_{secrets.token_hex(8)}"
+"""The place of the array guard in a statement, to compile statements with different guards once."""
+
 
 def compiled(statement: Any, database: Database, *, is_row: bool = False) -> str:
     """Return the statement's text for the database's driver. `is_row`: the parameters are those of

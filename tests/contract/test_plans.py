@@ -1,5 +1,6 @@
 """The tables of docs/reference/indexes.md, row by row, as both databases explain them."""
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -10,8 +11,11 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from backends import Backend
+from transaction_pooler import POOLER_VARIABLE
 
 from collections_store import Collection, Explanation, Store
+from collections_store.expressions.classes import value_class
+from collections_store.operations.operation import Operation
 
 pytestmark = pytest.mark.each_backend
 
@@ -187,3 +191,37 @@ def test_a_branch_that_never_holds_leaves_the_others_their_index(
         alone, joined = things.explain({"n": 5}), things.explain({"$or": [never, {"n": 5}]})
         assert alone.indexes
         assert (joined.indexes, joined.sql) == (alone.indexes, alone.sql)
+
+
+@value_class
+class PreparedSelects(Operation[list[Any]]):
+    """Return how often the connection's prepared SELECTs were executed with one plan for all values, and with others."""
+
+    collections = ()
+
+    def __call__(self, session: Any) -> list[Any]:
+        plans = "SELECT generic_plans, custom_plans FROM pg_prepared_statements"
+        found: list[Any] = session.rows(f"{plans} WHERE statement LIKE 'SELECT guarded%%'")
+        return found
+
+
+@pytest.mark.skipif(POOLER_VARIABLE in os.environ, reason="each transaction has a connection")
+@pytest.mark.usefixtures("on_postgresql")
+@pytest.mark.parametrize(
+    ("filter", "plans"),
+    [
+        ({"n": {"$gte": 5}}, (10, 5)),
+        ({"n": {"$gte": 5, "$lt": 5000}}, (10, 5)),
+        # the index of n has many entries before the first one of such a document
+        ({"n": {"$gte": 5}, "free": 900}, (0, 15)),
+    ],
+)
+def test_postgresql_plans_find_one_in_a_range_once(
+    module_postgres_backend: Backend, filter: Any, plans: tuple[int, int]
+) -> None:
+    with Store(
+        module_postgres_backend.url, pool_size=1, **module_postgres_backend.options
+    ) as store:
+        found = {store["things"].find_one(filter).id for _ in range(20)}  # type: ignore[union-attr]
+        assert found == {"900" if "free" in filter else "5"}
+        assert [tuple(each) for each in store.run(PreparedSelects())] == [plans]

@@ -1,9 +1,12 @@
-"""The order in which the hosts of a URL are tried, and the limits of a wait for the server."""
+"""The order in which the hosts of a URL are tried, the limits of a wait for the server, and pipelines."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
+from psycopg.errors import DivisionByZero
+from psycopg.pq import PipelineStatus
 
 from collections_store.options import Options
 from collections_store.sql.dialects.postgresql.connections import PostgresConnections
@@ -81,3 +84,38 @@ def test_silence_is_measured_from_the_last_answer() -> None:
     assert caught.value.value == "received [1, 0, 0, 1]"
     assert len(silences) == 2
     assert silences[0] == 0.0 <= silences[1]
+
+
+@pytest.fixture
+def connection(postgres_url: str) -> Iterator[Any]:
+    """A connection on which the server may be silent for two seconds."""
+    kind = new_class()
+    kind.reply_timeout = 2.0
+    with closing(kind.connect(postgres_url, autocommit=True)) as connection:
+        yield connection
+
+
+def test_a_pipeline_returns_a_result_before_its_end(connection: Any) -> None:
+    with connection.pipeline():
+        assert connection.execute("SELECT 1").fetchall() == [(1,)]
+        assert connection.execute("SELECT 2").fetchall() == [(2,)]
+
+
+def test_a_pipeline_within_another_ends_neither_the_other_nor_its_statements(
+    connection: Any,
+) -> None:
+    with connection.pipeline():
+        first = connection.execute("SELECT 1")
+        with connection.pipeline():
+            second = connection.execute("SELECT 2")
+        third = connection.execute("SELECT 3")
+        assert connection.pgconn.pipeline_status == PipelineStatus.ON
+    assert connection.pgconn.pipeline_status == PipelineStatus.OFF
+    assert [each.fetchall() for each in (first, second, third)] == [[(1,)], [(2,)], [(3,)]]
+
+
+def test_a_failed_pipeline_leaves_the_connection_usable(connection: Any) -> None:
+    with pytest.raises(DivisionByZero), connection.pipeline():
+        connection.execute("SELECT 1 / 0")
+        connection.execute("SELECT 2")
+    assert connection.execute("SELECT 3").fetchall() == [(3,)]

@@ -170,12 +170,13 @@ class StoreConnection(Connection[Any]):
     @contextmanager
     def pipeline(self) -> Iterator[Pipeline]:
         """Return a context whose statements are sent together."""
+        outer = self._pipeline
+        pipeline = self._pipeline = outer or _Pipeline(self)
         try:
-            self._pipeline = _Pipeline(self)
-            with self._pipeline:
-                yield self._pipeline
+            with pipeline:
+                yield pipeline
         finally:
-            self._pipeline = None
+            self._pipeline = outer
 
     def request_replies(self) -> None:
         """Request the replies to the statements of a pipeline; otherwise the server replies at the end of the pipeline."""
@@ -212,8 +213,11 @@ class _Pipeline(Pipeline):
     of the server.
     """
 
-    def _fetch_gen(self, *, flush: bool) -> Any:
-        return super()._fetch_gen(flush=False)
+    def _exit_gen(self) -> Any:
+        try:
+            yield from self._sync_gen()
+        finally:  # of a failed statement: the replies to the statements after it
+            yield from self._fetch_gen(flush=False)
 
 
 class StoreCursor(Cursor[Any]):
