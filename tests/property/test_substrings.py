@@ -18,7 +18,7 @@ LETTERS = "aAkKsS\u212a\u017f\xdf\u1e9eéÉ\u03c3\u03c2\u03a3\u0130i\u0131I+*?.^
 TEXTS = st.text(st.sampled_from(LETTERS), max_size=6)
 
 
-@settings(max_examples=90 // sampled(3), deadline=None)
+@settings(max_examples=90 // sampled(6), deadline=None)
 @given(
     texts=st.lists(TEXTS, min_size=1, max_size=8),
     wanted=st.lists(TEXTS, min_size=1, max_size=4),
@@ -62,7 +62,7 @@ BODIES = st.one_of(
 )
 
 
-@settings(max_examples=120 // sampled(3), deadline=None)
+@settings(max_examples=120 // sampled(8), deadline=None)
 @given(data=st.data(), early=st.booleans(), words=st.booleans())
 def test_an_index_of_substrings_changes_no_result(
     store: Any, data: st.DataObject, early: bool, words: bool
