@@ -231,8 +231,8 @@ class Collection(OperationBuilder, Generic[Body]):
         `mode`: "replace" replaces existing documents; "insert" refuses their ids (`DuplicateKey`); "ignore" skips
         existing documents; "if_version" takes triples of id, body and the expected version (None: no document), and
         refuses any other version (`VersionConflict`). A deleted document that is written again repeats its versions:
-        a `Document` in place of the version expects this document in this version. `ttl` as in `put`. A unique index is checked for each
-        document: first for replaced documents, then for new documents, in their order.
+        a `Document` in place of the version expects this document in this version. `ttl` as in `put`. A unique index checks the
+        documents in their order.
 
         >>> store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})
         PutManyResult(inserted_count=2, replaced_count=0, unchanged_count=0)

@@ -129,7 +129,7 @@ class PutBatch(Operation[PutManyResult]):
         there = _there(session, writer, [each.id for each in given], life[0])
         accepted, refused = self._accepted(given, there)
         self._written[:] = accepted
-        inserted = _write(session, writer, accepted, there, life) if accepted else set()
+        inserted = _write(session, writer, accepted, there, life)
         for each in accepted:
             version, before, _ = there.get(each.id, (0, None, None))
             if version or each.id in inserted:

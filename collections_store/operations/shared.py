@@ -41,6 +41,8 @@ class SharedConnection(Connection):
             raise
 
     def changed_each(self, sql: str, rows: list[Any]) -> int:
+        if not rows:  # SQLAlchemy would execute the statement once, without parameters
+            return 0
         if self.comment is not None:
             sql = self.database.compiler.commented(sql, self.comment)
         try:

@@ -11,7 +11,14 @@ from backends import Backend
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.orm import Session
 
-from collections_store import AsyncStore, DatabaseBusy, InvalidBody, InvalidOption, Store
+from collections_store import (
+    AsyncStore,
+    BulkWriteError,
+    DatabaseBusy,
+    InvalidBody,
+    InvalidOption,
+    Store,
+)
 
 own = sa.MetaData()
 invoices = sa.Table(
@@ -60,6 +67,27 @@ def test_a_store_on_the_callers_engine(store: Store, engine: sa.Engine) -> None:
     store.close()
     with engine.connect() as connection:
         assert numbers(connection) == []
+
+
+REFUSED: Any = [
+    ("replace", ("b", {"x": 1})),
+    ("insert", ("b", {"x": 1})),
+    ("insert", ("a", {"x": 2})),
+    ("if_version", ("a", {"x": 2}, None)),
+]
+
+
+@pytest.mark.each_backend
+@pytest.mark.parametrize(("mode", "item"), REFUSED)
+def test_a_batch_whose_documents_are_all_refused(store: Store, mode: Any, item: Any) -> None:
+    store.drop("refusing")
+    things = store["refusing"]
+    things.create_index("x", unique=True)
+    things.put("a", {"x": 1})
+    with pytest.raises(BulkWriteError) as caught:
+        things.put_many([item], mode=mode)
+    assert [each.id for each in caught.value.result.refused] == [item[0]]
+    assert {each.id: each.body for each in things.find()} == {"a": {"x": 1}}
 
 
 def test_closing_the_store_keeps_the_callers_engine(store: Store, engine: sa.Engine) -> None:

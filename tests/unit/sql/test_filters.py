@@ -97,7 +97,9 @@ def test_equality_holds_for_bodies_that_other_programs_wrote(text: str, value: A
         assert connection.execute(query, {"text": '{"a": "-"}', "value": value}).fetchone() == (0,)
 
 
-@pytest.mark.parametrize("path", ["a.0", "a'b", "a]b", "é", "a-z.b c"])
+@pytest.mark.parametrize(
+    "path", ["a.0", "a'b", "a]b", "é", "a-z.b c", pytest.param("k" * 50_000, id="long")]
+)
 def test_equality_with_a_number_holds_under_any_key(path: str) -> None:
     sql = rendered("body", Filter.parse(path, 7).shape, iter([":value"]))
     first, *rest = path.split(".")

@@ -70,8 +70,8 @@ MAX_NESTING: Final = 15
 576 shapes), and the statement around them has some too."""
 
 _MAX_PATTERN: Final = 1_000
-"""Characters of a string up to which a scan first looks for the string in the text of a body."""
-_PLAIN_KEY: Final = re.compile(r"[0-9A-Za-z _.:-]+").fullmatch
+"""Characters of a string or a key up to which a scan first looks for it in the text of a body."""
+_PLAIN_KEY: Final = re.compile(rf"[0-9A-Za-z _.:-]{{1,{_MAX_PATTERN}}}").fullmatch
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
 _NUMBERS: Final = "IN ('integer', 'real')"
 _TESTS: Final = (
