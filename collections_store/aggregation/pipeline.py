@@ -86,11 +86,11 @@ class Pipeline:
         """Return the pipeline with `$$NOW` and `variables` in the leading `$match` stages replaced by values;
         `$$NOW` is a time in microseconds.
         """
-        if all(match.filter.plain for _, match in self._matches()):
+        if all(match.filter.plain for _, match in self.leading_matches()):
             return self
         leading = [
             PlacedStage(place, stages.Match(match.filter.at(time, variables)))
-            for place, match in self._matches()
+            for place, match in self.leading_matches()
         ]
         return replace(self, steps=(*leading, *self.steps[len(leading) :]))
 
@@ -165,19 +165,20 @@ class Pipeline:
                         yield from Pipeline(steps).collections()
 
     def filtered(self) -> tuple[Filter, Pipeline]:
-        """Return the leading `$match` stages as one filter, and the rest of the pipeline."""
+        """Return the leading `$match` stages as one simplified filter, and the rest of the pipeline."""
         filter: Filter | None = None
         number = 0
-        for _, match in self._matches():
+        for _, match in self.leading_matches():
             filter = match.filter if filter is None else filter & match.filter
             number += 1
-        return Filter() if filter is None else filter, Pipeline(self.steps[number:])
+        return Filter() if filter is None else filter.simplified(), Pipeline(self.steps[number:])
 
     def computing(self) -> str | None:
         """Return the place of the first stage in `filtered` with an expression."""
-        return next((place for place, match in self._matches() if match.computes()), None)
+        return next((place for place, match in self.leading_matches() if match.computes()), None)
 
-    def _matches(self) -> Iterator[tuple[str, stages.Match]]:
+    def leading_matches(self) -> Iterator[tuple[str, stages.Match]]:
+        """Yield the leading `$match` stages, with their places."""
         for step in self.steps:
             if not isinstance(step.stage, stages.Match):
                 return

@@ -143,7 +143,7 @@ class DialogueRepository(Generic[D]):
                 errors[error.label] = error
                 new = [each for each in new if each.label != error.label]
         for draft in drafts:
-            if draft.is_terminal:
+            if draft.is_terminal and draft.label not in errors:
                 self.persisted.forget(draft.label.key)
         if errors:
             raise DialoguesNotSaved(errors)
@@ -473,7 +473,7 @@ class DialogueRepository(Generic[D]):
 
     def _restored(self, records: Iterable[Record], note: Note | None = None) -> Steps[list[D]]:
         """Return the dialogues of records; bad records move to the quarantine. `note` the stored state of active
-        dialogues.
+        dialogues, and forget that of terminal ones.
         """
         dialogues: list[D] = []
         for record in records:
@@ -483,8 +483,8 @@ class DialogueRepository(Generic[D]):
                 yield from self._to_quarantine(record, str(error))
                 continue
             dialogues.append(dialogue)
-            if note is not None and not record.is_terminal:
-                note(record.document.id, persisted)
+            if note is not None:
+                note(record.document.id, None if record.is_terminal else persisted)
         return dialogues
 
     def _to_quarantine(self, record: Record, reason: str) -> Steps[bool]:

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 from .records import Persisted
 
-Note: TypeAlias = Callable[[str, Persisted], None]
-"""Notes the state of the dialogue with a key, as read from the database."""
+Note: TypeAlias = Callable[[str, Persisted | None], None]
+"""Notes the state of the dialogue with a key, as read from the database; None forgets the state."""
 
 
 class StoredStates:
@@ -53,9 +53,13 @@ class StoredStates:
         """The context of a read, entered before its first statement."""
         states, written = self._states, set[str]()
 
-        def note(key: str, state: Persisted) -> None:
+        def note(key: str, state: Persisted | None) -> None:
             with self._lock:
-                if key not in written:
+                if key in written:
+                    return
+                if state is None:
+                    states.pop(key, None)
+                else:
                     states[key] = state
 
         with self._lock:

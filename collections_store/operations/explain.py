@@ -19,6 +19,7 @@ from ..query.explanation import (
 )
 from ..query.filter import Filter, conjuncts
 from ..query.index import Index
+from ..query.shapes import is_never
 from ..query.sort import NATURAL, Sort
 from ..sql.clauses import can_index
 from ..sql.query import Query
@@ -89,7 +90,10 @@ class Explain(Operation[Explanation]):
         plan: Plan = database.compiler.plan(rows, statements.table)
         walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}
         stops = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
-        scans = (plan.scans or bool(walked)) and not stops
+        ends = stops or is_never(
+            self.filter.condition
+        )  # SQLite's plan has a scan that it does not begin
+        scans = (plan.scans or bool(walked)) and not ends
         missing = None
         if arrays or (plan.sorts and sort.fields) or (plan.scans and scans):
             missing = self._missing_index(session, statements, sort, arrays=arrays)

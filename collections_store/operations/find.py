@@ -160,7 +160,7 @@ class FindPage(Operation[Page]):
     def __call__(self, session: Session) -> Page:
         key = session.collection(self.collection).options.cursor_key
         after = None if self.after is None else unseal(self.after, key, self.filter, self.sort)
-        reader = SortedReader(session, self.collection, self.filter, self.sort)
+        reader = SortedReader(session, self.collection, self.filter.simplified(), self.sort)
         found = reader.page(after, self.limit + 1)
         page = found[: self.limit]
         parts = tuple(returned(session, self, (document for _, document in page)))

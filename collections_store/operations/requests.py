@@ -267,7 +267,11 @@ class OperationBuilder:
         """Return the validated options of a call."""
         return CallContext.parse(options, self._codec)
 
-    def _filter(
+    def _filter(self, filter: Any, equals: Any = ..., **options: Any) -> Filter:
+        """Parse and simplify a filter: see `_sealed_filter`."""
+        return self._sealed_filter(filter, equals, **options).simplified()
+
+    def _sealed_filter(
         self,
         filter: Any,
         equals: Any = ...,
@@ -277,7 +281,7 @@ class OperationBuilder:
         time: int | None = None,
     ) -> Filter:
         """Parse a filter of a call that began at `time`, by default that of `call` or now; the filter of a write is
-        `required`: `{}` for all documents, never None.
+        `required`: `{}` for all documents, never None. Cursors seal the filter as given, not simplified.
         """
         if required and filter is None:
             raise InvalidFilter("", "must be given, got None: {} matches all documents")
@@ -396,7 +400,7 @@ class OperationBuilder:
     ) -> Operation[Page]:
         call = self._call(options) if options else PLAIN
         time = _time(call, projection)
-        parsed = self._filter(filter, equals, call=call, time=time)
+        parsed = self._sealed_filter(filter, equals, call=call, time=time)
         parts = read_projection(projection, parsed, self._codec, call, time)
         window = check_page(limit), after
         order = self._sort(sort, collation=call.collation)
@@ -424,7 +428,7 @@ class OperationBuilder:
         skip, _ = check_window(offset, None)
         if skip and after is not None:
             raise InvalidOption("offset", "does not go with after: a cursor is a position itself")
-        parsed, marks = self._filter(filter), read_marks(highlight)
+        parsed, marks = self._sealed_filter(filter), read_marks(highlight)
         window = check_page(limit), skip, after
         return FindWords(self.name, words, parsed, *window, marks, self._codec.decode_body)
 
@@ -498,7 +502,8 @@ class OperationBuilder:
         time = now() if call.time is None else call.time
         parsed = Pipeline.parse(pipeline, self._codec, call.let, call.collation, time)
         if not self._codec.is_plain:
-            self._codec.check_fields(parsed.filtered()[0], "pipeline")
+            for _, match in parsed.leading_matches():
+                self._codec.check_fields(match.filter, "pipeline")
         memory = check_memory(memory_limit)
         spills = check_flag("allow_disk_use", allow_disk_use)
         read = parsed.at(time, call.let).collated(call.collation)

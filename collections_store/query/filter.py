@@ -61,6 +61,7 @@ from .shapes import (
     plain_condition,
     read_plain,
     shape_of,
+    simplified,
     with_operands,
 )
 
@@ -218,6 +219,14 @@ class Filter:
                 "$text", "does not go with a collation: a text index has its own rules"
             )
         return Filter._nested(collated(self.condition, collation), self._levels)
+
+    def simplified(self) -> Filter:
+        """Return the filter without the parts of disjunctions that never hold."""
+        if self.plain:
+            return self
+        condition = simplified(self.condition)
+        unchanged = condition == self.condition
+        return self if unchanged else Filter._nested(condition, self._levels)
 
     def __and__(self, other: Filter) -> Filter:
         return self._joined(And, conjuncts, other)
@@ -489,9 +498,7 @@ def to_json(condition: Condition) -> dict[Any, Any]:
             return {"$nor": [{}]}
         case Or(conditions):
             return {"$or": [to_json(each) for each in conditions]}
-        case Not(Or(())):
-            return {}
-        case Not(Or(conditions)):
+        case Not(Or(conditions)) if conditions:
             return {"$nor": [to_json(each) for each in conditions]}
         case Not(Field(test=Exists()) | Metadata(test=Exists()) as inner):
             return {_name(inner): {"$exists": False}}

@@ -129,21 +129,6 @@ def all_of(conditions: list[Condition]) -> Condition:
     return conditions[0] if len(conditions) == 1 else And(expressions_last(conditions))
 
 
-def any_of(conditions: list[Condition]) -> Condition:
-    """Return the disjunction of conditions, without those that never hold: an index can then serve the rest."""
-    some = [each for each in conditions if not _is_never(each)]
-    return some[0] if len(some) == 1 else Or(expressions_last(some))
-
-
-def _is_never(condition: Condition) -> bool:
-    match condition:
-        case Or(()):
-            return True
-        case And(conditions):
-            return any(map(_is_never, conditions))
-    return False
-
-
 def on(target: Target, test: Any) -> Condition:
     """Return the condition that a field passes a test, or each of a tuple of tests."""
     kind = type(test)
@@ -253,7 +238,7 @@ class FilterParser:
             return all_of(read)
         if any(map(holds_text, read)):
             raise InvalidFilter(position, TEXT_TOP)
-        some = any_of(read)
+        some = read[0] if len(read) == 1 else Or(expressions_last(read))
         return some if operator == "$or" else Not(some)
 
     def _words(self, operand: Any, position: str) -> Condition:
@@ -368,8 +353,8 @@ class FilterParser:
                     scalars.append(scalar)
                 case _:
                     others.append(test)
-        tests = ([one_of(scalars)] if scalars else []) + others
-        return tests[0] if len(tests) == 1 else Passes(tuple(tests))
+        one = one_of(scalars)
+        return one if not others else Passes((*([one] if scalars else []), *others))
 
     def _negated(self, operand: Any, position: str, element: bool) -> Test:
         if isinstance(operand, re.Pattern):

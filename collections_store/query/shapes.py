@@ -29,6 +29,7 @@ from .conditions import (
     Kind,
     Metadata,
     Not,
+    OneOf,
     Operand,
     Or,
     Parameter,
@@ -201,6 +202,34 @@ def _visit(node: Any, found: list[Operand]) -> None:
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind) if each.init)
+
+
+# -- conditions that never hold ----------------------------------------------------------------
+
+
+def simplified(condition: Condition) -> Condition:
+    """Return a condition without the parts of disjunctions that never hold: an index can then serve the rest."""
+    match condition:
+        case And(inner):
+            return And(tuple(map(simplified, inner)))
+        case Or(inner, single=False):
+            some = tuple(each for each in map(simplified, inner) if not is_never(each))
+            return some[0] if len(some) == 1 else Or(some)
+        case Not(And(())) | Field(test=OneOf(())) | Metadata(test=OneOf(())):
+            return Or(())
+        case Not(inner):
+            return Not(simplified(inner))
+    return condition
+
+
+def is_never(condition: Condition) -> bool:
+    """Return whether a simplified condition never holds."""
+    match condition:
+        case Or(()):
+            return True
+        case And(inner):
+            return any(map(is_never, inner))
+    return False
 
 
 # -- collations ---------------------------------------------------------------------------------

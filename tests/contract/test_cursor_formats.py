@@ -140,6 +140,13 @@ def test_cursors_of_version_0_1_remain_valid(recorded: Any) -> None:
         assert "".join(each.id for each in page) == ids, name
 
 
+def test_a_cursor_seals_the_filter_as_given(recorded: Any) -> None:
+    """The cursor is of a version that did not leave out conditions that never hold."""
+    filter = {"$or": [{"kind": "a"}, {"q": {"$in": []}}], "name": {"$nin": []}}
+    after = "AtEYBgPQqASz4If4ReaAQhF7ImsiOltbMiwxXV0sInMiOjR9"
+    assert [each.id for each in recorded.page(filter, sort="n", after=after)] == ["1", "2"]
+
+
 def test_a_cursor_of_version_0_1_is_valid_for_its_own_query_only(recorded: Any) -> None:
     for name, (filter, sort, after, _) in RECORDED.items():
         for other, (wrong, order, _, _) in RECORDED.items():

@@ -201,6 +201,37 @@ def test_a_dialogue_that_was_read_does_not_overwrite_a_later_header(
     assert again().get(call.label).notes == "theirs"
 
 
+def test_the_end_of_an_outdated_dialogue_is_a_conflict_each_time(calls: Any, again: Any) -> None:
+    call, other = call_to("bob", "hello"), again()
+    calls.save(call)
+    theirs = other.get(call.label)
+    theirs.notes = "theirs"
+    other.save(theirs)
+    call.is_over = True
+    for _ in range(2):
+        with pytest.raises(DialoguesNotSaved):
+            calls.save(call)
+    assert again().get(call.label) == theirs
+    ours = calls.get(call.label)
+    ours.is_over = True
+    assert calls.save(ours) == 1
+
+
+@pytest.mark.parametrize("method", ["restore", "get", "find"])
+def test_a_read_finds_out_that_another_process_has_ended_a_dialogue(
+    calls: Any, again: Any, method: str
+) -> None:
+    call = call_to("bob", "hello")
+    calls.save(call)
+    again().save(call_to("bob", "hello", is_over=True))
+    reads = {"get": lambda: [calls.get(call.label)]}
+    reads["restore"] = lambda: list(calls.restore(terminal=True))
+    reads["find"] = lambda: calls.find(terminal=True)
+    [ended] = reads[method]()
+    ended.notes = "ours"
+    assert calls.save(ended) == 1
+
+
 @pytest.mark.parametrize("method", ["restore", "get"])
 def test_a_save_while_another_thread_reads_does_not_conflict_with_the_next(
     backend: Backend, method: str

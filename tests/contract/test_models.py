@@ -314,6 +314,7 @@ def test_fields_are_checked(people: Any, model: Any) -> None:
 MISSPELT: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("find", ({"nmae": "ada"},), {}),
     ("find", ("nmae", "ada"), {}),
+    ("find", ({"$or": [{"nmae": {"$in": []}}, {"name": "ada"}]},), {}),
     ("find", ({},), {"sort": "nmae"}),
     ("find_one", (F("nmae") == "ada",), {}),
     ("page", ({},), {"sort": [("nmae", -1)]}),
@@ -325,6 +326,7 @@ MISSPELT: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("distinct", ("nmae",), {}),
     ("distinct", ("name", {"nmae": "ada"}), {}),
     ("aggregate", ([{"$match": {"nmae": "ada"}}],), {}),
+    ("aggregate", ([{"$match": {}}, {"$match": {"nmae": {"$in": []}}}],), {}),
     ("stream_aggregate", ([{"$match": {"nmae": "ada"}}],), {}),
     ("create_index", ("nmae",), {}),
     ("create_index", ("name",), {"where": {"nmae": "ada"}}),

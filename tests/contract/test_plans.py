@@ -193,6 +193,14 @@ def test_a_branch_that_never_holds_leaves_the_others_their_index(
         assert (joined.indexes, joined.sql) == (alone.indexes, alone.sql)
 
 
+def test_a_filter_that_never_holds_scans_nothing(
+    on_sqlite: Collection, on_postgresql: Collection
+) -> None:
+    for things in (on_sqlite, on_postgresql):
+        explained = things.explain({"kind": 1, "free": {"$in": []}})
+        assert (explained.scans, explained.advice) == (False, None)
+
+
 @value_class
 class PreparedSelects(Operation[list[Any]]):
     """Return how often the connection's prepared SELECTs were executed with one plan for all values, and with others."""

@@ -175,6 +175,9 @@ def test_upserts_by_filter(people: Any) -> None:
     assert people.get("zed") == {"in": {"city": "Rome"}, "a": 1}
     assert people.replace_one({"$id": "new"}, [1], upsert=True).upserted_id == "new"
     assert people.get("new") == [1]
+    either: Any = {"$or": [{"name": "Tom"}, {"name": {"$in": []}}]}
+    tom = people.update_one(either, {"$set": {"a": 1}}, upsert=True).upserted_id
+    assert people.get(tom) == {"name": "Tom", "a": 1}
     with pytest.raises(DuplicateKey) as caught:
         people.update_one({"$id": "ada", "name": "Zoe"}, {"$set": {"a": 1}}, upsert=True)
     assert (caught.value.index, caught.value.id) == ("$id", "ada")
