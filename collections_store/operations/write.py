@@ -193,7 +193,7 @@ class Writer:
     def purge(self, ids: Sequence[str], time: int | None = None) -> int:
         """Delete the documents under `ids` that have expired, by now or by a `time`; returns how many."""
         listed = self._connection.database.compiler.list_parameter(ids)
-        return self._delete(self._sql.purge, {"ids": listed, "now": time or now()}, "expire")
+        return self._delete(self._sql.purge, {"ids": listed, "now": time or now()}, "expire", ids)
 
     def purge_some(self) -> int:
         """Delete up to `PURGE_BATCH` expired documents; returns how many."""

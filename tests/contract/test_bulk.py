@@ -612,6 +612,19 @@ def test_expired_documents_are_new_in_a_batch(things: Any, clock: Clock) -> None
 
 
 @pytest.mark.each_backend
+def test_expired_documents_of_a_batch_are_recorded_in_the_order_of_their_ids(
+    store: Any, clock: Clock
+) -> None:
+    things = store.create_collection("things", changes=True)
+    things.put_many([("c", 1), ("a", 1), ("b", 1)], ttl=1)
+    clock.advance(2)
+    things.put_many([("b", 2), ("c", 2), ("a", 2)])
+    changes = [(each.kind, each.id) for each in things.watch(after="oldest", timeout=0)]
+    assert changes[3:6] == [("expire", "a"), ("expire", "b"), ("expire", "c")]
+    assert changes[6:] == [("insert", "b"), ("insert", "c"), ("insert", "a")]
+
+
+@pytest.mark.each_backend
 @pytest.mark.parametrize("changes", [False, "both"])
 @pytest.mark.parametrize("atomic", [True, False])
 def test_a_unique_index_sees_the_documents_of_a_batch_in_their_order(

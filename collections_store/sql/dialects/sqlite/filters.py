@@ -299,7 +299,7 @@ def _may_equal(body: str, keys: Steps, value: Operand) -> str:
 
 
 def _may_contain(text: str, key: str | int, value: Operand) -> str:
-    """Render a necessary test: the text contains the value, if all programs write the value alike in JSON: a positive
+    """Render a necessary test: the text contains the value, if all programs write value and key alike in JSON: a positive
     number of up to five digits, without its fraction (some programs write 1e+05), or a string of plain characters. A
     text with such a number is searched again, for the key and the first digit: small numbers are in most texts. GLOB
     reads 1 KB in a tenth of the time of a JSON function. SQLite computes a pattern once, and refuses a pattern of more
