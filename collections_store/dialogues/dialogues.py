@@ -68,8 +68,8 @@ class DialogueStore(BaseDialogueStore[Store, D]):
 
     Each pair of `agent` and `component` has its own collections. Active and terminal dialogues have separate
     collections. A `DialogueStore` holds no dialogue in memory; `Dialogues` and `HostDialogues` do. It holds the stored header
-    of each active dialogue that it saved or returned, to detect the writes of other processes. Of several objects of a
-    dialogue save only the one returned last.
+    of each active dialogue that it saved or read, to detect the writes of other processes. Of several objects of a
+    dialogue save only the one read last: the header of an older object would overwrite that of a later one.
 
     >>> from collections_store import Store
     >>> with Store("sqlite://") as store:

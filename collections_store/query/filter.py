@@ -225,7 +225,7 @@ class Filter:
         if self.plain:
             return self
         condition = simplified(self.condition)
-        unchanged = condition == self.condition
+        unchanged = condition is self.condition
         return self if unchanged else Filter._nested(condition, self._levels)
 
     def __and__(self, other: Filter) -> Filter:

@@ -208,17 +208,25 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 def simplified(condition: Condition) -> Condition:
-    """Return a condition without the parts of disjunctions that never hold: an index can then serve the rest."""
+    """Return a condition without the parts of disjunctions that never hold: an index can then serve the rest. Without
+    such parts the condition is the same object.
+    """
     match condition:
+        case Field(test=test) | Metadata(test=test):
+            return Or(()) if isinstance(test, OneOf) and not test.lists else condition
         case And(inner):
-            return And(tuple(map(simplified, inner)))
+            parts = tuple(map(simplified, inner))
+            return condition if parts == inner else And(parts)
         case Or(inner, single=False):
-            some = tuple(each for each in map(simplified, inner) if not is_never(each))
-            return some[0] if len(some) == 1 else Or(some)
-        case Not(And(())) | Field(test=OneOf(())) | Metadata(test=OneOf(())):
-            return Or(())
+            parts = tuple(each for each in map(simplified, inner) if not is_never(each))
+            if len(parts) == 1:
+                return parts[0]
+            return condition if parts == inner else Or(parts)
         case Not(inner):
-            return Not(simplified(inner))
+            part = simplified(inner)
+            if part == And(()):
+                return Or(())
+            return condition if part is inner else Not(part)
     return condition
 
 
