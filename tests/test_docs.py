@@ -5,6 +5,7 @@ import doctest
 import importlib
 import inspect
 import json
+import logging
 import pkgutil
 import re
 import runpy
@@ -77,9 +78,19 @@ def skip_without_framework(page: str) -> None:
         pytest.skip(reason)
 
 
+@pytest.fixture
+def _own_log_level() -> Iterator[None]:
+    """Restore the level of the library's log, which a page may set."""
+    log = logging.getLogger("collections_store")
+    level = log.level
+    yield
+    log.setLevel(level)
+
+
 PAGES_HERE = [page for page in RUNNING_PAGES if page.stem not in OWN_ENVIRONMENTS]
 
 
+@pytest.mark.usefixtures("_own_log_level")
 @pytest.mark.parametrize("page", PAGES_HERE, ids=name_of)
 def test_a_page_runs_and_shows_what_is_printed(
     page: Path,
